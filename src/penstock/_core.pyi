@@ -1,0 +1,159 @@
+"""The Rust core: log events and result rows to Arrow. Batches are pyarrow objects; the GIL is released.
+
+Rust file, this stub and the test carry the same names. `table` arguments are `TableSchema.to_json()`; offsets are
+relay-log offsets (`base` of the segment + position in its file); for a plain binlog file use base 0.
+"""
+
+from collections.abc import Buffer, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+class DecodeError(Exception):
+    """Malformed input. Never a panic, never invented rows."""
+
+    path: str | None
+    offset: int
+    reason: str
+    def __init__(self, reason: str, offset: int, path: str | None = None) -> None: ...
+
+class SchemaMismatch(DecodeError):
+    """A table map does not fit the TableSchema it should be decoded with."""
+
+    table: str
+
+# gtid.rs -------------------------------------------------------------------------------------------------------
+
+class GtidSet:
+    """A set of MySQL GTIDs (`uuid:1-5:7,uuid2:tag:1`). Immutable. Tags (8.3+) are kept."""
+
+    def __init__(self, text: str = "") -> None: ...
+    def __contains__(self, gtid: str) -> bool: ...
+    def issubset(self, other: GtidSet) -> bool: ...
+    def union(self, other: GtidSet) -> GtidSet: ...
+    def difference(self, other: GtidSet) -> GtidSet: ...
+    def intersection(self, other: GtidSet) -> GtidSet: ...
+    def count(self) -> int: ...
+    def encode(self) -> bytes:
+        """As COM_BINLOG_DUMP_GTID wants it."""
+    def __bool__(self) -> bool: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __str__(self) -> str: ...
+
+# column/ : the only home of the type mapping -------------------------------------------------------------------
+
+def arrow_schema(table: str, layout: str, zero_dates: str = "null") -> pa.Schema:
+    """The Arrow schema of a layout.
+
+    - `rows`: the table's columns only (snapshot chunks, result sets).
+    - `latest`: columns, then `_deleted: bool`, `_sequence: int64`, `_commit_timestamp: timestamp[us, UTC]`.
+    - `changelog`: columns, then `_change_type: string`, `_sequence`, `_commit_timestamp`.
+    Column order is the source's. Every column is nullable in `latest` and `changelog`.
+    """
+
+# decode.rs ----------------------------------------------------------------------------------------------------
+
+class RangeDecoder:
+    """Decodes one split (see `penstock.model.offset.Split`) of the log for one table; an iterator of RecordBatches.
+
+    Reads only `(start, end]` of `path` plus the `preamble` events. Row events of other tables are stepped over by
+    their headers. `end` must be the end of an event, otherwise `DecodeError`. Decoding twice gives equal batches.
+
+    layout `changelog`: every row image in log order; with `before_images=False` updates have no preimage rows.
+    layout `latest`: one row per key, the last change in the split; an update that changes the key gives a
+    deletion of the old key and a row for the new one. Needs a key. Order of rows is unspecified but stable.
+    `columns` projects (names; None: all). `bucket=(i, n)` keeps only keys whose hash falls into share i of n; the
+    hash is the same in every process and for every split. `exclude_gtids` skips whole transactions in that set.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        path: str,
+        base: int,
+        start: int,
+        end: int,
+        *,
+        preamble: Sequence[tuple[str, int, int]] = (),
+        layout: str = "changelog",
+        columns: Sequence[str] | None = None,
+        before_images: bool = True,
+        bucket: tuple[int, int] | None = None,
+        exclude_gtids: GtidSet | None = None,
+        zero_dates: str = "null",
+        batch_rows: int = 65536,
+        batch_bytes: int = 32 * 1024 * 1024,
+    ) -> None: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+    def __next__(self) -> pa.RecordBatch: ...
+
+class LatestReducer:
+    """Last change per key over `latest` batches of several splits, fed in log order; greatest `_sequence` wins."""
+
+    def __init__(self, table: str, *, zero_dates: str = "null") -> None: ...
+    def push(self, batch: pa.RecordBatch) -> None: ...
+    def finish(self) -> list[pa.RecordBatch]: ...
+
+class KeySet:
+    """Keys (before and after images) that occur in parts of the log, as 128-bit hashes: 16 bytes a key and overhead."""
+
+    def __init__(self, table: str, *, zero_dates: str = "null") -> None: ...
+    def add_split(
+        self,
+        path: str,
+        base: int,
+        start: int,
+        end: int,
+        *,
+        preamble: Sequence[tuple[str, int, int]] = (),
+        exclude_gtids: GtidSet | None = None,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def drop_from(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of `batch` (layout `rows`) whose key is not in the set."""
+
+# resultset.rs -------------------------------------------------------------------------------------------------
+
+class ResultSetDecoder:
+    """Rows of a COM_STMT_EXECUTE answer (binary protocol) to Arrow, layout `rows`; the same builders as the log.
+
+    Feed raw bytes from the socket as they come (packets of any split). The columns of the SELECT are the table's
+    columns in order, with `character_set_results = NULL`.
+    """
+
+    def __init__(
+        self, table: str, *, zero_dates: str = "null", batch_rows: int = 65536, batch_bytes: int = 32 * 1024 * 1024
+    ) -> None: ...
+    def feed(self, data: Buffer) -> list[pa.RecordBatch]: ...
+    @property
+    def done(self) -> bool:
+        """The final EOF/OK packet has been seen (`feed` raises `ServerError` on an ERR packet)."""
+    @property
+    def rows(self) -> int: ...
+    def finish(self) -> pa.RecordBatch | None: ...
+
+class ServerError(Exception):
+    code: int
+    sqlstate: str
+    message: str
+
+# text.rs ------------------------------------------------------------------------------------------------------
+
+def row_hashes(table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null") -> pa.Array:
+    """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself computes
+    with `penstock.verify`'s SQL: per column `~` for NULL, else `=LENGTH:TEXT`, joined by `|`."""
+
+# inspect.rs ---------------------------------------------------------------------------------------------------
+
+def read_statement(path: str, position: int) -> dict[str, Any]:
+    """A QUERY event at a byte position of a binlog file: `{sql, database, timestamp, charset…}`."""
+
+class Inspector:
+    """Walks one binlog file for `penstock inspect`; `next_lines` yields JSON text of changes, one a line."""
+
+    def __init__(self, path: str, *, base: int = 0, schemas: Sequence[str] = ()) -> None: ...
+    def next_lines(self, limit: int = 1000) -> list[str] | None: ...
+    def summary(self) -> str: ...

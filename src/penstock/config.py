@@ -1,0 +1,295 @@
+"""The pipeline file: every option, its default, its unit and its reason, in one place.
+
+`load(path)` reads YAML, replaces `${NAME}` by environment variables and refuses what it does not know: a typo is
+an error that names the nearest option. Sizes may be written as `256MiB`, times as `500ms`, `10s`, `7d`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from penstock.errors import ConfigError
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)?\s*$")
+_SIZE_UNITS = {
+    "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4,
+    "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4,
+}  # fmt: skip
+_TIME = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)\s*$")
+_TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _bytes(value: Any) -> Any:
+    if isinstance(value, str) and (match := _SIZE.match(value)):
+        return int(float(match[1]) * _SIZE_UNITS[match[2] or "B"])
+    if isinstance(value, str):
+        raise ValueError(f"{value!r} is not a size; write for example 256MiB")
+    return value
+
+
+def _milliseconds(value: Any) -> Any:
+    if isinstance(value, str) and (match := _TIME.match(value)):
+        return int(float(match[1]) * _TIME_UNITS_MS[match[2]])
+    if isinstance(value, str):
+        raise ValueError(f"{value!r} is not a duration; write for example 500ms, 10s or 7d")
+    return value
+
+
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=0)]
+Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceConfig(_Section):
+    """The database whose log is read."""
+
+    type: Literal["mysql"] = "mysql"
+    host: str = "127.0.0.1"
+    port: int = Field(3306, ge=1, le=65535)
+    user: str
+    password: str = ""
+    tls: Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"] = "preferred"
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    server_id: int | None = Field(None, ge=1, le=2**32 - 1)
+    """Replica server id of the receiver; None: one derived from the relay log's own identity."""
+    connect_timeout: Milliseconds = 10_000
+    heartbeat: Milliseconds = 5_000
+    """How often an idle source says so. A receiver that hears nothing for three of them reconnects."""
+    reconnect_max: Milliseconds = 30_000
+    """Upper bound of the back-off between attempts to reach the source."""
+
+
+class StartAt(_Section):
+    """Where a new relay log begins. Exactly one of the ways."""
+
+    at: Literal["latest", "earliest"] | None = None
+    gtid: str | None = None
+    """Everything after this executed set."""
+    file: str | None = None
+    position: int | None = Field(None, ge=4)
+    timestamp: str | None = None
+    """ISO 8601; the first transaction committed at or after it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_word(cls, value: Any) -> Any:
+        return {"at": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> StartAt:
+        if (self.file is None) != (self.position is None):
+            raise ValueError("`file` and `position` go together")
+        ways = [self.at, self.gtid, self.file, self.timestamp]
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError("give one of: latest, earliest, gtid, file + position, timestamp")
+        return self
+
+
+class RelayLogConfig(_Section):
+    path: Path | None = None
+    """Directory; None: `relay` inside the pipeline's state directory. Pipelines of one source may share it."""
+    segment_size: Bytes = 256 * 1024**2
+    """A segment is closed at the first transaction end past this size."""
+    segment_age: Milliseconds = 3_600_000
+    """... or past this age."""
+    span_size: Bytes = 4 * 1024**2
+    """Bytes of log behind one index entry of a closed segment: the grain of parallel decode."""
+    flush_interval: Milliseconds = 5
+    """Longest time committed bytes wait for fsync while more keep coming; an idle source is flushed at once."""
+    keep_size: Bytes = 0
+    """Keep consumed segments up to this many bytes in all; 0: no limit by size."""
+    keep_age: Milliseconds = 7 * 86_400_000
+    """Keep consumed segments this long. Unread segments are never deleted."""
+    disk_free_min: Bytes = 256 * 1024**2
+    """The receiver waits, rather than writes, while the file system has less than this left."""
+
+
+class TablesConfig(_Section):
+    include: list[str] = Field(min_length=1)
+    """Names `database.table`; `*` and `?` are wildcards in either part."""
+    exclude: list[str] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_list(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"include": [value]}
+        return {"include": value} if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _dotted(self) -> TablesConfig:
+        for pattern in [*self.include, *self.exclude]:
+            if pattern.count(".") < 1:
+                raise ValueError(f"{pattern!r} names no database; write it as database.table, for example shop.*")
+        return self
+
+
+class SnapshotConfig(_Section):
+    mode: Literal["initial", "never", "only"] = "initial"
+    chunk_rows: int = Field(50_000, ge=1)
+    """Rows aimed at per chunk; also the most that is read again after a failure."""
+    parallel: int = Field(2, ge=1, le=256)
+    """Chunks read at once, each over its own connection."""
+    pause_when_behind: Bytes = 1024**3
+    """No new chunk is read while more than this much log waits to be applied."""
+
+
+class EpochConfig(_Section):
+    bytes_max: Bytes = 256 * 1024**2
+    """Log bytes of one epoch. Soft: an epoch holds whole transactions, at least one."""
+    interval: Milliseconds = 500
+    """Shortest time between the plans of two epochs, so that small commits gather."""
+    tables_parallel: int = Field(4, ge=1, le=256)
+    """Tables of one epoch written at once."""
+
+
+class SinkConfig(_Section):
+    type: Literal["iceberg", "delta", "parquet", "console"] = "iceberg"
+    path: Path | None = None
+    """Directory of the warehouse (iceberg), of the tables (delta) or of the change log (parquet)."""
+    catalog: str = "lake"
+    """Name of the Iceberg catalog in Spark; a Hadoop catalog at `path` unless `spark.conf` sets it up otherwise."""
+    namespace: str = "{database}"
+    """Target database of a table; `{database}` is the source's."""
+    before_images: bool = True
+    """parquet, console: write the row before an update as `update_preimage`."""
+
+    @model_validator(mode="after")
+    def _needs_path(self) -> SinkConfig:
+        if self.type in ("delta", "parquet") and self.path is None:
+            raise ValueError(f"sink type {self.type} needs `path`")
+        return self
+
+
+class SparkConfig(_Section):
+    master: str = "local[*]"
+    app_name: str = "penstock"
+    driver_memory: str = "2g"
+    conf: dict[str, str] = {}
+
+
+class TypesConfig(_Section):
+    """Where people differ about values."""
+
+    zero_dates: Literal["null", "text", "error"] = "null"
+    """Zero and partial dates (2024-00-10): NULL, the column as text, or park the table."""
+
+
+class PipelineConfig(_Section):
+    """One pipeline: a source, some of its tables, a sink."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
+    source: SourceConfig
+    tables: TablesConfig
+    sink: SinkConfig = SinkConfig()
+    state: Path
+    """Directory of everything the pipeline remembers. On local disk."""
+    start: StartAt = StartAt(at="latest")
+    relay_log: RelayLogConfig = RelayLogConfig()
+    snapshot: SnapshotConfig = SnapshotConfig()
+    epoch: EpochConfig = EpochConfig()
+    types: TypesConfig = TypesConfig()
+    spark: SparkConfig = SparkConfig()
+
+    @property
+    def relay_log_path(self) -> Path:
+        return self.relay_log.path or self.state / "relay"
+
+
+def load(path: str | Path) -> PipelineConfig:
+    """Reads and checks a pipeline file. Relative paths in it count from the file's folder.
+
+    Raises `ConfigError` naming the file, the option and the cure.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"The pipeline file {path} cannot be read: {error.strerror}.",
+            hint="Give the path of a YAML file; README shows one.",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"The pipeline file {path} is not UTF-8 text: {error}.") from error
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The pipeline file {path} is not valid YAML: {error}.") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
+    return parse(_expand(document, path), where=str(path), base=path.resolve().parent)
+
+
+def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:
+    """The same for options that are already a dictionary (`Pipeline(...)` in Python)."""
+    try:
+        config = PipelineConfig.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: " + "; ".join(_explain(item) for item in error.errors()) + ".") from None
+    return config if base is None else _rooted(config, base)
+
+
+def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (base / path.expanduser()).resolve()
+
+    return config.model_copy(
+        update={
+            "state": absolute(config.state),
+            "relay_log": config.relay_log.model_copy(update={"path": absolute(config.relay_log.path)}),
+            "sink": config.sink.model_copy(update={"path": absolute(config.sink.path)}),
+        }
+    )
+
+
+def _expand(value: Any, path: Path) -> Any:
+    if isinstance(value, dict):
+        return {name: _expand(item, path) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(item, path) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise ConfigError(
+                f"{path} uses ${{{match[1]}}}, but the environment variable {match[1]} is not set.",
+                hint=f"export {match[1]}=...",
+            )
+        return os.environ[match[1]]
+
+    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", replace, value)
+
+
+def _explain(item: Any) -> str:
+    location = [str(part) for part in item["loc"]]
+    where = ".".join(location)
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(location[-1], _options(location[:-1]), n=1)
+        return f"unknown option `{where}`" + (f" (did you mean `{near[0]}`?)" if near else "")
+    if item["type"] == "missing":
+        return f"option `{where}` is missing"
+    message = item["msg"].removeprefix("Value error, ")
+    return f"option `{where}`: {message}" if where else message
+
+
+def _options(location: list[str]) -> list[str]:
+    section: Any = PipelineConfig
+    for name in location:
+        field = section.model_fields.get(name)
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return []
+        section = field.annotation
+    return list(section.model_fields)

@@ -1,0 +1,29 @@
+"""Operations, and the columns that Penstock adds to rows."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Operation(str, enum.Enum):
+    """What happened to a row, with Debezium's letters."""
+
+    CREATE = "c"
+    UPDATE = "u"
+    DELETE = "d"
+    READ = "r"
+    TRUNCATE = "t"
+
+
+SEQUENCE = "_sequence"
+"""BIGINT: increasing in the order changes take effect. The offset of the row's own image, or its epoch's end
+for a placed snapshot row."""
+
+DELETED = "_deleted"
+"""BOOLEAN, in the `latest` layout: the last change of this key was its removal."""
+
+CHANGE_TYPE = "_change_type"
+"""STRING, in the `changelog` layout: insert, update_preimage, update_postimage, delete, read, truncate."""
+
+COMMIT_TIMESTAMP = "_commit_timestamp"
+"""TIMESTAMP (UTC, µs): when the transaction was committed at the server that first ran it."""

@@ -1,0 +1,91 @@
+"""Chunks of a snapshot: what is to be read, what was read, between which marks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.model.offset import SourcePosition
+from penstock.model.schema import TableId
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A primary-key range `[lower, upper)` of one table.
+
+    Bounds are tuples of SQL literals, one per key column, as the server itself printed them (so the server
+    compares them, never we); `None` means open-ended. The first chunk of a table has no lower bound and the
+    last no upper bound, so rows beyond MIN and MAX at planning time belong to a chunk as well.
+    """
+
+    table: TableId
+    number: int
+    lower: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """What the source had committed around a chunk's SELECT.
+
+    `low` (GTID set as text) claims no more than was visible; `high` (end of the binary log) claims no less.
+    """
+
+    low: str
+    high: SourcePosition
+
+
+@dataclass(frozen=True)
+class StagedChunk:
+    """One finished attempt at a chunk: the manifest that lies beside its rows.
+
+    `checksum` is the SHA-256 of the staged file. A plan names `attempt` and `checksum`, so no other attempt is
+    ever placed in its stead.
+    """
+
+    chunk: Chunk
+    attempt: str
+    path: str
+    rows: int
+    bytes: int
+    checksum: str
+    schema_version: int
+    watermarks: Watermarks
+    server_uuid: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": str(self.chunk.table),
+            "number": self.chunk.number,
+            "lower": self.chunk.lower,
+            "upper": self.chunk.upper,
+            "attempt": self.attempt,
+            "path": self.path,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "checksum": self.checksum,
+            "schema_version": self.schema_version,
+            "low": self.watermarks.low,
+            "high_file": self.watermarks.high.file,
+            "high_position": self.watermarks.high.position,
+            "server_uuid": self.server_uuid,
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> StagedChunk:
+        bound = lambda value: None if value is None else tuple(value)  # noqa: E731
+        return cls(
+            chunk=Chunk(
+                TableId.parse(fields["table"]), fields["number"], bound(fields["lower"]), bound(fields["upper"])
+            ),
+            attempt=fields["attempt"],
+            path=fields["path"],
+            rows=fields["rows"],
+            bytes=fields["bytes"],
+            checksum=fields["checksum"],
+            schema_version=fields["schema_version"],
+            watermarks=Watermarks(
+                fields["low"], SourcePosition(fields["high_file"], fields["high_position"])
+            ),
+            server_uuid=fields["server_uuid"],
+        )

@@ -1,0 +1,120 @@
+"""Tables, columns and keys, as the source defines them.
+
+`TableSchema.to_json()` is the contract with the Rust core: the core builds its decoders, and decides the Arrow
+type of each column, from exactly this JSON (see `penstock._core.arrow_schema`). Nothing else maps types.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, order=True)
+class TableId:
+    """A table of the source: database (schema) and table name, as the server spells them."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @property
+    def quoted(self) -> str:
+        """The name as SQL for MySQL and MariaDB."""
+        return f"{quote(self.database)}.{quote(self.table)}"
+
+    @classmethod
+    def parse(cls, text: str) -> TableId:
+        database, dot, table = text.partition(".")
+        if not dot or not database or not table:
+            raise ValueError(f"{text!r} is not a table name; write it as database.table")
+        return cls(database, table)
+
+
+def quote(identifier: str) -> str:
+    """An identifier as MySQL SQL, whatever characters it holds."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    `type` is the server's DATA_TYPE in lower case: tinyint smallint mediumint int bigint decimal float double
+    bit year date datetime timestamp time char varchar binary varbinary tinytext text mediumtext longtext
+    tinyblob blob mediumblob longblob enum set json geometry (any spatial type) vector inet4 inet6 uuid.
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    unsigned: bool = False
+    length: int | None = None
+    """char/varchar: characters; binary/varbinary: bytes; bit: bits."""
+    precision: int | None = None
+    """decimal: digits in all."""
+    scale: int | None = None
+    """decimal: digits after the point."""
+    fsp: int | None = None
+    """time, datetime, timestamp: fractional digits 0-6."""
+    charset: str | None = None
+    """Character columns, enum and set: the server's character set name; `binary` for none."""
+    collation: str | None = None
+    labels: tuple[str, ...] | None = None
+    """enum, set: the labels in order."""
+    generated: str | None = None
+    """`virtual` or `stored` for generated columns."""
+    invisible: bool = False
+    default: str | None = None
+    """COLUMN_DEFAULT as information_schema prints it; None: no default (or NULL)."""
+    default_is_expression: bool = False
+    column_type: str = ""
+    """COLUMN_TYPE as the server prints it, for people."""
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Columns in the source's order and the key that identifies a row.
+
+    `key` is the primary key, else the first unique index whose columns are all NOT NULL, else empty.
+    `version` counts schemas of this table within one pipeline, from 1.
+    """
+
+    table: TableId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    version: int = 1
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+    def to_json(self) -> str:
+        document = {
+            "database": self.table.database,
+            "table": self.table.table,
+            "version": self.version,
+            "key": list(self.key),
+            "columns": [
+                {name: value for name, value in asdict(column).items() if value is not None}
+                for column in self.columns
+            ],
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | dict[str, Any]) -> TableSchema:
+        document = json.loads(text) if isinstance(text, str) else text
+        columns = []
+        for fields in document["columns"]:
+            if fields.get("labels") is not None:
+                fields = {**fields, "labels": tuple(fields["labels"])}
+            columns.append(Column(**fields))
+        return cls(
+            table=TableId(document["database"], document["table"]),
+            columns=tuple(columns),
+            key=tuple(document["key"]),
+            version=document["version"],
+        )
