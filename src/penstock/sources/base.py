@@ -1,0 +1,112 @@
+"""What every kind of source offers to the rest, and the values it answers with.
+
+A source is split by what is asked of it: its catalog (`Catalog`), and whether it is fit to be followed
+(`Finding`). `TableFilter` decides which of its tables a pipeline captures, also for tables that do not exist yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from penstock.config import TablesConfig
+from penstock.errors import ConfigError
+from penstock.model.schema import TableId, TableSchema
+
+Level = Literal["error", "warning", "ok"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer to "can this source be captured?".
+
+    `check` names the demand (stable, for programs), `message` says what was found in one paragraph, `sql` holds
+    the statements that mend it (empty: nothing to mend, or SQL cannot do it).
+    """
+
+    level: Level
+    check: str
+    subject: str
+    message: str
+    sql: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return {
+            "level": self.level,
+            "check": self.check,
+            "subject": self.subject,
+            "message": self.message,
+            "sql": self.sql,
+        }
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raises `ConfigError` with one paragraph per error; no error, no effect."""
+    errors = [finding for finding in findings if finding.level == "error"]
+    if not errors:
+        return
+    paragraphs = [finding.message + (f" Cure: {finding.sql}" if finding.sql else "") for finding in errors]
+    raise ConfigError("\n\n".join(paragraphs), findings=[finding.to_json() for finding in errors])
+
+
+class Catalog(Protocol):
+    """Reads table definitions from the database itself."""
+
+    def read_tables(self, tables: TableFilter) -> dict[TableId, TableSchema]:
+        """Every existing base table that the filter captures, in name order."""
+
+    def read_table(self, table: TableId) -> TableSchema | None:
+        """One table; None when there is no such base table (or no right to see it)."""
+
+
+class TableFilter:
+    """Which tables a pipeline captures: `include` less `exclude`, `*` and `?` as wildcards in either part.
+
+    A pattern is split at its first dot, so a table name may contain dots. With `fold_case` (the server's
+    lower_case_table_names is not 0) letter case does not count.
+    """
+
+    def __init__(self, tables: TablesConfig, *, fold_case: bool = False) -> None:
+        self.tables = tables
+        self.fold_case = fold_case
+        self._include = [_compile(pattern, fold_case) for pattern in tables.include]
+        self._exclude = [_compile(pattern, fold_case) for pattern in tables.exclude]
+
+    def __contains__(self, table: TableId) -> bool:
+        return any(_matches(pattern, table) for pattern in self._include) and not any(
+            _matches(pattern, table) for pattern in self._exclude
+        )
+
+    def has_database(self, database: str) -> bool:
+        """Some table of this database could be captured."""
+        return any(pattern[0].fullmatch(database) for pattern in self._include)
+
+    def unmatched(self, tables: Iterable[TableId]) -> list[str]:
+        """The include patterns that capture none of `tables`."""
+        tables = list(tables)
+        return [
+            text
+            for text, pattern in zip(self.tables.include, self._include, strict=True)
+            if not any(_matches(pattern, table) for table in tables)
+        ]
+
+
+_Pattern = tuple[re.Pattern[str], re.Pattern[str]]
+
+
+def _compile(pattern: str, fold_case: bool) -> _Pattern:
+    flags = re.DOTALL | (re.IGNORECASE if fold_case else 0)
+    database, _, table = pattern.partition(".")
+    return re.compile(_regex(database), flags), re.compile(_regex(table), flags)
+
+
+def _regex(pattern: str) -> str:
+    # Runs of `*` are one `*`: otherwise a pattern like `****…x` takes exponential time.
+    pattern = re.sub(r"\*+", "*", pattern)
+    return "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
+
+
+def _matches(pattern: _Pattern, table: TableId) -> bool:
+    return bool(pattern[0].fullmatch(table.database) and pattern[1].fullmatch(table.table))

@@ -1,0 +1,314 @@
+"""Table definitions from `information_schema`.
+
+A number of queries that depends on the number of tables only by the hundreds: one for the names, then for every
+`_TABLES_PER_QUERY` tables one for columns and one for unique indexes. Statistics columns (TABLE_ROWS,
+CARDINALITY) are never selected, since reading them makes old servers open every table.
+
+What differs between servers is settled here, so that a `Column` means the same whatever server it came from:
+
+- MariaDB prints COLUMN_DEFAULT as SQL (`'abc'`, `NULL`, `current_timestamp()`), MySQL prints the bare value.
+- MySQL 8.0.13+ marks expressions by DEFAULT_GENERATED in EXTRA; before, only CURRENT_TIMESTAMP could be one.
+- Integer widths in COLUMN_TYPE (`int(11)`) and the spelling of spatial types come and go: neither is relied upon.
+- A generated invisible primary key (8.0.30+) is in the log, but the catalog may hide it: the session asks to see it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
+
+from penstock.config import TablesConfig
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sources.base import TableFilter
+
+SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys", "ndbinfo"})
+
+_TABLES_PER_QUERY = 500
+_SPATIAL = frozenset(
+    {
+        "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+        "geometrycollection", "geomcollection",
+    }
+)  # fmt: skip
+_FRACTIONAL = frozenset({"time", "datetime", "timestamp"})
+_SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
+_NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\b", re.IGNORECASE)
+_ER_UNKNOWN_SYSTEM_VARIABLE = 1193
+
+
+def read_tables(
+    connection: Connection[Any], patterns: TablesConfig | TableFilter
+) -> dict[TableId, TableSchema]:
+    """Every base table that the patterns capture, in name order. System databases and views are left out."""
+    server = describe_server(connection)
+    tables = (
+        patterns if isinstance(patterns, TableFilter) else TableFilter(patterns, fold_case=server.fold_case)
+    )
+    return _read(connection, server, [table for table in list_tables(connection) if table in tables])
+
+
+def read_table(connection: Connection[Any], table: TableId) -> TableSchema | None:
+    """One table; None when there is no such base table, or the account may not see it."""
+    server = describe_server(connection)
+    if table.database.lower() in SYSTEM_DATABASES:
+        return None
+    rows = _rows(
+        connection,
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND TABLE_TYPE <> 'VIEW'",
+        (table.database, table.table),
+    )
+    # The comparison inside information_schema may ignore case although the names do not.
+    names = [TableId(*row) for row in rows if server.same_name(TableId(*row), table)]
+    return next(iter(_read(connection, server, names[:1]).values()), None)
+
+
+def list_tables(connection: Connection[Any]) -> list[TableId]:
+    """The names of every base table the account may see, in name order, without those of the system."""
+    hidden = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
+    rows = _rows(
+        connection,
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
+        f" WHERE TABLE_SCHEMA NOT IN ({hidden}) AND TABLE_TYPE NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE')",
+    )
+    names = (TableId(str(database), str(table)) for database, table in rows)
+    return sorted(name for name in names if name.database.lower() not in SYSTEM_DATABASES)
+
+
+@dataclass(frozen=True)
+class ServerTraits:
+    """What decides how the catalog is to be read."""
+
+    version: tuple[int, int, int]
+    mariadb: bool
+    fold_case: bool
+
+    def same_name(self, one: TableId, other: TableId) -> bool:
+        if not self.fold_case:
+            return one == other
+        return (one.database.lower(), one.table.lower()) == (other.database.lower(), other.table.lower())
+
+
+def describe_server(connection: Connection[Any]) -> ServerTraits:
+    """Reads version and name rules, and makes the session show generated invisible primary keys."""
+    [(version, case)] = _rows(connection, "SELECT VERSION(), @@lower_case_table_names")
+    try:
+        _rows(connection, "SET SESSION show_gipk_in_create_table_and_information_schema = ON")
+    except pymysql.MySQLError as error:
+        if error.args[0] != _ER_UNKNOWN_SYSTEM_VARIABLE:
+            raise
+    return ServerTraits(
+        version=parse_version(str(version)),
+        mariadb="mariadb" in str(version).lower(),
+        fold_case=int(case) != 0,
+    )
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """`8.0.36-28-log` → (8, 0, 36). MariaDB's `5.5.5-` prefix for old clients is skipped."""
+    numbers = re.findall(r"\d+", text.removeprefix("5.5.5-"))[:3]
+    major, minor, patch = (int(number) for number in [*numbers, "0", "0", "0"][:3])
+    return major, minor, patch
+
+
+@dataclass
+class _Index:
+    columns: list[str] = field(default_factory=list)
+    usable: bool = True
+
+
+def _read(
+    connection: Connection[Any], server: ServerTraits, names: Sequence[TableId]
+) -> dict[TableId, TableSchema]:
+    schemas: dict[TableId, TableSchema] = {}
+    for start in range(0, len(names), _TABLES_PER_QUERY):
+        batch = names[start : start + _TABLES_PER_QUERY]
+        columns = _read_columns(connection, server, batch)
+        indexes = _read_unique_indexes(connection, batch)
+        for name in batch:
+            if name in columns:
+                key = _key(connection, name, columns[name], indexes.get(name, {}))
+                schemas[name] = TableSchema(table=name, columns=tuple(columns[name]), key=key)
+    return schemas
+
+
+def _read_columns(
+    connection: Connection[Any], server: ServerTraits, names: Sequence[TableId]
+) -> dict[TableId, list[Column]]:
+    query = (
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE,"
+        " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION,"
+        " CHARACTER_SET_NAME, COLLATION_NAME, COLUMN_DEFAULT, EXTRA"
+        " FROM information_schema.COLUMNS WHERE {where}"
+        " ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
+    )
+    columns: dict[TableId, list[Column]] = {}
+    for table, row in _rows_of(connection, query, names):
+        columns.setdefault(table, []).append(_column(server, row))
+    return columns
+
+
+def _read_unique_indexes(
+    connection: Connection[Any], names: Sequence[TableId]
+) -> dict[TableId, dict[str, _Index]]:
+    # `SUB_PART` marks a prefix; a functional part (8.0.13+) has no column name.
+    query = (
+        "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, SUB_PART, NULLABLE"
+        " FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND {where}"
+        " ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
+    )
+    indexes: dict[TableId, dict[str, _Index]] = {}
+    for table, (name, column, prefix, nullable) in _rows_of(connection, query, names):
+        index = indexes.setdefault(table, {}).setdefault(str(name), _Index())
+        if column is None or prefix is not None or nullable == "YES":
+            index.usable = False
+        else:
+            index.columns.append(str(column))
+    return indexes
+
+
+def _key(
+    connection: Connection[Any], table: TableId, columns: Sequence[Column], indexes: dict[str, _Index]
+) -> tuple[str, ...]:
+    """The primary key, else the first usable unique index, else nothing.
+
+    A primary key over a prefix (`PRIMARY KEY (url(20))`) does not identify a row by whole values, but its whole
+    columns still do: equal columns have equal prefixes, so no two rows share them.
+    """
+    primary = indexes.pop("PRIMARY", None)
+    if primary is not None and primary.usable:
+        return tuple(primary.columns)
+    if primary is not None:
+        return _primary_columns(connection, table)
+    nullable = {column.name for column in columns if column.nullable}
+    usable = {
+        name: index for name, index in indexes.items() if index.usable and nullable.isdisjoint(index.columns)
+    }
+    if len(usable) > 1:
+        # Only SHOW INDEX gives the order of the definition; so rare that a query of its own does no harm.
+        order = [str(row[2]) for row in _rows(connection, f"SHOW INDEX FROM {table.quoted}")]
+        usable = {name: usable[name] for name in dict.fromkeys(order) if name in usable}
+    return tuple(next(iter(usable.values())).columns) if usable else ()
+
+
+def _primary_columns(connection: Connection[Any], table: TableId) -> tuple[str, ...]:
+    rows = _rows(
+        connection,
+        "SELECT COLUMN_NAME FROM information_schema.STATISTICS"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX",
+        (table.database, table.table),
+    )
+    return tuple(str(name) for (name,) in rows)
+
+
+def _column(server: ServerTraits, row: Sequence[Any]) -> Column:
+    (
+        name,
+        data_type,
+        column_type,
+        nullable,
+        length,
+        precision,
+        scale,
+        fsp,
+        charset,
+        collation,
+        default,
+        extra,
+    ) = row
+    kind = str(data_type).lower()
+    full = str(column_type)
+    extra = str(extra).lower()
+    generated = (
+        "virtual" if "virtual generated" in extra else "stored" if "stored generated" in extra else None
+    )
+    if "persistent" in extra.split():
+        generated = "stored"
+    default, is_expression = _default(server, kind, default, extra)
+    labels = parse_labels(full) if kind in ("enum", "set") else None
+    if labels is not None and charset is None:
+        charset = collation = "binary"
+    return Column(
+        name=str(name),
+        type="geometry" if kind in _SPATIAL else kind,
+        nullable=nullable == "YES",
+        unsigned=labels is None and " unsigned" in full.lower(),
+        length=int(precision) if kind == "bit" else int(length) if kind in _SIZED else None,
+        precision=int(precision) if kind == "decimal" else None,
+        scale=int(scale) if kind == "decimal" else None,
+        fsp=int(fsp or 0) if kind in _FRACTIONAL else None,
+        charset=None if charset is None else str(charset),
+        collation=None if collation is None else str(collation),
+        labels=labels,
+        generated=generated,
+        invisible="invisible" in extra.split(),
+        default=default,
+        default_is_expression=is_expression,
+        column_type=full,
+    )
+
+
+def _default(server: ServerTraits, kind: str, default: Any, extra: str) -> tuple[str | None, bool]:
+    """(text of the default, it is an expression)."""
+    if isinstance(default, bytes):
+        default = default.decode("utf-8", "replace")
+    if default is None:
+        return None, False
+    if not server.mariadb:
+        now = kind in ("datetime", "timestamp") and bool(_NOW.match(default))
+        return str(default), now or "default_generated" in extra
+    if default == "NULL":
+        return None, False
+    if len(default) >= 2 and default[0] == default[-1] == "'":
+        return unescape(default[1:-1]), False
+    literal = bool(re.fullmatch(r"[-+]?[0-9.]+(e[-+]?\d+)?|b'[01]*'|0x[0-9a-f]*", default, re.IGNORECASE))
+    return str(default), not literal
+
+
+def parse_labels(column_type: str) -> tuple[str, ...]:
+    """The labels in `enum('a','it''s')`, undoing the escapes with which the server prints them."""
+    inside = column_type[column_type.index("(") + 1 :]
+    return tuple(unescape(quoted[1:-1]) for quoted in re.findall(r"'(?:[^'\\]|''|\\.)*'", inside, re.DOTALL))
+
+
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "b": "\b"}
+
+
+def unescape(text: str) -> str:
+    """The inside of a single-quoted SQL literal as the server prints it."""
+    return re.sub(
+        r"''|\\(.)", lambda m: "'" if m[1] is None else _ESCAPES.get(m[1], m[1]), text, flags=re.DOTALL
+    )
+
+
+def _rows_of(
+    connection: Connection[Any], query: str, names: Sequence[TableId]
+) -> Iterator[tuple[TableId, Sequence[Any]]]:
+    """Rows of an information_schema query whose first two columns name the table, for exactly these tables.
+
+    Two IN lists may select more than the pairs asked for (same table names in several databases): what was not
+    asked for is passed over here.
+    """
+    wanted = set(names)
+    databases = sorted({name.database for name in names})
+    tables = sorted({name.table for name in names})
+    where = (
+        f"TABLE_SCHEMA IN ({', '.join(['%s'] * len(databases))})"
+        f" AND TABLE_NAME IN ({', '.join(['%s'] * len(tables))})"
+    )
+    for row in _rows(connection, query.format(where=where), (*databases, *tables)):
+        table = TableId(str(row[0]), str(row[1]))
+        if table in wanted:
+            yield table, row[2:]
+
+
+def _rows(connection: Connection[Any], query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    with connection.cursor(Cursor) as cursor:
+        cursor.execute(query, arguments or None)
+        return list(cursor.fetchall())
