@@ -1,0 +1,119 @@
+"""The guardian of one private server: a small process that owns the server process and its folder.
+
+Started as `python -I -S guardian.py FOLDER PARENT_PID`; commands come as JSON lines on stdin, each answered by a
+JSON line on stdout. When stdin ends or the parent is gone, however it ended, the guardian kills the server, removes
+the folder and exits. Were the guardian itself killed, the kernel kills the server (PR_SET_PDEATHSIG) and the next
+guardian's caller sweeps the folder, whose lock is then free.
+
+Standard library only: it must start in milliseconds and never depend on the caller's environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+LOCK_NAME = "guardian.lock"
+
+
+def _die_with_guardian() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Guardian:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.server: subprocess.Popen[bytes] | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request["do"]:
+            case "start":
+                return self._start(request["argv"], request["env"], request["log"])
+            case "signal":
+                return self._signal(request["signal"], request["timeout_s"])
+            case "poll":
+                return {"code": None if self.server is None else self.server.poll()}
+        return {"error": f"unknown command {request['do']}"}
+
+    def _start(self, argv: list[str], env: dict[str, str], log: str) -> dict[str, Any]:
+        if self.server is not None and self.server.poll() is None:
+            return {"error": "the server is running already"}
+        with open(log, "ab") as file:
+            self.server = subprocess.Popen(
+                argv, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=self.folder,
+                preexec_fn=_die_with_guardian,
+            )  # fmt: skip
+        return {"pid": self.server.pid}
+
+    def _signal(self, number: int, timeout_s: float) -> dict[str, Any]:
+        """Sends the signal and waits until the server has ended; `code` None: it did not within the time."""
+        if self.server is None:
+            return {"code": None}
+        if self.server.poll() is None:
+            self.server.send_signal(number)
+        try:
+            return {"code": self.server.wait(timeout_s)}
+        except subprocess.TimeoutExpired:
+            return {"code": None}
+
+    def clean_up(self) -> None:
+        self._signal(signal.SIGKILL, 30)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def serve(guardian: Guardian, parent: int) -> None:
+    """Answers until stdin ends or the parent is gone."""
+    # The parent's pidfd matters when a forked child of the parent still holds the other end of our stdin.
+    handles = [0]
+    with contextlib.suppress(OSError):  # an old kernel: stdin alone must do
+        handles.append(os.pidfd_open(parent))
+    if os.getppid() != parent:
+        return
+    pending = b""
+    while True:
+        ready, _, _ = select.select(handles, [], [])
+        if 0 not in ready:
+            return
+        data = os.read(0, 65536)
+        if not data:
+            return
+        *lines, pending = (pending + data).split(b"\n")
+        for line in lines:
+            try:
+                reply = guardian.answer(json.loads(line))
+            except OSError as error:
+                reply = {"error": str(error)}
+            os.write(1, json.dumps(reply).encode() + b"\n")
+
+
+def main() -> None:
+    folder, parent = sys.argv[1], int(sys.argv[2])
+    os.setsid()  # signals to the caller's process group (Ctrl-C) are the caller's business
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the server would inherit
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    lock = open(Path(folder, LOCK_NAME), "w")  # noqa: SIM115 - held as long as the process lives
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    guardian = Guardian(folder)
+    try:
+        os.write(1, b"{}\n")  # the folder is ours now
+        serve(guardian, parent)
+    except (OSError, ValueError):
+        pass  # the parent is gone in the middle of a word
+    finally:
+        guardian.clean_up()
+
+
+if __name__ == "__main__":
+    main()
