@@ -1,53 +1,32 @@
-"""Files from outside, fetched once into a cache: server binaries, jars, system libraries.
+"""Server binaries and system libraries, unpacked once into the cache that `penstock.artifacts` fills with jars.
 
-Everything lies under `$PENSTOCK_CACHE` or `~/.cache/penstock`. An entry is built under a temporary name and
-renamed when complete, by one process at a time; so an entry that exists is whole, and any number of callers may ask
-at once. Nothing here needs root, Docker or a tool beyond Java (and apt-get for a missing libaio).
+An entry is built under a temporary name and renamed when complete, by one process at a time; so an entry that
+exists is whole, and any number of callers may ask at once. Nothing here needs root, Docker or a tool beyond Java
+(and apt-get for a missing libaio).
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib.util
-import os
 import shutil
 import subprocess
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.artifacts import cache_directory
 from penstock.errors import ConfigError, TransientError
 
 _LIBRARY_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
 _FETCH_TIMEOUT_S = 600
 
 
-@dataclass(frozen=True)
-class Artifact:
-    """Maven coordinates."""
-
-    organisation: str
-    name: str
-    version: str
-
-    @classmethod
-    def parse(cls, text: str) -> Artifact:
-        organisation, name, version = text.split(":")
-        return cls(organisation, name, version)
-
-    def __str__(self) -> str:
-        return f"{self.organisation}:{self.name}:{self.version}"
-
-
 def cache_root() -> Path:
     """The cache folder, made if it is missing."""
-    root = (
-        Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock").expanduser().absolute()
-    )
+    root = cache_directory()
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -85,51 +64,6 @@ def entry(name: str, build: Callable[[Path], None]) -> Path:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
     return target
-
-
-def maven(text: str, *, transitive: bool = False) -> list[Path]:
-    """The jars of a Maven artifact `organisation:name:version`, with what it depends on if `transitive`."""
-    artifact = Artifact.parse(text)
-    kind = "-all" if transitive else ""
-    name = f"maven/{artifact.organisation}/{artifact.name}-{artifact.version}{kind}"
-    folder = entry(name, lambda target: _retrieve(artifact, target, transitive=transitive))
-    return sorted(folder.glob("*.jar"))
-
-
-def _retrieve(artifact: Artifact, target: Path, *, transitive: bool) -> None:
-    with tempfile.TemporaryDirectory(prefix=".ivy.", dir=cache_root()) as ivy_cache:
-        command = [java(), "-jar", str(_ivy_jar()), "-warn", "-cache", ivy_cache, "-confs", "default"]
-        command += ["-types", "jar", "bundle"] + ([] if transitive else ["-notransitive"])
-        command += ["-dependency", artifact.organisation, artifact.name, artifact.version]
-        command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
-        _run(command, f"Fetching {artifact} from Maven Central")
-    if not any(target.glob("*.jar")):
-        raise ConfigError(f"Maven Central gave no jar for {artifact}.", hint="Check its name and version.")
-
-
-def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ConfigError("PySpark is not installed; its Ivy fetches the jars.", hint="Run `make setup`.")
-    jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
-    if not jars:
-        raise ConfigError(
-            f"PySpark at {Path(spec.origin).parent} has no Ivy jar.", hint="Install pyspark from PyPI."
-        )
-    return jars[-1]
-
-
-def java() -> str:
-    """The java to run: of JAVA_HOME, else of PATH."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return str(Path(home) / "bin" / "java")
-    found = shutil.which("java")
-    if found is None:
-        raise ConfigError(
-            "Java is missing.", hint="Install Java 17 or newer: sudo apt-get install openjdk-17-jre-headless"
-        )
-    return found
 
 
 def _run(command: Sequence[str], what: str, *, cwd: Path | None = None) -> None:

@@ -1,9 +1,9 @@
 """The guardian of one private server: a small process that owns the server process and its folder.
 
-Started as `python -I -S guardian.py FOLDER PARENT_PID`; commands come as JSON lines on stdin, each answered by a
-JSON line on stdout. When stdin ends or the parent is gone, however it ended, the guardian kills the server, removes
-the folder and exits. Were the guardian itself killed, the kernel kills the server (PR_SET_PDEATHSIG) and the next
-guardian's caller sweeps the folder, whose lock is then free.
+Started as `python -I -S guardian.py FOLDER PARENT_PID`; commands come as JSON lines on stdin, each answered
+by a JSON line on stdout. When stdin ends or the parent is gone, however it ended, the guardian kills the
+server, removes the folder and exits. Were the guardian itself killed, the kernel kills the server
+(PR_SET_PDEATHSIG) and the next private server that is started sweeps the folder, whose lock is then free.
 
 Standard library only: it must start in milliseconds and never depend on the caller's environment.
 """

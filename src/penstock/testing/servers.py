@@ -35,6 +35,7 @@ from typing import Any
 import pymysql
 from typing_extensions import Self
 
+from penstock.artifacts import fetch
 from penstock.errors import ConfigError, InternalError, PenstockError, TransientError
 from penstock.testing import artifacts, guardian
 
@@ -310,7 +311,7 @@ class MySqlServer(PrivateServer, MySqlClient):
         return artifacts.entry(self.release, self._unpack)
 
     def _unpack(self, target: Path) -> None:
-        artifacts.unpack_from_jar(artifacts.maven(self.artifact)[0], "mysql-Linux-amd64.tar.gz", target)
+        artifacts.unpack_from_jar(fetch(self.artifact)[0], "mysql-Linux-amd64.tar.gz", target)
 
     def _template(self) -> Path:
         return artifacts.entry(f"{self.release}-data", self._initialise)
