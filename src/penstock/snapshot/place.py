@@ -1,0 +1,277 @@
+"""The placement rule: when the rows of a staged chunk may enter the stream, and which of them.
+
+Terms. The log is a sequence of transactions; `prefix(X)` are those that end at or before offset X. A chunk was
+read in a view V: the transactions whose effects its SELECT saw. Its marks promise `low ⊆ V ⊆ prefix(high)`
+(`sources/mysql/watermark.py` says why they do). Neither V nor `low` need be a prefix of the log: servers make
+transactions visible out of the log's order. S is the table's start, E the end of the epoch that places the chunk.
+
+The rule. A chunk is placed at the end of an epoch that
+
+1. is planned after the chunk was staged, and whose E has reached the chunk's high mark;
+2. without the rows whose key occurs (before or after image) in a transaction of `(S, E]` that is not in `low`;
+3. unless a DDL that removes or replaces rows stands in `prefix(E)` outside `low`, or the schema changed since:
+   then the chunk is void;
+4. and S is such that every epoch after S carries this table, and `prefix(S) ⊆ low`.
+
+Why it is right. Take a row of the chunk that is kept, with key k. By (1) `low ⊆ V ⊆ prefix(E)`. By (2), with
+(4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), those of `(S, E]` because k
+was kept. So V and `prefix(E)` contain the same transactions that touch k, and the chunk's row *is* the row at E:
+newer than every earlier event of its key, older than every later one. With `_sequence` E it wins against all
+events up to E and loses against all that follow. A deleted row is not in V, or its deletion is outside `low`.
+Take a key that was dropped: it has an event in `(S, E]`, which by (4) was emitted in this or an earlier epoch, so
+the stream alone gives its state at E. Take a row that exists at E but is not in V: the transaction that
+created it is not in V, so not in `low`, so by (4) after S: the stream brings it. Nothing is missing, nothing is stale.
+The argument never needs chunks to be placed in order, nor soon: a later E only makes the window larger. Nor does
+it need the window to be minimal: **any superset within `(S, E]` may be dropped**, because what is dropped is in
+the stream. Two uses are made of that freedom:
+
+- Keys of *all* events of the epoch itself are dropped, also of transactions in `low`. So a key never comes twice
+  within one epoch, and events and placed rows may go into one commit without a reduction over both.
+- If *every* key that occurs in `(S, E]` is dropped, no kept key has an event after S: the target cannot hold it
+  from the stream. Chunks of one table do not overlap (a row that moves between chunks does so by an event after
+  S). So if the target held nothing of this table at S, kept rows can be **appended** without a look at the target.
+
+Void or read again, the cure is the same: the chunk is read anew, with new marks. The difference is for people:
+a void chunk is untrue, one to read again has become too costly, or its marks cannot be compared.
+
+A chunk of a table without a key can drop nothing. It is placed by (1) and (3) alone, for append-only targets,
+where changes in its window may appear twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+from penstock import _core
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
+from penstock.model.chunk import StagedChunk
+from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.schema import TableSchema
+
+Mode = Literal["append", "merge"]
+
+
+@dataclass(frozen=True)
+class KeyScan:
+    """Keys that occur in `range` are dropped, but for transactions in `exclude_gtids` (a GTID set; None: none)."""
+
+    range: LogRange
+    exclude_gtids: str | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The chunk is placed at the epoch's end, without the keys of `scans`."""
+
+    chunk: StagedChunk
+    mode: Mode
+    scans: tuple[KeyScan, ...]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The epoch ends before the chunk's high mark."""
+
+    chunk: StagedChunk
+
+
+@dataclass(frozen=True)
+class Void:
+    """The chunk's rows are no longer true. Discard it and read it again (or plan the table anew)."""
+
+    chunk: StagedChunk
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReadAgain:
+    """The chunk can't be placed, or only at too high a cost. Discard it and read it again."""
+
+    chunk: StagedChunk
+    reason: str
+
+
+Placement = Placed | Waiting | Void | ReadAgain
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """The epoch that is being planned, and what the source said at its end.
+
+    `position` is the source's own place at `range.end`, in the binary log of the server `server_uuid`.
+    """
+
+    range: LogRange
+    position: SourcePosition
+    server_uuid: str
+
+
+@dataclass(frozen=True)
+class Break:
+    """A DDL after which rows read before it are untrue: TRUNCATE, DROP, CREATE, RENAME, partition DDL.
+
+    `gtid` decides whether a chunk was read before or after it; without it `end` does, which may void a chunk
+    needlessly but never keeps one wrongly.
+    """
+
+    end: Offset
+    what: str
+    gtid: str | None = None
+
+
+@dataclass(frozen=True)
+class TableAtEnd:
+    """What is known of one table at the epoch's end.
+
+    `breaks` are those after `start`. `fresh`: the target held no row of this table when the log was at `start`,
+    and nothing but this pipeline has written it since.
+    """
+
+    start: Offset
+    schema_version: int
+    fresh: bool
+    breaks: tuple[Break, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlacementLimits:
+    """Bytes of one table's log that a placement may scan for keys."""
+
+    window_bytes_max: int
+    append_bytes_max: int
+
+
+class LogIndex(Protocol):
+    """What placement asks of the relay log. Answers come from the index alone and never change for old offsets."""
+
+    def window_start(self, gtids: str) -> Offset:
+        """The greatest known offset O with every transaction of `prefix(O)` in `gtids`."""
+
+    def table_bytes(self, table: str, log_range: LogRange) -> int:
+        """Bytes of row events of the table in the range; an upper estimate will do."""
+
+
+def table_start(*, last_planned_end: Offset, log_start: Offset) -> Offset:
+    """The start of a table that is added now: the first offset no planned epoch has decided about.
+
+    Events before it belong to epochs whose plans left the table out and stay as they are. It must be durable
+    before the table's first chunk is planned, and `ensure_executed` holds for it on every server that reads.
+    """
+    return max(last_planned_end, log_start)
+
+
+def place(
+    chunk: StagedChunk, epoch: EpochEnd, table: TableAtEnd, log: LogIndex, limits: PlacementLimits
+) -> Placement:
+    """Decides about one staged chunk at the end of one epoch that is being planned. Pure."""
+    if chunk.server_uuid != epoch.server_uuid:
+        return ReadAgain(
+            chunk,
+            f"it was read from server {chunk.server_uuid}, whose marks say nothing about the log of {epoch.server_uuid}",
+        )
+    if chunk.watermarks.high.order > epoch.position.order:
+        return Waiting(chunk)
+    end = epoch.range.end
+    window = min(max(log.window_start(chunk.watermarks.low), table.start), end)
+    if (found := _void_reason(chunk, table, window, end)) is not None:
+        return Void(chunk, found)
+    name = str(chunk.chunk.table)
+    whole = LogRange(min(table.start, end), end)
+    if table.fresh and log.table_bytes(name, whole) <= limits.append_bytes_max:
+        return Placed(chunk, "append", (KeyScan(whole),) if whole else ())
+    if log.table_bytes(name, LogRange(Offset(window), end)) > limits.window_bytes_max:
+        return ReadAgain(
+            chunk, f"more than {limits.window_bytes_max} bytes of the table's log have come since it was read"
+        )
+    return Placed(chunk, "merge", _merge_scans(chunk, Offset(window), epoch.range))
+
+
+def place_all(
+    chunks: Iterable[StagedChunk],
+    epoch: EpochEnd,
+    table: TableAtEnd,
+    log: LogIndex,
+    limits: PlacementLimits,
+) -> list[Placement]:
+    """One table's staged chunks, in the order of their numbers."""
+    return [place(chunk, epoch, table, log, limits) for chunk in sorted(chunks, key=lambda item: item.chunk.number)]
+
+
+def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -> str | None:
+    low: _core.GtidSet | None = None
+    for broken in table.breaks:
+        if not window < broken.end <= end:
+            continue
+        if broken.gtid is not None:
+            low = low or _core.GtidSet(chunk.watermarks.low)
+            if broken.gtid in low:
+                continue
+        return f"{broken.what} at offset {broken.end} came after it was read"
+    if chunk.schema_version != table.schema_version:
+        return f"it was read with schema version {chunk.schema_version}, the log is at {table.schema_version}"
+    return None
+
+
+def _merge_scans(chunk: StagedChunk, window: Offset, epoch: LogRange) -> tuple[KeyScan, ...]:
+    before = LogRange(min(window, epoch.start), epoch.start)
+    scans = (KeyScan(before, chunk.watermarks.low), KeyScan(epoch))
+    return tuple(scan for scan in scans if scan.range)
+
+
+def shared_scans(placed: Sequence[Placed]) -> tuple[KeyScan, ...]:
+    """Scans that serve several placed chunks of one table and epoch at once: the union of theirs, or more.
+
+    One key set for all chunks costs one pass over the log instead of one per chunk. More is dropped from some
+    chunks than their own scans ask for, which is right as long as it lies within `(S, E]` (see above): every scan does.
+    """
+    lows = {scan.exclude_gtids for item in placed for scan in item.scans if scan.exclude_gtids is not None}
+    shared: _core.GtidSet | None = None
+    for low in sorted(lows):
+        shared = _core.GtidSet(low) if shared is None else shared.intersection(_core.GtidSet(low))
+    ranges: dict[bool, LogRange] = {}
+    for item in placed:
+        for scan in item.scans:
+            excluded = scan.exclude_gtids is not None
+            known = ranges.get(excluded, scan.range)
+            ranges[excluded] = LogRange(
+                Offset(min(known.start, scan.range.start)), Offset(max(known.end, scan.range.end))
+            )
+    return tuple(
+        KeyScan(ranges[excluded], str(shared) if excluded else None)
+        for excluded in (True, False)
+        if excluded in ranges
+    )
+
+
+def place_rows(
+    batches: Iterable[pa.RecordBatch],
+    keys: _core.KeySet | None,
+    end: Offset,
+    schema: TableSchema,
+    *,
+    layout: Literal["latest", "changelog"] = "latest",
+    zero_dates: str = "null",
+) -> Iterator[pa.RecordBatch]:
+    """A chunk's rows in the layout of the epoch: without the keys in `keys`, with `_sequence` = `end`.
+
+    `keys` is None for a table without a key. A placed row has no commit time: it was read, not logged.
+    """
+    target = _core.arrow_schema(schema.to_json(), layout, zero_dates)
+    for batch in batches:
+        kept = batch if keys is None else keys.drop_from(batch)
+        if kept.num_rows:
+            yield _with_columns(kept, target, end)
+
+
+def _with_columns(batch: pa.RecordBatch, target: pa.Schema, end: Offset) -> pa.RecordBatch:
+    added: dict[str, object] = {DELETED: False, SEQUENCE: end, COMMIT_TIMESTAMP: None, CHANGE_TYPE: "read"}
+    columns = list(batch.columns)
+    for field in list(target)[batch.num_columns :]:
+        columns.append(pa.repeat(pa.scalar(added[field.name], field.type), batch.num_rows))
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
