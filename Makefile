@@ -1,6 +1,44 @@
-# Placeholder until the bootstrap lands.
-PY := .venv/bin/python
-core:
-	cd core && cargo build --release --features python
-	cp core/target/release/libpenstock_core.so src/penstock/_core.abi3.so
-.PHONY: core
+# `make demo` and `make test` need nothing beforehand but Python, Java and Rust: set-up is part of them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+CARGO := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
+export PYTHONPATH := $(CURDIR)/src
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup  ## A private MySQL streamed into an Iceberg table, with crashes, verified (about 3 minutes)
+	@$(BIN)/penstock demo $(ARGS)
+
+test: setup  ## The tests, without the slow ones (ARGS="-k name" chooses)
+	cd core && $(CARGO) test --release --quiet
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+test-all: setup  ## All tests, also crash tests and other slow ones
+	cd core && $(CARGO) test --release --quiet
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: setup  ## Penstock and its peers on the same log; writes bench/results/latest.json
+	$(BIN)/python bench/run.py $(ARGS)
+
+lint: setup  ## ruff, mypy --strict, rustfmt, clippy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	cd core && $(CARGO) fmt --check
+	cd core && $(CARGO) clippy --release --all-targets --features python --quiet -- -D warnings
+
+core:  ## Only the Rust core, for work on it: cargo build, then into src/penstock
+	cd core && $(CARGO) build --release --features python
+	@cp core/target/release/libpenstock_core.so src/penstock/.core.new
+	@mv -f src/penstock/.core.new src/penstock/_core.abi3.so
+
+setup:  ## What the others do first: .venv, the built core, servers and jars
+	@scripts/setup
+
+clean:  ## Remove what was built here (downloads stay in ~/.cache/penstock)
+	rm -rf .venv core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: help demo test test-all bench lint core setup clean

@@ -1,8 +1,8 @@
-"""Server binaries and system libraries, unpacked once into the cache that `penstock.artifacts` fills with jars.
+"""Server binaries and system libraries, unpacked once into the cache that `penstock.artifacts` fills.
 
 An entry is built under a temporary name and renamed when complete, by one process at a time; so an entry that
-exists is whole, and any number of callers may ask at once. Nothing here needs root, Docker or a tool beyond Java
-(and apt-get for a missing libaio).
+exists is whole, and any number of callers may ask at once. Nothing here needs root, Docker or a tool beyond
+Java (and apt-get for a missing libaio).
 """
 
 from __future__ import annotations

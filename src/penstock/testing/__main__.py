@@ -1,0 +1,21 @@
+"""`python -m penstock.testing`: fetches what tests and the demo need into the cache."""
+
+from __future__ import annotations
+
+import sys
+
+from penstock.errors import PenstockError
+from penstock.testing import servers
+
+
+def main() -> int:
+    try:
+        servers.MySqlServer.prepare()
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

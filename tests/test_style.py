@@ -1,0 +1,167 @@
+"""The form of the tree, as a check that may only get stricter: shorten the exceptions, never lengthen them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "penstock"
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+LINE_LENGTH_MAX = 110
+
+# What is too long today. An entry that is no longer needed must be removed.
+LONG_FILES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+
+# The layers, lowest first: a module imports only from its own layer's folder or from lower layers.
+LAYERS: list[set[str]] = [
+    {"errors", "__init__"},
+    {"_core"},
+    {"model"},
+    {"config", "artifacts"},
+    {"relaylog", "sources", "snapshot", "sinks", "spark"},
+    {"planner", "state"},
+    {"pipeline", "verify"},
+    {"testing"},
+    {"demo", "doctor", "inspect", "status"},
+    {"cli", "__main__"},
+]
+
+
+def python_files() -> list[Path]:
+    folders = [ROOT / name for name in ("src", "tests", "bench", "scripts")]
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def rust_files() -> list[Path]:
+    return sorted(path for path in (ROOT / "core").rglob("*.rs") if "target" not in path.parts)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of the modules a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_files_are_small_rooms() -> None:
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in python_files() + rust_files()}
+    too_long = {
+        name: lines for name, lines in lengths.items() if lines > LONG_FILES.get(name, FILE_LINES_MAX)
+    }
+    assert too_long == {}
+    assert {name for name in LONG_FILES if lengths.get(name, 0) <= FILE_LINES_MAX} == set(), "remove these"
+
+
+def test_python_functions_are_short() -> None:
+    lengths: dict[str, int] = {}
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{name_of(path)}:{node.name}"
+                lengths[name] = max(lengths.get(name, 0), (node.end_lineno or node.lineno) - node.lineno + 1)
+    too_long = {
+        name: lines for name, lines in lengths.items() if lines > LONG_FUNCTIONS.get(name, FUNCTION_LINES_MAX)
+    }
+    assert too_long == {}
+    assert {name for name in LONG_FUNCTIONS if lengths.get(name, 0) <= FUNCTION_LINES_MAX} == set(), (
+        "remove these"
+    )
+
+
+def test_lines_fit() -> None:
+    long = [
+        f"{name_of(path)}:{number}"
+        for path in python_files() + rust_files()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > LINE_LENGTH_MAX
+    ]
+    assert long == []
+
+
+def test_pyspark_is_imported_only_in_spark_and_sinks() -> None:
+    allowed = {"spark", "sinks", "testing"}
+    found = [
+        name_of(path)
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in allowed
+        and any(module.split(".")[0] == "pyspark" for module in imports(path))
+    ]
+    assert found == []
+
+
+def test_sockets_are_opened_only_in_the_connection_module() -> None:
+    allowed = {"sources/mysql/connection.py"}
+    found = [
+        name_of(path)
+        for path in PACKAGE.rglob("*.py")
+        if str(path.relative_to(PACKAGE)) not in allowed
+        and path.relative_to(PACKAGE).parts[0] != "testing"
+        and any(module.split(".")[0] in ("socket", "pymysql") for module in runtime_imports(path))
+    ]
+    assert found == []
+
+
+def runtime_imports(path: Path) -> Iterator[str]:
+    """As `imports`, without those that only type checkers see."""
+    tree = ast.parse(path.read_text())
+    hidden = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in hidden:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def layer_of(name: str) -> int | None:
+    return next((number for number, layer in enumerate(LAYERS) if name in layer), None)
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        own_layer = layer_of(own)
+        assert own_layer is not None, f"{name_of(path)}: give `{own}` a place in LAYERS"
+        for module in imports(path):
+            parts = module.split(".")
+            if parts[0] != "penstock" or len(parts) < 2:
+                continue
+            other_layer = layer_of(parts[1])
+            if other_layer is not None and other_layer > own_layer and own != "__init__":
+                wrong.append(f"{name_of(path)} imports {module}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("word", ["utils", "common", "helpers", "misc", "manager"])
+def test_no_module_is_a_bucket(word: str) -> None:
+    assert [name_of(path) for path in PACKAGE.rglob(f"{word}*")] == []
+
+
+def test_every_tracked_text_file_ends_with_a_newline() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    names = [
+        name for name in listed.stdout.split("\n") if name.endswith((".py", ".pyi", ".rs", ".md", ".toml"))
+    ]
+    paths = [ROOT / name for name in names if (ROOT / name).exists()]
+    assert [name_of(path) for path in paths if (data := path.read_bytes()) and not data.endswith(b"\n")] == []
