@@ -1,1 +1,15 @@
-//! stub
+//! Log events and result rows to Arrow. Decodes, never decides; malformed input is an error with its offset.
+#![forbid(unsafe_code)]
+
+pub mod charset;
+pub mod column;
+pub mod cursor;
+pub mod decimal;
+pub mod error;
+pub mod event;
+pub mod gtid_event;
+pub mod schema;
+pub mod temporal;
+
+#[cfg(feature = "python")]
+mod python;

@@ -1,0 +1,255 @@
+//! Text of every character set of MySQL 8.0 to UTF-8.
+//!
+//! Nothing is lost silently: bytes that mean nothing in their character set are written as `\xNN` (two upper-case
+//! hexadecimal digits each), never as a replacement character.
+
+pub mod tables;
+
+use encoding_rs::Encoding;
+
+/// How the bytes of a character column are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Charset {
+    /// No characters at all.
+    Binary,
+    /// utf8mb4 and utf8mb3.
+    Utf8,
+    /// By index into `tables::SINGLE_BYTE`.
+    SingleByte(u8),
+    EastAsian(EastAsian),
+    /// ucs2 and utf16.
+    Utf16 {
+        little_endian: bool,
+    },
+    Utf32,
+}
+
+/// ASCII, and codes of two or more bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EastAsian {
+    Big5,
+    Cp932,
+    Eucjpms,
+    Euckr,
+    Gb18030,
+    Gb2312,
+    Gbk,
+    Sjis,
+    Ujis,
+}
+
+impl EastAsian {
+    fn encoding(self) -> &'static Encoding {
+        match self {
+            Self::Big5 => encoding_rs::BIG5,
+            Self::Cp932 | Self::Sjis => encoding_rs::SHIFT_JIS,
+            Self::Eucjpms | Self::Ujis => encoding_rs::EUC_JP,
+            Self::Euckr => encoding_rs::EUC_KR,
+            Self::Gb18030 => encoding_rs::GB18030,
+            Self::Gb2312 | Self::Gbk => encoding_rs::GBK,
+        }
+    }
+}
+
+impl Charset {
+    /// By the server's name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "binary" => Self::Binary,
+            "utf8mb4" | "utf8mb3" | "utf8" => Self::Utf8,
+            "ucs2" | "utf16" => Self::Utf16 { little_endian: false },
+            "utf16le" => Self::Utf16 { little_endian: true },
+            "utf32" => Self::Utf32,
+            "big5" => Self::EastAsian(EastAsian::Big5),
+            "cp932" => Self::EastAsian(EastAsian::Cp932),
+            "eucjpms" => Self::EastAsian(EastAsian::Eucjpms),
+            "euckr" => Self::EastAsian(EastAsian::Euckr),
+            "gb18030" => Self::EastAsian(EastAsian::Gb18030),
+            "gb2312" => Self::EastAsian(EastAsian::Gb2312),
+            "gbk" => Self::EastAsian(EastAsian::Gbk),
+            "sjis" => Self::EastAsian(EastAsian::Sjis),
+            "ujis" => Self::EastAsian(EastAsian::Ujis),
+            _ => {
+                let index = tables::SINGLE_BYTE.iter().position(|(candidate, _)| *candidate == name)?;
+                Self::SingleByte(index as u8)
+            }
+        })
+    }
+
+    /// Of a collation id, as it stands in table maps, QUERY events and column definitions.
+    pub fn from_collation(id: u16) -> Option<Self> {
+        collation_charset(id).and_then(Self::from_name)
+    }
+
+    /// Appends the text as UTF-8.
+    #[inline]
+    pub fn append(self, bytes: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Binary | Self::Utf8 => append_utf8(bytes, out),
+            Self::SingleByte(index) => {
+                append_single_byte(&tables::SINGLE_BYTE[usize::from(index)].1, bytes, out)
+            }
+            Self::EastAsian(charset) => append_east_asian(charset, bytes, out),
+            Self::Utf16 { little_endian } => append_utf16(bytes, little_endian, out),
+            Self::Utf32 => append_utf32(bytes, out),
+        }
+    }
+}
+
+/// Name of a collation's character set. Ids that came after the server of the tables: 8.0.17+ utf8mb4 languages,
+/// and MariaDB's UCA 14 families.
+pub fn collation_charset(id: u16) -> Option<&'static str> {
+    match tables::COLLATIONS.binary_search_by_key(&id, |(candidate, _)| *candidate) {
+        Ok(index) => Some(tables::COLLATIONS[index].1),
+        Err(_) => match id {
+            76 => Some("utf8mb3"),
+            256..=350 | 2304..=2559 => Some("utf8mb4"),
+            576..=607 | 2048..=2303 => Some("utf8mb3"),
+            608..=639 => Some("utf8mb4"),
+            640..=671 | 2560..=2815 => Some("ucs2"),
+            672..=703 | 2816..=3071 => Some("utf16"),
+            736..=767 | 3072..=3327 => Some("utf32"),
+            _ => None,
+        },
+    }
+}
+
+pub(crate) fn append_escape(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend([b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+}
+
+fn append_escapes(bytes: &[u8], out: &mut Vec<u8>) {
+    bytes.iter().for_each(|byte| append_escape(*byte, out));
+}
+
+fn append_char(scalar: char, out: &mut Vec<u8>) {
+    out.extend(scalar.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+/// UTF-8 with each byte that is not part of a character escaped.
+pub fn append_utf8(bytes: &[u8], out: &mut Vec<u8>) {
+    if simdutf8::basic::from_utf8(bytes).is_ok() {
+        return out.extend_from_slice(bytes);
+    }
+    for chunk in bytes.utf8_chunks() {
+        out.extend_from_slice(chunk.valid().as_bytes());
+        append_escapes(chunk.invalid(), out);
+    }
+}
+
+fn append_single_byte(table: &[u16; 256], bytes: &[u8], out: &mut Vec<u8>) {
+    // All of these but swe7 have ASCII below 0x80.
+    if bytes.is_ascii() && table[usize::from(b'[')] == u16::from(b'[') {
+        return out.extend_from_slice(bytes);
+    }
+    for byte in bytes {
+        match table[usize::from(*byte)] {
+            0xFFFF => append_escape(*byte, out),
+            scalar => append_char(char::from_u32(scalar.into()).unwrap_or('?'), out),
+        }
+    }
+}
+
+fn append_east_asian(charset: EastAsian, bytes: &[u8], out: &mut Vec<u8>) {
+    if bytes.is_ascii() {
+        return out.extend_from_slice(bytes);
+    }
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let length = code_length(charset, rest).min(rest.len());
+        let (code, after) = rest.split_at(length);
+        match charset.encoding().decode_without_bom_handling_and_without_replacement(code) {
+            Some(text) => out.extend_from_slice(text.as_bytes()),
+            None => append_escapes(code, out),
+        }
+        rest = after;
+    }
+}
+
+/// Bytes of the code that begins here, by its lead byte.
+fn code_length(charset: EastAsian, bytes: &[u8]) -> usize {
+    match (charset, bytes[0]) {
+        (_, 0..=0x7f) => 1,
+        (EastAsian::Cp932 | EastAsian::Sjis, 0xa0..=0xdf) => 1,
+        (EastAsian::Eucjpms | EastAsian::Ujis, 0x8f) => 3,
+        (EastAsian::Gb18030, _) if matches!(bytes.get(1), Some(b'0'..=b'9')) => 4,
+        (_, 0x80 | 0xff) => 1,
+        _ => 2,
+    }
+}
+
+fn append_utf16(bytes: &[u8], little_endian: bool, out: &mut Vec<u8>) {
+    let (pairs, odd) = bytes.as_chunks::<2>();
+    let unit =
+        |pair: &[u8; 2]| if little_endian { u16::from_le_bytes(*pair) } else { u16::from_be_bytes(*pair) };
+    for scalar in char::decode_utf16(pairs.iter().map(unit)) {
+        match scalar {
+            Ok(scalar) => append_char(scalar, out),
+            Err(lone) => {
+                let unit = lone.unpaired_surrogate();
+                append_escapes(&if little_endian { unit.to_le_bytes() } else { unit.to_be_bytes() }, out);
+            }
+        }
+    }
+    append_escapes(odd, out);
+}
+
+fn append_utf32(bytes: &[u8], out: &mut Vec<u8>) {
+    let (quads, odd) = bytes.as_chunks::<4>();
+    for quad in quads {
+        match char::from_u32(u32::from_be_bytes(*quad)) {
+            Some(scalar) => append_char(scalar, out),
+            None => append_escapes(quad, out),
+        }
+    }
+    append_escapes(odd, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(charset: &str, bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        Charset::from_name(charset).unwrap().append(bytes, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn bytes_that_mean_nothing_are_escaped() {
+        assert_eq!(text("utf8mb4", b"a\xff\xe2\x82b"), "a\\xFF\\xE2\\x82b");
+        assert_eq!(text("ascii", b"a\x80"), "a\\x80");
+        assert_eq!(text("utf16", b"\xd8\x00\x00a"), "\\xD8\\x00a");
+        assert_eq!(text("utf32", b"\x00\x00\x00a\x7f"), "a\\x7F");
+        assert_eq!(text("gbk", b"a\x81"), "a\\x81");
+    }
+
+    #[test]
+    fn characters_beyond_ascii() {
+        assert_eq!(text("latin1", b"\x80\xe9"), "€é");
+        assert_eq!(text("cp1251", b"\xef"), "п");
+        assert_eq!(text("swe7", b"["), "Ä");
+        assert_eq!(text("utf16le", b"\x3d\xd8\x00\xde"), "😀");
+        assert_eq!(text("sjis", b"\x83\x65"), "テ");
+    }
+
+    #[test]
+    fn every_collation_of_the_server_has_a_charset_we_know() {
+        for (id, name) in tables::COLLATIONS {
+            assert!(Charset::from_name(name).is_some(), "{id} {name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_become_valid_utf8(bytes in proptest::collection::vec(any::<u8>(), 0..40), id in 1_u16..330) {
+            if let Some(charset) = Charset::from_collation(id) {
+                let mut out = Vec::new();
+                charset.append(&bytes, &mut out);
+                prop_assert!(std::str::from_utf8(&out).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Appending values. Each method takes one form a value can have on the wire; a form that cannot stand in the
+//! column is an error, never a changed value.
+
+use super::{Bytes, ColumnBuilder, Storage, ZeroDates};
+use crate::charset::Charset;
+use crate::decimal::{self, DecimalImage};
+use crate::error::ValueError;
+use crate::schema::ColumnType;
+use crate::temporal::{Date, DateTime, Time};
+
+type Result = std::result::Result<(), ValueError>;
+
+impl Bytes {
+    /// Ends the value whose bytes were just written.
+    #[inline]
+    fn end_value(&mut self) -> Result {
+        match i32::try_from(self.values.len()) {
+            Ok(end) => {
+                self.ends.push(end);
+                Ok(())
+            }
+            Err(_) => Err(ValueError::new("values of one batch exceed 2 GiB; lower the rows of a batch")),
+        }
+    }
+
+    #[inline]
+    fn end(&self) -> usize {
+        *self.ends.last().unwrap_or(&0) as usize
+    }
+}
+
+impl ColumnBuilder {
+    #[inline]
+    pub fn append_null(&mut self) {
+        self.nulls.append_null();
+        match &mut self.storage {
+            Storage::Bool(values) => values.append(false),
+            Storage::Int32(values) | Storage::Date(values) => values.push(0),
+            Storage::Int64(values) | Storage::Timestamp(values, _) => values.push(0),
+            Storage::Float32(values) => values.push(0.0),
+            Storage::Float64(values) => values.push(0.0),
+            Storage::Decimal(values, ..) => values.push(0),
+            Storage::Text(bytes) | Storage::Binary(bytes) => bytes.ends.push(bytes.end() as i32),
+        }
+    }
+
+    /// Integers of any width, and YEAR as its number (0 is the zero year).
+    #[inline]
+    pub fn append_i64(&mut self, value: i64) -> Result {
+        match &mut self.storage {
+            Storage::Int32(values) => values.push(i32::try_from(value).map_err(|_| too_large())?),
+            Storage::Int64(values) => values.push(value),
+            Storage::Decimal(values, _, 0) => values.push(value.into()),
+            _ => return Err(self.unfit("an integer")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    #[inline]
+    pub fn append_u64(&mut self, value: u64) -> Result {
+        match &mut self.storage {
+            Storage::Int32(values) => values.push(i32::try_from(value).map_err(|_| too_large())?),
+            Storage::Int64(values) => values.push(i64::try_from(value).map_err(|_| too_large())?),
+            Storage::Decimal(values, _, 0) => values.push(value.into()),
+            _ => return Err(self.unfit("an integer")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    #[inline]
+    pub fn append_f32(&mut self, value: f32) -> Result {
+        let Storage::Float32(values) = &mut self.storage else { return Err(self.unfit("a float")) };
+        values.push(value);
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    #[inline]
+    pub fn append_f64(&mut self, value: f64) -> Result {
+        let Storage::Float64(values) = &mut self.storage else { return Err(self.unfit("a double")) };
+        values.push(value);
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// From the digits of a row image. Its precision and scale must be the column's.
+    #[inline]
+    pub fn append_decimal(&mut self, image: DecimalImage<'_>) -> Result {
+        match &mut self.storage {
+            Storage::Decimal(values, ..) => values.push(image.unscaled()?),
+            Storage::Text(bytes) if matches!(self.kind, ColumnType::Decimal { .. }) => {
+                image.write_text(&mut bytes.values)?;
+                bytes.end_value()?;
+            }
+            _ => return Err(self.unfit("a decimal")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// From the text of a result set.
+    pub fn append_decimal_text(&mut self, text: &[u8]) -> Result {
+        match &mut self.storage {
+            Storage::Decimal(values, precision, scale) => {
+                values.push(decimal::parse_text(text, *precision, *scale as u8)?)
+            }
+            Storage::Text(bytes) if matches!(self.kind, ColumnType::Decimal { .. }) => {
+                bytes.values.extend_from_slice(text);
+                bytes.end_value()?;
+            }
+            _ => return Err(self.unfit("a decimal")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// Characters in the column's character set (char, varchar, text), or bytes (binary, blob, geometry, vector;
+    /// BINARY(n) is filled up with zero bytes).
+    #[inline]
+    pub fn append_bytes(&mut self, value: &[u8]) -> Result {
+        match (&mut self.storage, &self.kind) {
+            (Storage::Text(bytes), ColumnType::Text { charset, trimmed }) => {
+                let start = bytes.values.len();
+                match charset {
+                    Charset::Utf8 => bytes.values.extend_from_slice(value),
+                    charset => charset.append(value, &mut bytes.values),
+                }
+                if *trimmed {
+                    let spaces = bytes.values[start..].iter().rev().take_while(|byte| **byte == b' ').count();
+                    bytes.values.truncate(bytes.values.len() - spaces);
+                }
+                bytes.end_value()?;
+            }
+            (Storage::Binary(bytes), kind) => {
+                bytes.values.extend_from_slice(value);
+                if let ColumnType::Binary { padded: Some(length) } = kind {
+                    let missing = (*length as usize).saturating_sub(value.len());
+                    bytes.values.resize(bytes.values.len() + missing, 0);
+                }
+                bytes.end_value()?;
+            }
+            _ => return Err(self.unfit("bytes")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// 1 to 64 bits as a number.
+    #[inline]
+    pub fn append_bit(&mut self, value: u64) -> Result {
+        match (&mut self.storage, &self.kind) {
+            (Storage::Bool(values), _) if value <= 1 => values.append(value == 1),
+            (Storage::Int64(values), ColumnType::Bit { .. }) => {
+                values.push(i64::try_from(value).map_err(|_| too_large())?)
+            }
+            (Storage::Decimal(values, _, 0), ColumnType::Bit { .. }) => values.push(value.into()),
+            _ => return Err(self.unfit("bits")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// Bits as big-endian bytes, the form of result sets.
+    pub fn append_bit_bytes(&mut self, value: &[u8]) -> Result {
+        let mut wide = [0; 8];
+        let Some(start) = wide.len().checked_sub(value.len()) else {
+            return Err(self.unfit("more than 64 bits"));
+        };
+        wide[start..].copy_from_slice(value);
+        self.append_bit(u64::from_be_bytes(wide))
+    }
+
+    #[inline]
+    pub fn append_date(&mut self, value: Date) -> Result {
+        match &mut self.storage {
+            Storage::Date(values) => match value.days() {
+                Some(days) => values.push(days),
+                None => return self.append_no_date(),
+            },
+            Storage::Text(bytes) if matches!(self.kind, ColumnType::Date) => {
+                value.write_text(&mut bytes.values);
+                bytes.end_value()?;
+            }
+            _ => return Err(self.unfit("a date")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    #[inline]
+    pub fn append_datetime(&mut self, value: DateTime) -> Result {
+        match (&mut self.storage, &self.kind) {
+            (Storage::Timestamp(values, _), _) => match value.micros_since_1970() {
+                Some(micros) => values.push(micros),
+                None => return self.append_no_date(),
+            },
+            (Storage::Text(bytes), ColumnType::DateTime { fsp } | ColumnType::Timestamp { fsp }) => {
+                value.write_text(*fsp, &mut bytes.values);
+                bytes.end_value()?;
+            }
+            _ => return Err(self.unfit("a date and time")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// A TIMESTAMP: seconds since 1970, where 0 is the zero date, and microseconds. From a session in UTC, its
+    /// fields can be given to `append_datetime` instead.
+    #[inline]
+    pub fn append_timestamp(&mut self, seconds: u64, micros: u32) -> Result {
+        match &mut self.storage {
+            // Four bytes (or, in MariaDB 11.5+, unsigned ones) never leave the years Spark has.
+            Storage::Timestamp(values, true)
+                if seconds != 0 && seconds <= u32::MAX.into() && micros < 1_000_000 =>
+            {
+                values.push(seconds as i64 * 1_000_000 + i64::from(micros));
+                self.nulls.append_non_null();
+                Ok(())
+            }
+            _ => self.append_datetime(DateTime::from_timestamp(seconds, micros)),
+        }
+    }
+
+    #[inline]
+    pub fn append_time(&mut self, value: Time) -> Result {
+        let (Storage::Text(bytes), ColumnType::Time { fsp }) = (&mut self.storage, &self.kind) else {
+            return Err(self.unfit("a time"));
+        };
+        value.write_text(*fsp, &mut bytes.values);
+        bytes.end_value()?;
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// ENUM by its ordinal, 0 being the empty string of an invalid value; SET by its bits.
+    #[inline]
+    pub fn append_label(&mut self, value: u64) -> Result {
+        match (&mut self.storage, &self.kind) {
+            (Storage::Text(bytes), ColumnType::Enum { labels, .. }) => {
+                if let Some(index) = value.checked_sub(1) {
+                    let label = usize::try_from(index).ok().and_then(|index| labels.get(index));
+                    let label = label.ok_or_else(|| unknown_label(value, labels.len()))?;
+                    bytes.values.extend_from_slice(label.as_bytes());
+                }
+                bytes.end_value()?;
+            }
+            (Storage::Text(bytes), ColumnType::Set { labels, .. }) => {
+                let start = bytes.values.len();
+                let mut bits = value;
+                while bits != 0 {
+                    let label = labels.get(bits.trailing_zeros() as usize);
+                    let label = label.ok_or_else(|| unknown_label(value, labels.len()))?;
+                    if bytes.values.len() > start || bits != value {
+                        bytes.values.push(b',');
+                    }
+                    bytes.values.extend_from_slice(label.as_bytes());
+                    bits &= bits - 1;
+                }
+                bytes.end_value()?;
+            }
+            _ => return Err(self.unfit("an enum or set value")),
+        }
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// ENUM or SET as a result set has it: its text, in the column's character set.
+    pub fn append_label_bytes(&mut self, value: &[u8]) -> Result {
+        let (Storage::Text(bytes), ColumnType::Enum { charset, .. } | ColumnType::Set { charset, .. }) =
+            (&mut self.storage, &self.kind)
+        else {
+            return Err(self.unfit("an enum or set value"));
+        };
+        charset.append(value, &mut bytes.values);
+        bytes.end_value()?;
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// A JSON document as the server prints it.
+    pub fn append_json_text(&mut self, text: &[u8]) -> Result {
+        self.append_json(|out| {
+            out.extend_from_slice(text);
+            Ok(())
+        })
+    }
+
+    /// A JSON document that `write` appends as the server prints it.
+    #[inline]
+    pub fn append_json(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result) -> Result {
+        let (Storage::Text(bytes), ColumnType::Json) = (&mut self.storage, &self.kind) else {
+            return Err(self.unfit("a JSON document"));
+        };
+        write(&mut bytes.values)?;
+        bytes.end_value()?;
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    fn append_no_date(&mut self) -> Result {
+        if self.zero_dates == ZeroDates::Error {
+            return Err(ValueError::new(
+                "a zero, partial or impossible date; set `zero_dates` to `null` or `text` to let it through",
+            ));
+        }
+        self.append_null();
+        Ok(())
+    }
+
+    #[cold]
+    fn unfit(&self, form: &str) -> ValueError {
+        ValueError::new(format!("{form} cannot stand in a column of type {:?}", self.data_type()))
+    }
+}
+
+#[cold]
+fn too_large() -> ValueError {
+    ValueError::new("an integer beyond the range of the column's type")
+}
+
+#[cold]
+fn unknown_label(value: u64, labels: usize) -> ValueError {
+    ValueError::new(format!("label number or bits {value}, but only {labels} labels are known"))
+}

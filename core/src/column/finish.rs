@@ -1,0 +1,102 @@
+//! Builders to arrays.
+
+use std::sync::Arc;
+
+use arrow_array::types::{GenericBinaryType, GenericStringType};
+use arrow_array::{
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, GenericByteArray,
+    Int32Array, Int64Array, TimestampMicrosecondArray,
+};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+
+use super::{Bytes, ColumnBuilder, Storage};
+use crate::charset;
+use crate::error::ValueError;
+
+impl ColumnBuilder {
+    /// The values so far; the builder is empty afterwards and has room for as many again.
+    pub fn finish(&mut self) -> Result<ArrayRef, ValueError> {
+        let fresh = Storage::new(&self.data_type(), self.len());
+        let storage = std::mem::replace(&mut self.storage, fresh);
+        let nulls = self.nulls.finish();
+        Ok(match storage {
+            Storage::Bool(mut values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
+            Storage::Int32(values) => Arc::new(Int32Array::new(values.into(), nulls)),
+            Storage::Int64(values) => Arc::new(Int64Array::new(values.into(), nulls)),
+            Storage::Float32(values) => Arc::new(Float32Array::new(values.into(), nulls)),
+            Storage::Float64(values) => Arc::new(Float64Array::new(values.into(), nulls)),
+            Storage::Date(values) => Arc::new(Date32Array::new(values.into(), nulls)),
+            Storage::Timestamp(values, zoned) => Arc::new(
+                TimestampMicrosecondArray::new(values.into(), nulls)
+                    .with_timezone_opt(zoned.then_some("UTC")),
+            ),
+            Storage::Decimal(values, precision, scale) => {
+                let array =
+                    Decimal128Array::new(values.into(), nulls).with_precision_and_scale(precision, scale);
+                Arc::new(array.map_err(|error| ValueError::new(error.to_string()))?)
+            }
+            Storage::Text(bytes) => {
+                self.reserve_bytes(bytes.values.len());
+                text_array(bytes, nulls)?
+            }
+            Storage::Binary(bytes) => {
+                self.reserve_bytes(bytes.values.len());
+                let (offsets, values) = bytes.into_buffers();
+                Arc::new(GenericByteArray::<GenericBinaryType<i32>>::new(offsets, values, nulls))
+            }
+        })
+    }
+
+    /// Batches of one table are much alike, but one huge value must not be paid for in every later batch.
+    fn reserve_bytes(&mut self, last: usize) {
+        if let Storage::Text(bytes) | Storage::Binary(bytes) = &mut self.storage {
+            bytes.values.reserve(last.min(4 * 1024 * 1024));
+        }
+    }
+
+    /// Forgets the values so far and keeps the memory.
+    pub fn clear(&mut self) {
+        match &mut self.storage {
+            Storage::Bool(values) => values.truncate(0),
+            Storage::Int32(values) | Storage::Date(values) => values.clear(),
+            Storage::Int64(values) | Storage::Timestamp(values, _) => values.clear(),
+            Storage::Float32(values) => values.clear(),
+            Storage::Float64(values) => values.clear(),
+            Storage::Decimal(values, ..) => values.clear(),
+            Storage::Text(bytes) | Storage::Binary(bytes) => {
+                bytes.values.clear();
+                bytes.ends.truncate(1);
+            }
+        }
+        self.nulls.truncate(0);
+    }
+}
+
+impl Bytes {
+    fn into_buffers(self) -> (OffsetBuffer<i32>, Buffer) {
+        (OffsetBuffer::new(ScalarBuffer::from(self.ends)), Buffer::from_vec(self.values))
+    }
+
+    /// The same values with bytes that are no UTF-8 escaped.
+    fn escaped(&self) -> Result<Self, ValueError> {
+        let mut escaped = Self::new(self.ends.len() - 1, self.values.len());
+        for row in 0..self.ends.len() - 1 {
+            charset::append_utf8(self.get(row), &mut escaped.values);
+            let end = i32::try_from(escaped.values.len());
+            escaped.ends.push(end.map_err(|_| ValueError::new("values of one batch exceed 2 GiB"))?);
+        }
+        Ok(escaped)
+    }
+}
+
+/// One check of the whole buffer settles nearly every batch; only when it fails are values looked at one by one.
+fn text_array(bytes: Bytes, nulls: Option<NullBuffer>) -> Result<ArrayRef, ValueError> {
+    let valid = match std::str::from_utf8(&bytes.values) {
+        // The whole can be valid although a character is torn between two values.
+        Ok(text) => text.is_ascii() || bytes.ends.iter().all(|end| text.is_char_boundary(*end as usize)),
+        Err(_) => false,
+    };
+    let (offsets, values) = if valid { bytes } else { bytes.escaped()? }.into_buffers();
+    let array = GenericByteArray::<GenericStringType<i32>>::try_new(offsets, values, nulls);
+    Ok(Arc::new(array.map_err(|error| ValueError::new(error.to_string()))?))
+}

@@ -1,0 +1,76 @@
+//! The schemas of the batches.
+
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+
+use super::{arrow_type, ZeroDates};
+use crate::schema::{ColumnSchema, ColumnType, TableSchema};
+
+pub const SEQUENCE: &str = "_sequence";
+pub const DELETED: &str = "_deleted";
+pub const CHANGE_TYPE: &str = "_change_type";
+pub const COMMIT_TIMESTAMP: &str = "_commit_timestamp";
+
+/// What a batch holds beside the table's columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Nothing.
+    Rows,
+    /// `_deleted, _sequence, _commit_timestamp`.
+    Latest,
+    /// `_change_type, _sequence, _commit_timestamp`.
+    Changelog,
+}
+
+impl Layout {
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "rows" => Self::Rows,
+            "latest" => Self::Latest,
+            "changelog" => Self::Changelog,
+            _ => return None,
+        })
+    }
+
+    /// The fields that Penstock adds. `_commit_timestamp` may be null: rows of a placed snapshot chunk have none.
+    pub fn added_fields(self) -> Vec<Field> {
+        let first = match self {
+            Self::Rows => return Vec::new(),
+            Self::Latest => Field::new(DELETED, DataType::Boolean, true),
+            Self::Changelog => Field::new(CHANGE_TYPE, DataType::Utf8, true),
+        };
+        let timestamp = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        vec![
+            first,
+            Field::new(SEQUENCE, DataType::Int64, true),
+            Field::new(COMMIT_TIMESTAMP, timestamp, true),
+        ]
+    }
+}
+
+/// The Arrow schema of the columns at `positions` (all of them: None) in a layout. The error names the column.
+pub fn arrow_schema(
+    table: &TableSchema,
+    positions: Option<&[usize]>,
+    layout: Layout,
+    zero_dates: ZeroDates,
+) -> Result<Schema, String> {
+    let field = |column: &ColumnSchema| {
+        let kind = column.column_type().map_err(|reason| format!("column `{}`: {reason}", column.name))?;
+        let nullable = layout != Layout::Rows || column.nullable || may_become_null(&kind, zero_dates);
+        Ok(Field::new(&column.name, arrow_type(&kind, zero_dates), nullable))
+    };
+    let mut fields: Vec<Field> = match positions {
+        None => table.columns.iter().map(field).collect::<Result<_, String>>()?,
+        Some(positions) => {
+            positions.iter().map(|at| field(&table.columns[*at])).collect::<Result<_, String>>()?
+        }
+    };
+    fields.extend(layout.added_fields());
+    Ok(Schema::new(fields))
+}
+
+/// A NOT NULL column can hold zero dates all the same.
+fn may_become_null(kind: &ColumnType, zero_dates: ZeroDates) -> bool {
+    zero_dates == ZeroDates::Null
+        && matches!(kind, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. })
+}

@@ -1,0 +1,184 @@
+//! The only home of the type mapping: what Arrow type a column has, and how its values get there. Log rows and
+//! result sets append to the same builders, so a row has the same value whichever way it came.
+//!
+//! | MySQL | Arrow |
+//! |---|---|
+//! | tinyint … int, unsigned up to mediumint, year | int32 |
+//! | int unsigned, bigint, bit(2…63) | int64 |
+//! | bigint unsigned, bit(64) | decimal128(20, 0) |
+//! | bit(1) | bool |
+//! | decimal(p, s) | decimal128(p, s) up to 38 digits, else utf8 with its exact text |
+//! | float, double | float32, float64 |
+//! | date, datetime, timestamp | date32, timestamp\[µs\], timestamp\[µs, UTC\]; utf8 with `ZeroDates::Text` |
+//! | time | utf8, as SELECT prints it |
+//! | char, varchar, text, enum, set, json | utf8 |
+//! | binary, varbinary, blob, geometry, vector | binary |
+
+mod append;
+mod finish;
+mod layout;
+
+use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
+use arrow_schema::{DataType, TimeUnit};
+
+pub use layout::{arrow_schema, Layout, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE};
+
+use crate::schema::{ColumnSchema, ColumnType};
+
+/// What becomes of dates that are none: `0000-00-00`, `2024-00-10`, February 31st, the year 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ZeroDates {
+    #[default]
+    Null,
+    /// Every date, datetime and timestamp column is utf8, as SELECT prints it.
+    Text,
+    /// The value is refused.
+    Error,
+}
+
+impl ZeroDates {
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "null" => Self::Null,
+            "text" => Self::Text,
+            "error" => Self::Error,
+            _ => return None,
+        })
+    }
+}
+
+/// The Arrow type of a column.
+pub fn arrow_type(kind: &ColumnType, zero_dates: ZeroDates) -> DataType {
+    let text_dates = zero_dates == ZeroDates::Text;
+    match kind {
+        ColumnType::Integer { width: 8, unsigned: true } | ColumnType::Bit { bits: 64 } => {
+            DataType::Decimal128(20, 0)
+        }
+        ColumnType::Integer { width: 8, .. } | ColumnType::Integer { width: 4, unsigned: true } => {
+            DataType::Int64
+        }
+        ColumnType::Integer { .. } | ColumnType::Year => DataType::Int32,
+        ColumnType::Decimal { precision, scale } if *precision <= 38 => {
+            DataType::Decimal128(*precision, *scale as i8)
+        }
+        ColumnType::Float => DataType::Float32,
+        ColumnType::Double => DataType::Float64,
+        ColumnType::Bit { bits: 1 } => DataType::Boolean,
+        ColumnType::Bit { .. } => DataType::Int64,
+        ColumnType::Date if !text_dates => DataType::Date32,
+        ColumnType::DateTime { .. } if !text_dates => DataType::Timestamp(TimeUnit::Microsecond, None),
+        ColumnType::Timestamp { .. } if !text_dates => {
+            DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+        }
+        ColumnType::Binary { .. } | ColumnType::Geometry | ColumnType::Vector => DataType::Binary,
+        ColumnType::Decimal { .. }
+        | ColumnType::Date
+        | ColumnType::DateTime { .. }
+        | ColumnType::Timestamp { .. }
+        | ColumnType::Time { .. }
+        | ColumnType::Text { .. }
+        | ColumnType::Enum { .. }
+        | ColumnType::Set { .. }
+        | ColumnType::Json => DataType::Utf8,
+    }
+}
+
+/// Values of one column on their way into an Arrow array.
+pub struct ColumnBuilder {
+    kind: ColumnType,
+    zero_dates: ZeroDates,
+    storage: Storage,
+    nulls: NullBufferBuilder,
+}
+
+enum Storage {
+    Bool(BooleanBufferBuilder),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+    Float32(Vec<f32>),
+    Float64(Vec<f64>),
+    Decimal(Vec<i128>, u8, i8),
+    Date(Vec<i32>),
+    Timestamp(Vec<i64>, bool),
+    /// UTF-8, except that the bytes of utf8 columns are only checked (and escaped) when the array is finished.
+    Text(Bytes),
+    Binary(Bytes),
+}
+
+/// Values of varying length: value i ends at `ends[i]`, where `ends` begins with a 0 that ends nothing.
+struct Bytes {
+    values: Vec<u8>,
+    ends: Vec<i32>,
+}
+
+impl Storage {
+    fn new(data_type: &DataType, rows: usize) -> Self {
+        match data_type {
+            DataType::Boolean => Self::Bool(BooleanBufferBuilder::new(rows)),
+            DataType::Int32 => Self::Int32(Vec::with_capacity(rows)),
+            DataType::Int64 => Self::Int64(Vec::with_capacity(rows)),
+            DataType::Float32 => Self::Float32(Vec::with_capacity(rows)),
+            DataType::Float64 => Self::Float64(Vec::with_capacity(rows)),
+            DataType::Decimal128(precision, scale) => {
+                Self::Decimal(Vec::with_capacity(rows), *precision, *scale)
+            }
+            DataType::Date32 => Self::Date(Vec::with_capacity(rows)),
+            DataType::Timestamp(_, zone) => Self::Timestamp(Vec::with_capacity(rows), zone.is_some()),
+            DataType::Binary => Self::Binary(Bytes::new(rows, 0)),
+            _ => Self::Text(Bytes::new(rows, 0)),
+        }
+    }
+}
+
+impl Bytes {
+    fn new(rows: usize, bytes: usize) -> Self {
+        let mut ends = Vec::with_capacity(rows + 1);
+        ends.push(0);
+        Self { values: Vec::with_capacity(bytes), ends }
+    }
+
+    fn get(&self, row: usize) -> &[u8] {
+        &self.values[self.ends[row] as usize..self.ends[row + 1] as usize]
+    }
+}
+
+impl ColumnBuilder {
+    pub fn new(kind: ColumnType, zero_dates: ZeroDates) -> Self {
+        let storage = Storage::new(&arrow_type(&kind, zero_dates), 0);
+        Self { kind, zero_dates, storage, nulls: NullBufferBuilder::new(0) }
+    }
+
+    /// The error says what the schema lacks.
+    pub fn of(column: &ColumnSchema, zero_dates: ZeroDates) -> Result<Self, String> {
+        Ok(Self::new(column.column_type()?, zero_dates))
+    }
+
+    pub fn kind(&self) -> &ColumnType {
+        &self.kind
+    }
+
+    pub fn data_type(&self) -> DataType {
+        arrow_type(&self.kind, self.zero_dates)
+    }
+
+    pub fn len(&self) -> usize {
+        self.nulls.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.nulls.is_empty()
+    }
+
+    /// Bytes held so far, about.
+    pub fn bytes(&self) -> usize {
+        match &self.storage {
+            Storage::Bool(values) => values.len() / 8,
+            Storage::Int32(values) | Storage::Date(values) => values.len() * 4,
+            Storage::Float32(values) => values.len() * 4,
+            Storage::Int64(values) | Storage::Timestamp(values, _) => values.len() * 8,
+            Storage::Float64(values) => values.len() * 8,
+            Storage::Decimal(values, ..) => values.len() * 16,
+            Storage::Text(bytes) | Storage::Binary(bytes) => bytes.values.len() + bytes.ends.len() * 4,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Checked reads over bytes. Every parser of the core reads through a `Cursor`, so truncated input is an error
+//! that names the field and the offset, and no length taken from the input is trusted before it is there.
+
+use crate::error::{DecodeError, Result};
+
+/// A place in some bytes whose first byte stands at offset `base` of the file or log.
+#[derive(Debug, Clone, Copy)]
+pub struct Cursor<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    base: u64,
+}
+
+macro_rules! fixed {
+    ($(#[$doc:meta])* $name:ident, $type:ty, $convert:ident) => {
+        $(#[$doc])*
+        #[inline]
+        pub fn $name(&mut self, what: &'static str) -> Result<$type> {
+            match self.bytes.get(self.position..).and_then(|rest| rest.first_chunk()) {
+                Some(chunk) => {
+                    self.position += size_of::<$type>();
+                    Ok(<$type>::$convert(*chunk))
+                }
+                None => Err(self.short(size_of::<$type>(), what)),
+            }
+        }
+    };
+}
+
+impl<'a> Cursor<'a> {
+    #[inline]
+    pub fn new(bytes: &'a [u8], base: u64) -> Self {
+        Self { bytes, position: 0, base }
+    }
+
+    /// Where the next read happens, as an offset of the file or log.
+    #[inline]
+    pub fn offset(&self) -> u64 {
+        self.base + self.position as u64
+    }
+
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.position
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.position == self.bytes.len()
+    }
+
+    fixed!(u8, u8, from_le_bytes);
+    fixed!(u16, u16, from_le_bytes);
+    fixed!(u32, u32, from_le_bytes);
+    fixed!(u64, u64, from_le_bytes);
+    fixed!(i64, i64, from_le_bytes);
+    fixed!(f32, f32, from_le_bytes);
+    fixed!(f64, f64, from_le_bytes);
+
+    #[inline]
+    pub fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8]> {
+        match self.bytes[self.position..].get(..length) {
+            Some(taken) => {
+                self.position += length;
+                Ok(taken)
+            }
+            None => Err(self.short(length, what)),
+        }
+    }
+
+    #[inline]
+    pub fn skip(&mut self, length: usize, what: &'static str) -> Result<()> {
+        self.take(length, what).map(drop)
+    }
+
+    /// Everything that is left.
+    #[inline]
+    pub fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.position..];
+        self.position = self.bytes.len();
+        rest
+    }
+
+    /// Little-endian unsigned integer of 0 to 8 bytes.
+    #[inline]
+    pub fn uint_le(&mut self, width: usize, what: &'static str) -> Result<u64> {
+        let mut wide = [0; 8];
+        wide[..width].copy_from_slice(self.take(width, what)?);
+        Ok(u64::from_le_bytes(wide))
+    }
+
+    /// Big-endian unsigned integer of 0 to 8 bytes.
+    #[inline]
+    pub fn uint_be(&mut self, width: usize, what: &'static str) -> Result<u64> {
+        let mut wide = [0; 8];
+        wide[8 - width..].copy_from_slice(self.take(width, what)?);
+        Ok(u64::from_be_bytes(wide))
+    }
+
+    /// Bytes with their length, a little-endian integer of `width` bytes, before them.
+    #[inline]
+    pub fn take_prefixed(&mut self, width: usize, what: &'static str) -> Result<&'a [u8]> {
+        let length = self.uint_le(width, what)?;
+        // A length beyond the address space is beyond the input too.
+        self.take(usize::try_from(length).unwrap_or(usize::MAX), what)
+    }
+
+    #[inline]
+    pub fn take_u8_prefixed(&mut self, what: &'static str) -> Result<&'a [u8]> {
+        let length = self.u8(what)?;
+        self.take(length.into(), what)
+    }
+
+    /// The protocol's length-encoded integer: 0-250 as is, 0xfc/0xfd/0xfe + 2/3/8 bytes.
+    #[inline]
+    pub fn lenenc(&mut self, what: &'static str) -> Result<u64> {
+        match self.u8(what)? {
+            small @ 0..=250 => Ok(small.into()),
+            0xfc => self.uint_le(2, what),
+            0xfd => self.uint_le(3, what),
+            0xfe => self.u64(what),
+            other => {
+                self.position -= 1;
+                Err(self.invalid(what, other))
+            }
+        }
+    }
+
+    /// A length-encoded integer that counts bytes or items still to come, so it can be no larger than what is left
+    /// times `per_byte` (8 for bits).
+    pub fn lenenc_count(&mut self, per_byte: usize, what: &'static str) -> Result<usize> {
+        let before = *self;
+        let count = self.lenenc(what)?;
+        if count > (self.remaining() as u64).saturating_mul(per_byte as u64) {
+            return Err(
+                before.fail(format!("{what} says {count}, but only {} bytes follow", self.remaining()))
+            );
+        }
+        Ok(count as usize)
+    }
+
+    #[inline]
+    pub fn take_lenenc(&mut self, what: &'static str) -> Result<&'a [u8]> {
+        let length = self.lenenc(what)?;
+        self.take(usize::try_from(length).unwrap_or(usize::MAX), what)
+    }
+
+    /// Bytes up to a NUL, which is passed over.
+    pub fn take_until_nul(&mut self, what: &'static str) -> Result<&'a [u8]> {
+        match memchr::memchr(0, &self.bytes[self.position..]) {
+            Some(length) => {
+                let taken = self.take(length, what)?;
+                self.position += 1;
+                Ok(taken)
+            }
+            None => Err(self.fail(format!("{what} has no end"))),
+        }
+    }
+
+    #[cold]
+    pub fn fail(&self, reason: impl Into<String>) -> DecodeError {
+        DecodeError::new(reason, self.offset())
+    }
+
+    #[cold]
+    fn short(&self, needed: usize, what: &'static str) -> DecodeError {
+        self.fail(format!("{what} needs {needed} bytes, but only {} are left", self.remaining()))
+    }
+
+    #[cold]
+    fn invalid(&self, what: &'static str, byte: u8) -> DecodeError {
+        self.fail(format!("{what} cannot begin with the byte {byte:#04x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_read_names_the_field_and_its_offset() {
+        let mut cursor = Cursor::new(&[1, 2, 3], 100);
+        assert_eq!(cursor.u16("head").unwrap(), 0x0201);
+        let error = cursor.u32("tail").unwrap_err();
+        assert_eq!((error.offset(), error.reason()), (102, "tail needs 4 bytes, but only 1 are left"));
+    }
+
+    #[test]
+    fn a_length_beyond_the_input_allocates_nothing() {
+        let mut cursor = Cursor::new(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 7], 0);
+        assert!(cursor.clone().take_lenenc("text").is_err());
+        assert!(cursor.lenenc_count(8, "columns").is_err());
+    }
+
+    #[test]
+    fn integers_of_odd_widths() {
+        assert_eq!(Cursor::new(&[1, 2, 3], 0).uint_le(3, "x").unwrap(), 0x030201);
+        assert_eq!(Cursor::new(&[1, 2, 3, 4, 5], 0).uint_be(5, "x").unwrap(), 0x0102030405);
+    }
+}

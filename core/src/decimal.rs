@@ -1,0 +1,211 @@
+//! MySQL's binary DECIMAL: groups of nine digits in four bytes, big-endian, most significant first; the groups at
+//! both ends of the number are shorter. The first bit is the sign (set: not negative); negative numbers have all
+//! bits inverted, so that images compare as bytes.
+
+use std::io::Write;
+
+use crate::error::ValueError;
+
+/// Bytes that 0 to 9 digits take.
+const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
+const POWERS: [u32; 10] =
+    [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+
+/// The image of a DECIMAL(precision, scale) as it stands in a row.
+#[derive(Debug, Clone, Copy)]
+pub struct DecimalImage<'a> {
+    bytes: &'a [u8],
+    precision: u8,
+    scale: u8,
+}
+
+/// Bytes of the image of a DECIMAL(precision, scale); scale must not exceed precision.
+pub const fn image_size(precision: u8, scale: u8) -> usize {
+    let integral = precision as usize - scale as usize;
+    let scale = scale as usize;
+    integral / 9 * 4 + GROUP_BYTES[integral % 9] + scale / 9 * 4 + GROUP_BYTES[scale % 9]
+}
+
+impl<'a> DecimalImage<'a> {
+    /// `bytes` must be exactly `image_size(precision, scale)`.
+    pub fn new(bytes: &'a [u8], precision: u8, scale: u8) -> Result<Self, ValueError> {
+        if scale > precision || precision == 0 || bytes.len() != image_size(precision, scale) {
+            return Err(ValueError::new(format!(
+                "{} bytes cannot be a DECIMAL({precision},{scale})",
+                bytes.len()
+            )));
+        }
+        Ok(Self { bytes, precision, scale })
+    }
+
+    #[inline]
+    fn negative(self) -> bool {
+        self.bytes[0] & 0x80 == 0
+    }
+
+    /// Calls `group(digits, value)` for each group from the left, the integral ones first.
+    #[inline]
+    fn groups(self, mut group: impl FnMut(usize, u32)) -> Result<(), ValueError> {
+        let integral = usize::from(self.precision - self.scale);
+        let scale = usize::from(self.scale);
+        let flip = if self.negative() { u32::MAX } else { 0 };
+        let mut position = 0;
+        let mut read = |digits: usize| {
+            let width = GROUP_BYTES[digits];
+            let mut value = 0_u32;
+            for (index, byte) in self.bytes[position..position + width].iter().enumerate() {
+                let byte = if position == 0 && index == 0 { byte ^ 0x80 } else { *byte };
+                value = value << 8 | u32::from(byte);
+            }
+            value ^= flip & (u64::MAX >> (64 - 8 * width)) as u32;
+            position += width;
+            if value >= POWERS[digits] {
+                return Err(ValueError::new("a group of digits of a decimal is too large"));
+            }
+            group(digits, value);
+            Ok(())
+        };
+        if integral % 9 > 0 {
+            read(integral % 9)?;
+        }
+        for _ in 0..integral / 9 + scale / 9 {
+            read(9)?;
+        }
+        if scale % 9 > 0 {
+            read(scale % 9)?;
+        }
+        Ok(())
+    }
+
+    /// The number times 10^scale. Only for precision up to 38.
+    #[inline]
+    pub fn unscaled(self) -> Result<i128, ValueError> {
+        if self.precision <= 18 {
+            let mut value = 0_u64;
+            self.groups(|digits, group| value = value * u64::from(POWERS[digits]) + u64::from(group))?;
+            return Ok(if self.negative() { -i128::from(value) } else { i128::from(value) });
+        }
+        let mut value = 0_i128;
+        self.groups(|digits, group| value = value.wrapping_mul(POWERS[digits].into()) + i128::from(group))?;
+        Ok(if self.negative() { -value } else { value })
+    }
+
+    /// As SELECT prints it: no leading zeros but one before the point, all digits of the scale.
+    pub fn write_text(self, out: &mut Vec<u8>) -> Result<(), ValueError> {
+        let start = out.len();
+        self.groups(|digits, value| {
+            let _ = write!(out, "{value:0digits$}");
+        })?;
+        // Now all `precision` digits stand there.
+        let point = out.len() - usize::from(self.scale);
+        let zeros = out[start..point].iter().take_while(|digit| **digit == b'0').count();
+        let integral = point - start - zeros;
+        out.drain(start..start + zeros);
+        if integral == 0 {
+            out.insert(start, b'0');
+        }
+        if self.negative() {
+            out.insert(start, b'-');
+        }
+        if self.scale > 0 {
+            out.insert(out.len() - usize::from(self.scale), b'.');
+        }
+        Ok(())
+    }
+}
+
+/// The unscaled value of a decimal written as text with exactly `scale` digits after the point or fewer.
+pub fn parse_text(text: &[u8], precision: u8, scale: u8) -> Result<i128, ValueError> {
+    let (negative, digits) = match text.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        Some((b'+', rest)) => (false, rest),
+        _ => (false, text),
+    };
+    let (mut value, mut count, mut fraction) = (0_i128, 0_u8, None);
+    for byte in digits {
+        match byte {
+            b'0'..=b'9' => {
+                // Leading zeros are no digits of the number.
+                count += u8::from(value != 0 || *byte != b'0');
+                if count > 38 {
+                    break;
+                }
+                value = value * 10 + i128::from(byte - b'0');
+                fraction = fraction.map(|digits: u8| digits.saturating_add(1));
+            }
+            b'.' if fraction.is_none() => fraction = Some(0),
+            _ => return Err(ValueError::new("text that is no decimal number")),
+        }
+    }
+    let missing = scale.checked_sub(fraction.unwrap_or(0));
+    match missing {
+        Some(missing) if !digits.is_empty() && count.saturating_add(missing) <= precision.max(missing) => {
+            let value = value * 10_i128.pow(missing.into());
+            Ok(if negative { -value } else { value })
+        }
+        _ => Err(ValueError::new(format!("a number that is no DECIMAL({precision},{scale})"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The image of digits, by the description at the head of this file, digit by digit.
+    fn image(negative: bool, digits: &str, precision: u8, scale: u8) -> Vec<u8> {
+        let (integral, fraction) = digits.split_at((precision - scale).into());
+        let mut groups: Vec<&str> = Vec::new();
+        let head = integral.len() % 9;
+        groups.push(&integral[..head]);
+        groups.extend(integral.as_bytes()[head..].chunks(9).map(|c| std::str::from_utf8(c).unwrap()));
+        groups.extend(fraction.as_bytes().chunks(9).map(|c| std::str::from_utf8(c).unwrap()));
+        let mut bytes: Vec<u8> = Vec::new();
+        for group in groups.into_iter().filter(|group| !group.is_empty()) {
+            let value: u32 = group.parse().unwrap();
+            bytes.extend(&value.to_be_bytes()[4 - GROUP_BYTES[group.len()]..]);
+        }
+        bytes[0] ^= 0x80;
+        if negative {
+            bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn images_give_their_digits_back(precision in 1..=65_u8, part in 0.0..=1.0_f64, negative: bool, digits in "[0-9]{65}") {
+            let scale = (f64::from(precision) * part) as u8;
+            let digits = &digits[..precision.into()];
+            let bytes = image(negative, digits, precision, scale);
+            let decimal = DecimalImage::new(&bytes, precision, scale).unwrap();
+            let mut text = Vec::new();
+            decimal.write_text(&mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let (integral, fraction) = digits.split_at((precision - scale).into());
+            let integral = integral.trim_start_matches('0');
+            let expected = format!(
+                "{}{}{}{fraction}",
+                if negative { "-" } else { "" },
+                if integral.is_empty() { "0" } else { integral },
+                if scale > 0 { "." } else { "" },
+            );
+            prop_assert_eq!(&text, &expected);
+            if precision <= 38 {
+                let value: i128 = digits.parse().unwrap();
+                let value = if negative { -value } else { value };
+                prop_assert_eq!(decimal.unscaled().unwrap(), value);
+                prop_assert_eq!(parse_text(text.as_bytes(), precision, scale).unwrap(), value);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_number_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..40), precision in 0..=70_u8, scale in 0..=70_u8) {
+            if let Ok(decimal) = DecimalImage::new(&bytes, precision, scale) {
+                let _ = decimal.write_text(&mut Vec::new());
+                if precision <= 38 { let _ = decimal.unscaled(); }
+            }
+            let _ = parse_text(&bytes, 38, 10);
+        }
+    }
+}

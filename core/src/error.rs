@@ -1,0 +1,93 @@
+//! What goes wrong with input, and where.
+
+use std::fmt;
+
+/// Malformed or unfitting input: never a panic, never invented rows.
+///
+/// `table` is set when the trouble belongs to one table only (its schema, its row images, its values), so that the
+/// other tables of the log can go on; Python then sees a `SchemaMismatch`. Row values never enter a reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodeError(Box<Details>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Details {
+    reason: String,
+    offset: u64,
+    path: Option<String>,
+    table: Option<String>,
+}
+
+pub type Result<T> = std::result::Result<T, DecodeError>;
+
+impl DecodeError {
+    #[cold]
+    pub fn new(reason: impl Into<String>, offset: u64) -> Self {
+        Self(Box::new(Details { reason: reason.into(), offset, path: None, table: None }))
+    }
+
+    /// Trouble that belongs to `table` (`database.table`) alone.
+    #[cold]
+    pub fn of_table(table: impl Into<String>, reason: impl Into<String>, offset: u64) -> Self {
+        let mut error = Self::new(reason, offset);
+        error.0.table = Some(table.into());
+        error
+    }
+
+    /// The same error with the file it was found in, unless that is known already.
+    pub fn in_file(mut self, path: &str) -> Self {
+        self.0.path.get_or_insert_with(|| path.to_owned());
+        self
+    }
+
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    pub fn offset(&self) -> u64 {
+        self.0.offset
+    }
+
+    pub fn path(&self) -> Option<&str> {
+        self.0.path.as_deref()
+    }
+
+    pub fn table(&self) -> Option<&str> {
+        self.0.table.as_deref()
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} at offset {}", self.0.reason, self.0.offset)?;
+        match &self.0.path {
+            Some(path) => write!(out, " of {path}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// A value that cannot stand in its column. The caller knows the place and makes a `DecodeError` of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueError(pub Box<str>);
+
+impl ValueError {
+    #[cold]
+    pub fn new(reason: impl Into<Box<str>>) -> Self {
+        Self(reason.into())
+    }
+
+    #[cold]
+    pub fn at(&self, table: &str, column: &str, offset: u64) -> DecodeError {
+        DecodeError::of_table(table, format!("column `{column}` of {table}: {}", self.0), offset)
+    }
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ValueError {}

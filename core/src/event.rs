@@ -1,0 +1,384 @@
+//! Binary-log events: the header every event has, and the walk over a slice of events.
+//!
+//! Facts of the wire are from MySQL's "Binary Log Event" protocol pages, version 4 (MySQL 5.0 and later, MariaDB).
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Result};
+
+/// The first four bytes of every binlog file; positions count from here.
+pub const MAGIC: [u8; 4] = *b"\xfebin";
+/// Version 4 headers: timestamp(4) kind(1) server id(4) size(4) end position(4) flags(2).
+pub const HEADER_SIZE: usize = 19;
+pub const CHECKSUM_SIZE: usize = 4;
+
+/// An event's type code. Unknown codes keep their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventKind(pub u8);
+
+macro_rules! kinds {
+    ($($code:literal $name:ident,)*) => {
+        impl EventKind {
+            $(pub const $name: Self = Self($code);)*
+
+            /// The name the server gives it in SHOW BINLOG EVENTS' upper-case form; None: not known to us.
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($code => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    0 UNKNOWN,
+    1 START_V3,
+    2 QUERY,
+    3 STOP,
+    4 ROTATE,
+    5 INTVAR,
+    6 LOAD,
+    7 SLAVE,
+    8 CREATE_FILE,
+    9 APPEND_BLOCK,
+    10 EXEC_LOAD,
+    11 DELETE_FILE,
+    12 NEW_LOAD,
+    13 RAND,
+    14 USER_VAR,
+    15 FORMAT_DESCRIPTION,
+    16 XID,
+    17 BEGIN_LOAD_QUERY,
+    18 EXECUTE_LOAD_QUERY,
+    19 TABLE_MAP,
+    20 PRE_GA_WRITE_ROWS,
+    21 PRE_GA_UPDATE_ROWS,
+    22 PRE_GA_DELETE_ROWS,
+    23 WRITE_ROWS_V1,
+    24 UPDATE_ROWS_V1,
+    25 DELETE_ROWS_V1,
+    26 INCIDENT,
+    27 HEARTBEAT,
+    28 IGNORABLE,
+    29 ROWS_QUERY,
+    30 WRITE_ROWS,
+    31 UPDATE_ROWS,
+    32 DELETE_ROWS,
+    33 GTID,
+    34 ANONYMOUS_GTID,
+    35 PREVIOUS_GTIDS,
+    36 TRANSACTION_CONTEXT,
+    37 VIEW_CHANGE,
+    38 XA_PREPARE,
+    39 PARTIAL_UPDATE_ROWS,
+    40 TRANSACTION_PAYLOAD,
+    41 HEARTBEAT_V2,
+    42 GTID_TAGGED,
+    160 MARIADB_ANNOTATE_ROWS,
+    161 MARIADB_BINLOG_CHECKPOINT,
+    162 MARIADB_GTID,
+    163 MARIADB_GTID_LIST,
+    164 MARIADB_START_ENCRYPTION,
+    165 MARIADB_QUERY_COMPRESSED,
+    166 MARIADB_WRITE_ROWS_COMPRESSED_V1,
+    167 MARIADB_UPDATE_ROWS_COMPRESSED_V1,
+    168 MARIADB_DELETE_ROWS_COMPRESSED_V1,
+    169 MARIADB_WRITE_ROWS_COMPRESSED,
+    170 MARIADB_UPDATE_ROWS_COMPRESSED,
+    171 MARIADB_DELETE_ROWS_COMPRESSED,
+}
+
+/// What the rows of a row event mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowsKind {
+    Insert,
+    Update,
+    Delete,
+}
+
+impl EventKind {
+    /// For events that carry row images (also those this core cannot decode).
+    pub fn rows(self) -> Option<RowsKind> {
+        match self.0 {
+            20 | 23 | 30 | 166 | 169 => Some(RowsKind::Insert),
+            21 | 24 | 31 | 39 | 167 | 170 => Some(RowsKind::Update),
+            22 | 25 | 32 | 168 | 171 => Some(RowsKind::Delete),
+            _ => None,
+        }
+    }
+
+    /// An event that opens a transaction, or a lone statement, and names it.
+    pub fn is_gtid(self) -> bool {
+        matches!(self, Self::GTID | Self::ANONYMOUS_GTID | Self::GTID_TAGGED | Self::MARIADB_GTID)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventHeader {
+    /// Seconds since 1970: when the statement began.
+    pub timestamp: u32,
+    pub kind: EventKind,
+    pub server_id: u32,
+    /// Of the whole event: header, body and checksum.
+    pub size: u32,
+    /// Position after the event in the source's file, modulo 2^32; 0 in events the server made up for us.
+    pub end_position: u32,
+    pub flags: u16,
+}
+
+impl EventHeader {
+    /// Set in a FORMAT_DESCRIPTION while its file is open (or was not closed well).
+    pub const FLAG_IN_USE: u16 = 0x1;
+    /// The event was made up by the sender and is in no file.
+    pub const FLAG_ARTIFICIAL: u16 = 0x20;
+
+    pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes, offset);
+        let header = Self {
+            timestamp: cursor.u32("event timestamp")?,
+            kind: EventKind(cursor.u8("event type")?),
+            server_id: cursor.u32("server id")?,
+            size: cursor.u32("event size")?,
+            end_position: cursor.u32("event end position")?,
+            flags: cursor.u16("event flags")?,
+        };
+        if (header.size as usize) < HEADER_SIZE {
+            return Err(DecodeError::new(
+                format!("event size {} is less than its header", header.size),
+                offset,
+            ));
+        }
+        Ok(header)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Checksum {
+    #[default]
+    None,
+    Crc32,
+}
+
+impl Checksum {
+    #[inline]
+    pub fn size(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Crc32 => CHECKSUM_SIZE,
+        }
+    }
+
+    /// Whether the CRC32 at the end of a whole event is right; true where there is none.
+    pub fn verify(self, event: &[u8]) -> bool {
+        match (self, event.split_last_chunk::<CHECKSUM_SIZE>()) {
+            (Self::None, _) => true,
+            (Self::Crc32, Some((covered, sum))) => crc32fast::hash(covered) == u32::from_le_bytes(*sum),
+            (Self::Crc32, None) => false,
+        }
+    }
+}
+
+/// One event in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    pub header: EventHeader,
+    /// Of the event's first byte.
+    pub offset: u64,
+    /// The whole event as it stands in the file.
+    pub raw: &'a [u8],
+    /// Between header and checksum.
+    pub body: &'a [u8],
+}
+
+impl<'a> Event<'a> {
+    /// The event at the start of `bytes`, which must hold all of it.
+    pub fn parse(bytes: &'a [u8], offset: u64, checksum: Checksum) -> Result<Self> {
+        let header = EventHeader::parse(bytes, offset)?;
+        let Some(raw) = bytes.get(..header.size as usize) else {
+            let reason = format!("event of {} bytes, but only {} are left", header.size, bytes.len());
+            return Err(DecodeError::new(reason, offset));
+        };
+        Self::whole(header, raw, offset, checksum)
+    }
+
+    /// From a header already parsed and exactly its bytes.
+    pub fn whole(header: EventHeader, raw: &'a [u8], offset: u64, checksum: Checksum) -> Result<Self> {
+        let end = raw.len().checked_sub(trailer_size(header.kind, checksum));
+        match end.and_then(|end| raw.get(HEADER_SIZE..end)) {
+            Some(body) => Ok(Self { header, offset, raw, body }),
+            None => Err(DecodeError::new(format!("event of {} bytes is too short", raw.len()), offset)),
+        }
+    }
+
+    #[inline]
+    pub fn cursor(&self) -> Cursor<'a> {
+        Cursor::new(self.body, self.offset + HEADER_SIZE as u64)
+    }
+}
+
+/// Bytes after the body. A FORMAT_DESCRIPTION says itself what follows it, so its tail stays in its body.
+fn trailer_size(kind: EventKind, checksum: Checksum) -> usize {
+    if kind == EventKind::FORMAT_DESCRIPTION {
+        0
+    } else {
+        checksum.size()
+    }
+}
+
+/// The events of a slice, in order. Ends after the first error.
+pub struct Events<'a> {
+    bytes: &'a [u8],
+    base: u64,
+    position: usize,
+    checksum: Checksum,
+}
+
+impl<'a> Events<'a> {
+    /// `bytes` begin with an event; their first byte stands at offset `base`.
+    pub fn new(bytes: &'a [u8], base: u64, checksum: Checksum) -> Self {
+        Self { bytes, base, position: 0, checksum }
+    }
+}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = Result<Event<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = &self.bytes[self.position..];
+        if rest.is_empty() {
+            return None;
+        }
+        let event = Event::parse(rest, self.base + self.position as u64, self.checksum);
+        self.position = match &event {
+            Ok(event) => self.position + event.raw.len(),
+            Err(_) => self.bytes.len(),
+        };
+        Some(event)
+    }
+}
+
+/// The first event of a file: how the others are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormatDescription {
+    pub binlog_version: u16,
+    pub server_version: String,
+    pub created: u32,
+    pub header_size: u8,
+    /// Fixed part of each kind's body, by code - 1.
+    pub post_header_sizes: Vec<u8>,
+    pub checksum: Checksum,
+}
+
+impl FormatDescription {
+    /// From the whole rest of the event: its own checksum (always there when the server knows checksums) included.
+    pub fn parse(event: &Event<'_>) -> Result<Self> {
+        let mut cursor = event.cursor();
+        let binlog_version = cursor.u16("binlog version")?;
+        if binlog_version != 4 {
+            return Err(
+                cursor.fail(format!("binlog version {binlog_version} is not supported; version 4 is"))
+            );
+        }
+        let version = cursor.take(50, "server version")?;
+        let length = memchr::memchr(0, version).unwrap_or(version.len());
+        let server_version = String::from_utf8_lossy(&version[..length]).into_owned();
+        let created = cursor.u32("created")?;
+        let header_size = cursor.u8("event header length")?;
+        if usize::from(header_size) != HEADER_SIZE {
+            return Err(
+                cursor.fail(format!("event headers of {header_size} bytes are not supported; 19 bytes are"))
+            );
+        }
+        let mut sizes = cursor.rest();
+        let mut checksum = Checksum::None;
+        if knows_checksums(&server_version) {
+            let split = sizes.len().checked_sub(CHECKSUM_SIZE + 1);
+            let Some((head, tail)) = split.map(|at| sizes.split_at(at)) else {
+                return Err(cursor.fail("format description without checksum algorithm"));
+            };
+            sizes = head;
+            checksum = match tail[0] {
+                0 => Checksum::None,
+                1 => Checksum::Crc32,
+                other => return Err(cursor.fail(format!("checksum algorithm {other} is not supported"))),
+            };
+        }
+        Ok(Self {
+            binlog_version,
+            server_version,
+            created,
+            header_size,
+            post_header_sizes: sizes.to_vec(),
+            checksum,
+        })
+    }
+
+    pub fn is_mariadb(&self) -> bool {
+        self.server_version.contains("MariaDB")
+    }
+
+    pub fn post_header_size(&self, kind: EventKind) -> Option<u8> {
+        self.post_header_sizes.get(usize::from(kind.0).checked_sub(1)?).copied()
+    }
+
+    /// Bytes of a table id: 4 in logs of early 5.1 servers, 6 since.
+    pub fn table_id_size(&self, kind: EventKind) -> usize {
+        if self.post_header_size(kind) == Some(6) {
+            4
+        } else {
+            6
+        }
+    }
+}
+
+/// Checksums came with MySQL 5.6.1 and MariaDB 5.3.0.
+fn knows_checksums(server_version: &str) -> bool {
+    let mut numbers = server_version.split(['.', '-']).map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part[..digits].parse::<u32>().unwrap_or(0)
+    });
+    let version = [0; 3].map(|_: u32| numbers.next().unwrap_or(0));
+    let first = if server_version.contains("MariaDB") { [5, 3, 0] } else { [5, 6, 1] };
+    version >= first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn event(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![1, 0, 0, 0, kind, 1, 0, 0, 0];
+        bytes.extend((19 + body.len() as u32).to_le_bytes());
+        bytes.extend([0; 6]);
+        bytes.extend(body);
+        bytes
+    }
+
+    #[test]
+    fn events_of_a_slice_come_in_order_and_a_cut_one_is_an_error() {
+        let mut bytes = event(16, &[7; 8]);
+        bytes.extend(event(99, b"?"));
+        let cut = bytes.len() - 1;
+        let kinds: Vec<_> =
+            Events::new(&bytes, 4, Checksum::None).map(|e| e.unwrap().header.kind.0).collect();
+        assert_eq!(kinds, [16, 99]);
+        let mut events = Events::new(&bytes[..cut], 4, Checksum::None);
+        assert!(events.next().unwrap().is_ok());
+        assert_eq!(events.next().unwrap().unwrap_err().offset(), 31);
+        assert!(events.next().is_none());
+    }
+
+    #[test]
+    fn checksums_are_known_from_5_6_1_and_mariadb_5_3() {
+        for (version, known) in [
+            ("5.1.73-log", false),
+            ("5.6.0", false),
+            ("5.6.1-m5", true),
+            ("8.0.15", true),
+            ("5.3.12-MariaDB", true),
+        ] {
+            assert_eq!(knows_checksums(version), known, "{version}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The one place where Rust errors become Python errors.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+use crate::error::DecodeError;
+
+static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+
+/// Defines the exception classes of `errors.py` in the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let source = std::ffi::CString::new(include_str!("errors.py"))?;
+    // Named like the module they belong to, so that pickle finds them there.
+    let classes = PyModule::from_code(py, &source, c"penstock/_core/errors.py", c"penstock._core")?;
+    for name in ["DecodeError", "SchemaMismatch", "ServerError"] {
+        module.add(name, classes.getattr(name)?)?;
+    }
+    let _ = CLASSES.set(py, classes.unbind());
+    Ok(())
+}
+
+fn raise(py: Python<'_>, class: &str, arguments: impl for<'py> pyo3::call::PyCallArgs<'py>) -> PyErr {
+    let instance = match CLASSES.get(py) {
+        Some(classes) => classes.bind(py).getattr(class).and_then(|class| class.call1(arguments)),
+        None => Err(pyo3::exceptions::PyImportError::new_err("penstock._core is not initialised")),
+    };
+    instance.map_or_else(|error| error, PyErr::from_value)
+}
+
+impl From<DecodeError> for PyErr {
+    fn from(error: DecodeError) -> Self {
+        Python::attach(|py| match error.table() {
+            Some(table) => raise(py, "SchemaMismatch", (error.reason(), error.offset(), error.path(), table)),
+            None => raise(py, "DecodeError", (error.reason(), error.offset(), error.path())),
+        })
+    }
+}
+
+/// An ERR packet of the server.
+#[allow(dead_code)]
+pub fn server_error(py: Python<'_>, code: u16, sqlstate: &str, message: &str) -> PyErr {
+    raise(py, "ServerError", (code, sqlstate, message))
+}

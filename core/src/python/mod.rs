@@ -1,0 +1,13 @@
+//! The Python skin: `penstock._core`, whose stub is `src/penstock/_core.pyi`. No logic here.
+
+mod errors;
+mod schema;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    errors::register(module)?;
+    schema::register(module)?;
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! `penstock.model.schema.TableSchema` as Rust: the contract between the catalog and the decoders.
+
+use serde::Deserialize;
+
+use crate::charset::Charset;
+use crate::error::DecodeError;
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TableSchema {
+    pub database: String,
+    pub table: String,
+    #[serde(default)]
+    pub version: u32,
+    #[serde(default)]
+    pub key: Vec<String>,
+    pub columns: Vec<ColumnSchema>,
+}
+
+/// One column as information_schema describes it. `kind` is the server's DATA_TYPE.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ColumnSchema {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(default = "yes")]
+    pub nullable: bool,
+    #[serde(default)]
+    pub unsigned: bool,
+    pub length: Option<u32>,
+    pub precision: Option<u8>,
+    pub scale: Option<u8>,
+    pub fsp: Option<u8>,
+    pub charset: Option<String>,
+    pub collation: Option<String>,
+    pub labels: Option<Vec<String>>,
+    pub generated: Option<String>,
+    #[serde(default)]
+    pub invisible: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What a column holds, with everything that decides its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ColumnType {
+    /// tinyint … bigint by their bytes: 1 2 3 4 8.
+    Integer {
+        width: u8,
+        unsigned: bool,
+    },
+    Decimal {
+        precision: u8,
+        scale: u8,
+    },
+    Float,
+    Double,
+    /// 1 to 64 bits.
+    Bit {
+        bits: u8,
+    },
+    Year,
+    Date,
+    DateTime {
+        fsp: u8,
+    },
+    Timestamp {
+        fsp: u8,
+    },
+    Time {
+        fsp: u8,
+    },
+    /// `trimmed`: CHAR, which is read without the spaces at its end.
+    Text {
+        charset: Charset,
+        trimmed: bool,
+    },
+    /// `padded`: BINARY(n), whose zero bytes at the end are not in the log.
+    Binary {
+        padded: Option<u32>,
+    },
+    Enum {
+        labels: Vec<String>,
+        charset: Charset,
+    },
+    Set {
+        labels: Vec<String>,
+        charset: Charset,
+    },
+    Json,
+    /// Internal form: SRID (4 bytes little-endian), then WKB.
+    Geometry,
+    Vector,
+}
+
+impl TableSchema {
+    /// From `TableSchema.to_json()`.
+    pub fn from_json(text: &str) -> Result<Self, DecodeError> {
+        let schema: Self = serde_json::from_str(text)
+            .map_err(|error| DecodeError::new(format!("table schema: {error}"), 0))?;
+        for column in &schema.columns {
+            column
+                .column_type()
+                .map_err(|reason| schema.error(format!("column `{}`: {reason}", column.name)))?;
+        }
+        if let Some(missing) = schema.key.iter().find(|name| schema.position(name).is_none()) {
+            return Err(schema.error(format!("key column `{missing}` is not a column")));
+        }
+        Ok(schema)
+    }
+
+    /// `database.table`, the name used in errors.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.database, self.table)
+    }
+
+    pub fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|candidate| candidate.name == column)
+    }
+
+    /// Indices of the key's columns, in the key's order.
+    pub fn key_positions(&self) -> Vec<usize> {
+        self.key.iter().filter_map(|name| self.position(name)).collect()
+    }
+
+    fn error(&self, reason: String) -> DecodeError {
+        DecodeError::of_table(self.name(), format!("schema of {}: {reason}", self.name()), 0)
+    }
+}
+
+impl ColumnSchema {
+    /// What the column holds; the error says what is missing or unknown.
+    pub fn column_type(&self) -> Result<ColumnType, String> {
+        let unsigned = self.unsigned;
+        let fsp = self.fsp.unwrap_or(0);
+        if fsp > 6 {
+            return Err(format!("{fsp} fractional digits; at most 6 are possible"));
+        }
+        Ok(match self.kind.as_str() {
+            "tinyint" => ColumnType::Integer { width: 1, unsigned },
+            "smallint" => ColumnType::Integer { width: 2, unsigned },
+            "mediumint" => ColumnType::Integer { width: 3, unsigned },
+            "int" | "integer" => ColumnType::Integer { width: 4, unsigned },
+            "bigint" => ColumnType::Integer { width: 8, unsigned },
+            "decimal" | "numeric" => self.decimal()?,
+            "float" => ColumnType::Float,
+            "double" => ColumnType::Double,
+            "bit" => match self.length {
+                Some(bits @ 1..=64) => ColumnType::Bit { bits: bits as u8 },
+                _ => return Err("a bit column needs `length`, 1 to 64".into()),
+            },
+            "year" => ColumnType::Year,
+            "date" => ColumnType::Date,
+            "datetime" => ColumnType::DateTime { fsp },
+            "timestamp" => ColumnType::Timestamp { fsp },
+            "time" => ColumnType::Time { fsp },
+            "char" => self.text(true)?,
+            "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => self.text(false)?,
+            "binary" => ColumnType::Binary {
+                padded: Some(
+                    self.length.filter(|length| *length <= 255).ok_or("a binary column needs `length`")?,
+                ),
+            },
+            "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => {
+                ColumnType::Binary { padded: None }
+            }
+            // MariaDB's own types are fixed-length binary in the log.
+            "inet4" => ColumnType::Binary { padded: Some(4) },
+            "inet6" | "uuid" => ColumnType::Binary { padded: Some(16) },
+            "enum" => ColumnType::Enum { labels: self.labels()?, charset: self.charset()? },
+            "set" => ColumnType::Set { labels: self.labels()?, charset: self.charset()? },
+            "json" => ColumnType::Json,
+            "vector" => ColumnType::Vector,
+            "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
+            | "multipolygon" | "geometrycollection" | "geomcollection" => ColumnType::Geometry,
+            other => return Err(format!("type `{other}` is not known")),
+        })
+    }
+
+    fn decimal(&self) -> Result<ColumnType, String> {
+        match (self.precision, self.scale.unwrap_or(0)) {
+            (Some(precision @ 1..=65), scale @ 0..=38) if scale <= precision => {
+                Ok(ColumnType::Decimal { precision, scale })
+            }
+            _ => Err("a decimal column needs `precision` (1 to 65) and `scale` (0 to 38)".into()),
+        }
+    }
+
+    fn text(&self, trimmed: bool) -> Result<ColumnType, String> {
+        Ok(match self.charset()? {
+            Charset::Binary => ColumnType::Binary { padded: self.length.filter(|_| trimmed) },
+            charset => ColumnType::Text { charset, trimmed },
+        })
+    }
+
+    fn labels(&self) -> Result<Vec<String>, String> {
+        self.labels.clone().ok_or_else(|| format!("a column of type {} needs `labels`", self.kind))
+    }
+
+    fn charset(&self) -> Result<Charset, String> {
+        match &self.charset {
+            None => Ok(Charset::Utf8),
+            Some(name) => {
+                Charset::from_name(name).ok_or_else(|| format!("character set `{name}` is not known"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_without_what_its_types_need_is_refused() {
+        let json = r#"{"database":"d","table":"t","key":["id"],"columns":[{"name":"id","type":"bit"}]}"#;
+        let error = TableSchema::from_json(json).unwrap_err();
+        assert_eq!(error.table(), Some("d.t"));
+        assert!(error.reason().contains("`id`: a bit column needs `length`"), "{error}");
+    }
+
+    #[test]
+    fn unknown_fields_are_left_to_others() {
+        let json = r#"{"database":"d","table":"t","version":3,"key":[],"columns":
+            [{"name":"a","type":"int","unsigned":true,"column_type":"int unsigned","default":"1"}]}"#;
+        let schema = TableSchema::from_json(json).unwrap();
+        assert_eq!(schema.columns[0].column_type(), Ok(ColumnType::Integer { width: 4, unsigned: true }));
+    }
+}

@@ -1,0 +1,165 @@
+//! Dates and times as MySQL has them: fields that need not form a date (`2024-00-10`), times beyond a day.
+
+use std::io::Write;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Date {
+    pub year: u16,
+    pub month: u8,
+    pub day: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DateTime {
+    pub date: Date,
+    pub hour: u8,
+    pub minute: u8,
+    pub second: u8,
+    pub micros: u32,
+}
+
+/// A signed duration, up to 838:59:59.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Time {
+    pub negative: bool,
+    pub hours: u32,
+    pub minutes: u8,
+    pub seconds: u8,
+    pub micros: u32,
+}
+
+const DAY_US: i64 = 86_400_000_000;
+
+impl Date {
+    /// Days since 1970-01-01. None for what is no date of the calendar: a zero or partial date, February 31st (the
+    /// server can be told to allow it), and the year 0, which neither Spark nor Python has.
+    #[inline]
+    pub fn days(self) -> Option<i32> {
+        let Self { year, month, day } = self;
+        if year == 0 || year > 9999 || day == 0 || day > days_in_month(year, month) {
+            return None;
+        }
+        // Years that begin in March put the leap day last (Howard Hinnant, "chrono-compatible date algorithms").
+        let year = i32::from(year) - i32::from(month <= 2);
+        let era = year / 400;
+        let of_era = year - era * 400;
+        let month_from_march = (i32::from(month) + 9) % 12;
+        let of_year = (153 * month_from_march + 2) / 5 + i32::from(day) - 1;
+        let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+        Some(era * 146_097 + day_of_era - 719_468)
+    }
+
+    pub fn from_days(days: i32) -> Self {
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let of_year = day_of_era - (365 * of_era + of_era / 4 - of_era / 100);
+        let month_from_march = (5 * of_year + 2) / 153;
+        let month = (month_from_march + 2) % 12 + 1;
+        Self {
+            year: (of_era + era * 400 + i32::from(month <= 2)) as u16,
+            month: month as u8,
+            day: (of_year - (153 * month_from_march + 2) / 5 + 1) as u8,
+        }
+    }
+
+    pub fn write_text(self, out: &mut Vec<u8>) {
+        // Writing into a Vec cannot fail.
+        let _ = write!(out, "{:04}-{:02}-{:02}", self.year, self.month, self.day);
+    }
+}
+
+fn days_in_month(year: u16, month: u8) -> u8 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        1..=12 => 31,
+        _ => 0,
+    }
+}
+
+impl DateTime {
+    /// Microseconds since 1970 of these fields; None as for `Date::days`, or when the time is no time of day.
+    #[inline]
+    pub fn micros_since_1970(self) -> Option<i64> {
+        let days = i64::from(self.date.days()?);
+        if self.hour > 23 || self.minute > 59 || self.second > 59 || self.micros > 999_999 {
+            return None;
+        }
+        let seconds = (i64::from(self.hour) * 60 + i64::from(self.minute)) * 60 + i64::from(self.second);
+        Some(days * DAY_US + seconds * 1_000_000 + i64::from(self.micros))
+    }
+
+    /// In UTC. `seconds` of a TIMESTAMP: 0 is the zero date '0000-00-00 00:00:00'.
+    pub fn from_timestamp(seconds: u64, micros: u32) -> Self {
+        if seconds == 0 {
+            return Self { micros, ..Self::default() };
+        }
+        let of_day = (seconds % 86_400) as u32;
+        Self {
+            date: Date::from_days((seconds / 86_400).min(3_000_000) as i32),
+            hour: (of_day / 3600) as u8,
+            minute: (of_day / 60 % 60) as u8,
+            second: (of_day % 60) as u8,
+            micros,
+        }
+    }
+
+    pub fn write_text(self, fsp: u8, out: &mut Vec<u8>) {
+        self.date.write_text(out);
+        let _ = write!(out, " {:02}:{:02}:{:02}", self.hour, self.minute, self.second);
+        write_fraction(self.micros, fsp, out);
+    }
+}
+
+impl Time {
+    /// As SELECT prints it: at least two digits of hours, `fsp` digits after the point.
+    #[inline]
+    pub fn write_text(self, fsp: u8, out: &mut Vec<u8>) {
+        if self.negative {
+            out.push(b'-');
+        }
+        let _ = write!(out, "{:02}:{:02}:{:02}", self.hours, self.minutes, self.seconds);
+        write_fraction(self.micros, fsp, out);
+    }
+}
+
+fn write_fraction(micros: u32, fsp: u8, out: &mut Vec<u8>) {
+    if fsp > 0 {
+        let fsp = usize::from(fsp.min(6));
+        let _ = write!(out, ".{:0width$}", micros / 10_u32.pow(6 - fsp as u32), width = fsp);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_dates_are_inverse_over_all_years() {
+        for days in (-719_162..2_932_897).step_by(17) {
+            assert_eq!(Date::from_days(days).days(), Some(days));
+        }
+        assert_eq!(Date { year: 1970, month: 1, day: 1 }.days(), Some(0));
+        assert_eq!(Date { year: 9999, month: 12, day: 31 }.days(), Some(2_932_896));
+    }
+
+    #[test]
+    fn what_is_no_date_has_no_days() {
+        for (year, month, day) in
+            [(0, 0, 0), (2024, 0, 10), (2024, 2, 30), (2023, 2, 29), (0, 1, 1), (2024, 13, 1)]
+        {
+            assert_eq!(Date { year, month, day }.days(), None);
+        }
+    }
+
+    #[test]
+    fn times_print_as_select_does() {
+        let mut text = Vec::new();
+        Time { negative: true, hours: 838, minutes: 59, seconds: 59, micros: 0 }.write_text(6, &mut text);
+        Time { micros: 120_000, ..Time::default() }.write_text(2, &mut text);
+        assert_eq!(text, b"-838:59:59.00000000:00:00.12");
+    }
+}
