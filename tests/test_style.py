@@ -104,7 +104,8 @@ def test_pyspark_is_imported_only_in_spark_and_sinks() -> None:
 
 
 def opens_sockets(path: Path) -> bool:
-    """Whether a file imports `socket` or calls PyMySQL's `connect` (its errors and types may be used anywhere)."""
+    """Whether a file imports `socket` or calls PyMySQL's `connect` (its errors and types may be used
+    anywhere)."""
     calls = [
         ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
     ]

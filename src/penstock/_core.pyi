@@ -1,13 +1,14 @@
 """The Rust core: log events and result rows to Arrow. Batches are pyarrow objects; the GIL is released.
 
-Rust file, this stub and the test carry the same names. `table` arguments are `TableSchema.to_json()`; offsets are
-relay-log offsets (`base` of the segment + position in its file); for a plain binlog file use base 0.
+Rust file, this stub and the test carry the same names. `table` arguments are `TableSchema.to_json()`; offsets
+are relay-log offsets (`base` of the segment + position in its file); for a plain binlog file use base 0.
 """
 
-from collections.abc import Buffer, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import Buffer
 
 class DecodeError(Exception):
     """Malformed input. Never a panic, never invented rows."""
@@ -22,7 +23,7 @@ class SchemaMismatch(DecodeError):
 
     table: str
 
-# gtid.rs -------------------------------------------------------------------------------------------------------
+# gtid.rs ------------------------------------------------------------------------------------------
 
 class GtidSet:
     """A set of MySQL GTIDs (`uuid:1-5:7,uuid2:tag:1`). Immutable. Tags (8.3+) are kept."""
@@ -41,7 +42,7 @@ class GtidSet:
     def __hash__(self) -> int: ...
     def __str__(self) -> str: ...
 
-# column/ : the only home of the type mapping -------------------------------------------------------------------
+# column/ : the only home of the type mapping ------------------------------------------------------
 
 def arrow_schema(table: str, layout: str, zero_dates: str = "null") -> pa.Schema:
     """The Arrow schema of a layout.
@@ -52,19 +53,22 @@ def arrow_schema(table: str, layout: str, zero_dates: str = "null") -> pa.Schema
     Column order is the source's. Every column is nullable in `latest` and `changelog`.
     """
 
-# decode.rs ----------------------------------------------------------------------------------------------------
+# decode.rs ----------------------------------------------------------------------------------------
 
 class RangeDecoder:
-    """Decodes one split (see `penstock.model.offset.Split`) of the log for one table; an iterator of RecordBatches.
+    """Decodes one split (see `penstock.model.offset.Split`) of the log for one table; an iterator of
+    RecordBatches.
 
-    Reads only `(start, end]` of `path` plus the `preamble` events. Row events of other tables are stepped over by
-    their headers. `end` must be the end of an event, otherwise `DecodeError`. Decoding twice gives equal batches.
+    Reads only `(start, end]` of `path` plus the `preamble` events. Row events of other tables are stepped
+    over by their headers. `end` must be the end of an event, otherwise `DecodeError`. Decoding twice gives
+    equal batches.
 
-    layout `changelog`: every row image in log order; with `before_images=False` updates have no preimage rows.
-    layout `latest`: one row per key, the last change in the split; an update that changes the key gives a
-    deletion of the old key and a row for the new one. Needs a key. Order of rows is unspecified but stable.
-    `columns` projects (names; None: all). `bucket=(i, n)` keeps only keys whose hash falls into share i of n; the
-    hash is the same in every process and for every split. `exclude_gtids` skips whole transactions in that set.
+    layout `changelog`: every row image in log order; with `before_images=False` updates have no preimage
+    rows. layout `latest`: one row per key, the last change in the split; an update that changes the key gives
+    a deletion of the old key and a row for the new one. Needs a key. Order of rows is unspecified but stable.
+    `columns` projects (names; None: all). `bucket=(i, n)` keeps only keys whose hash falls into share i of n;
+    the hash is the same in every process and for every split. `exclude_gtids` skips whole transactions in
+    that set.
     """
 
     def __init__(
@@ -91,14 +95,16 @@ class RangeDecoder:
     def __next__(self) -> pa.RecordBatch: ...
 
 class LatestReducer:
-    """Last change per key over `latest` batches of several splits, fed in log order; greatest `_sequence` wins."""
+    """Last change per key over `latest` batches of several splits, fed in log order; greatest `_sequence`
+    wins."""
 
     def __init__(self, table: str, *, zero_dates: str = "null") -> None: ...
     def push(self, batch: pa.RecordBatch) -> None: ...
     def finish(self) -> list[pa.RecordBatch]: ...
 
 class KeySet:
-    """Keys (before and after images) that occur in parts of the log, as 128-bit hashes: 16 bytes a key and overhead."""
+    """Keys (before and after images) that occur in parts of the log, as 128-bit hashes: 16 bytes a key and
+    overhead."""
 
     def __init__(self, table: str, *, zero_dates: str = "null") -> None: ...
     def add_split(
@@ -115,17 +121,23 @@ class KeySet:
     def drop_from(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of `batch` (layout `rows`) whose key is not in the set."""
 
-# resultset.rs -------------------------------------------------------------------------------------------------
+# resultset.rs -------------------------------------------------------------------------------------
 
 class ResultSetDecoder:
-    """Rows of a COM_STMT_EXECUTE answer (binary protocol) to Arrow, layout `rows`; the same builders as the log.
+    """Rows of a COM_STMT_EXECUTE answer (binary protocol) to Arrow, layout `rows`; the same builders as the
+    log.
 
-    Feed raw bytes from the socket as they come (packets of any split). The columns of the SELECT are the table's
-    columns in order, with `character_set_results = NULL`.
+    Feed raw bytes from the socket as they come (packets of any split). The columns of the SELECT are the
+    table's columns in order, with `character_set_results = NULL`.
     """
 
     def __init__(
-        self, table: str, *, zero_dates: str = "null", batch_rows: int = 65536, batch_bytes: int = 32 * 1024 * 1024
+        self,
+        table: str,
+        *,
+        zero_dates: str = "null",
+        batch_rows: int = 65536,
+        batch_bytes: int = 32 * 1024 * 1024,
     ) -> None: ...
     def feed(self, data: Buffer) -> list[pa.RecordBatch]: ...
     @property
@@ -140,13 +152,15 @@ class ServerError(Exception):
     sqlstate: str
     message: str
 
-# text.rs ------------------------------------------------------------------------------------------------------
+# text.rs ------------------------------------------------------------------------------------------
 
-def row_hashes(table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null") -> pa.Array:
-    """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself computes
-    with `penstock.verify`'s SQL: per column `~` for NULL, else `=LENGTH:TEXT`, joined by `|`."""
+def row_hashes(
+    table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null"
+) -> pa.Array:
+    """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself
+    computes with `penstock.verify`'s SQL: per column `~` for NULL, else `=LENGTH:TEXT`, joined by `|`."""
 
-# inspect.rs ---------------------------------------------------------------------------------------------------
+# inspect.rs ---------------------------------------------------------------------------------------
 
 def read_statement(path: str, position: int) -> dict[str, Any]:
     """A QUERY event at a byte position of a binlog file: `{sql, database, timestamp, charset…}`."""

@@ -1,7 +1,7 @@
 """The pipeline file: every option, its default, its unit and its reason, in one place.
 
-`load(path)` reads YAML, replaces `${NAME}` by environment variables and refuses what it does not know: a typo is
-an error that names the nearest option. Sizes may be written as `256MiB`, times as `500ms`, `10s`, `7d`.
+`load(path)` reads YAML, replaces `${NAME}` by environment variables and refuses what it does not know: a typo
+is an error that names the nearest option. Sizes may be written as `256MiB`, times as `500ms`, `10s`, `7d`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class StartAt(_Section):
 
 class RelayLogConfig(_Section):
     path: Path | None = None
-    """Directory; None: `relay` inside the pipeline's state directory. Pipelines of one source may share it."""
+    """Directory; None: `relay` inside the pipeline's state directory. Pipelines of one source may share
+    it."""
     segment_size: Bytes = 256 * 1024**2
     """A segment is closed at the first transaction end past this size."""
     segment_age: Milliseconds = 3_600_000
@@ -107,7 +108,8 @@ class RelayLogConfig(_Section):
     span_size: Bytes = 4 * 1024**2
     """Bytes of log behind one index entry of a closed segment: the grain of parallel decode."""
     flush_interval: Milliseconds = 5
-    """Longest time committed bytes wait for fsync while more keep coming; an idle source is flushed at once."""
+    """Longest time committed bytes wait for fsync while more keep coming; an idle source is flushed at
+    once."""
     keep_size: Bytes = 0
     """Keep consumed segments up to this many bytes in all; 0: no limit by size."""
     keep_age: Milliseconds = 7 * 86_400_000
@@ -132,7 +134,9 @@ class TablesConfig(_Section):
     def _dotted(self) -> TablesConfig:
         for pattern in [*self.include, *self.exclude]:
             if pattern.count(".") < 1:
-                raise ValueError(f"{pattern!r} names no database; write it as database.table, for example shop.*")
+                raise ValueError(
+                    f"{pattern!r} names no database; write it as database.table, for example shop.*"
+                )
         return self
 
 
@@ -160,7 +164,8 @@ class SinkConfig(_Section):
     path: Path | None = None
     """Directory of the warehouse (iceberg), of the tables (delta) or of the change log (parquet)."""
     catalog: str = "lake"
-    """Name of the Iceberg catalog in Spark; a Hadoop catalog at `path` unless `spark.conf` sets it up otherwise."""
+    """Name of the Iceberg catalog in Spark; a Hadoop catalog at `path` unless `spark.conf` sets it up
+    otherwise."""
     namespace: str = "{database}"
     """Target database of a table; `{database}` is the source's."""
     before_images: bool = True
@@ -289,7 +294,11 @@ def _options(location: list[str]) -> list[str]:
     section: Any = PipelineConfig
     for name in location:
         field = section.model_fields.get(name)
-        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+        if (
+            field is None
+            or not isinstance(field.annotation, type)
+            or not issubclass(field.annotation, BaseModel)
+        ):
             return []
         section = field.annotation
     return list(section.model_fields)

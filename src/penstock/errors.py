@@ -37,7 +37,7 @@ class PenstockError(Exception):
             "error": type(self).__name__,
             "message": self.message,
             "hint": self.hint,
-            **{name: value for name, value in self.details.items()},
+            **self.details,
         }
 
 

@@ -39,8 +39,8 @@ class Watermarks:
 class StagedChunk:
     """One finished attempt at a chunk: the manifest that lies beside its rows.
 
-    `checksum` is the SHA-256 of the staged file. A plan names `attempt` and `checksum`, so no other attempt is
-    ever placed in its stead.
+    `checksum` is the SHA-256 of the staged file. A plan names `attempt` and `checksum`, so no other attempt
+    is ever placed in its stead.
     """
 
     chunk: Chunk
@@ -73,10 +73,15 @@ class StagedChunk:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> StagedChunk:
-        bound = lambda value: None if value is None else tuple(value)  # noqa: E731
+        def bound(value: list[str] | None) -> tuple[str, ...] | None:
+            return None if value is None else tuple(value)
+
         return cls(
             chunk=Chunk(
-                TableId.parse(fields["table"]), fields["number"], bound(fields["lower"]), bound(fields["upper"])
+                TableId.parse(fields["table"]),
+                fields["number"],
+                bound(fields["lower"]),
+                bound(fields["upper"]),
             ),
             attempt=fields["attempt"],
             path=fields["path"],

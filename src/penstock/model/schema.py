@@ -1,7 +1,8 @@
 """Tables, columns and keys, as the source defines them.
 
-`TableSchema.to_json()` is the contract with the Rust core: the core builds its decoders, and decides the Arrow
-type of each column, from exactly this JSON (see `penstock._core.arrow_schema`). Nothing else maps types.
+`TableSchema.to_json()` is the contract with the Rust core: the core builds its decoders, and decides the
+Arrow type of each column, from exactly this JSON (see `penstock._core.arrow_schema`). Nothing else maps
+types.
 """
 
 from __future__ import annotations
