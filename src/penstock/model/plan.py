@@ -1,0 +1,202 @@
+"""The plan of an epoch: what will be done, written down before anything of it is done.
+
+A plan is values only. It names log ranges, staged attempts and checksums, never "the newest": executing it twice
+does the same thing twice, and the sinks recognise the second time by `(pipeline, epoch, step)`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Union
+
+from penstock.model.chunk import StagedChunk
+from penstock.model.offset import LogRange, Offset, Split
+from penstock.model.schema import Column, TableId, TableSchema
+
+Mode = Literal["append", "merge", "changes"]
+"""append: rows that collide with nothing in the target; merge: by key, newer wins; changes: append-only log."""
+
+
+@dataclass(frozen=True)
+class CreateTarget:
+    """The target table is created with this step's schema. Commits nothing; done when missing."""
+
+    kind: Literal["create"] = "create"
+
+
+@dataclass(frozen=True)
+class ApplyEvents:
+    """The row events of `splits`."""
+
+    splits: tuple[Split, ...]
+    mode: Mode
+    bytes: int
+    kind: Literal["events"] = "events"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Keys that occur in `splits` are dropped from placed chunks, but for transactions in `exclude_gtids`."""
+
+    splits: tuple[Split, ...]
+    exclude_gtids: str | None
+
+
+@dataclass(frozen=True)
+class PlaceChunks:
+    """Staged chunks, without the rows whose keys the `scans` find; each placed row gets the epoch's end as
+    sequence."""
+
+    chunks: tuple[StagedChunk, ...]
+    scans: tuple[Scan, ...]
+    mode: Mode
+    kind: Literal["chunks"] = "chunks"
+
+
+@dataclass(frozen=True)
+class TruncateTarget:
+    """Every row of the target goes."""
+
+    kind: Literal["truncate"] = "truncate"
+
+
+@dataclass(frozen=True)
+class NewColumn:
+    """A column to add: `after` is a column's name, "" for first, None for last; `default_sql` is what existing
+    rows get, as a Spark SQL literal (None: NULL)."""
+
+    column: Column
+    after: str | None
+    default_sql: str | None
+
+
+@dataclass(frozen=True)
+class AddColumns:
+    """Columns that the source has got. From here on the table has `schema`."""
+
+    columns: tuple[NewColumn, ...]
+    schema: TableSchema
+    kind: Literal["add_columns"] = "add_columns"
+
+
+@dataclass(frozen=True)
+class DeleteOlder:
+    """The end of a re-snapshot: rows whose sequence is below `sequence` are gone at the source."""
+
+    sequence: Offset
+    kind: Literal["delete_older"] = "delete_older"
+
+
+@dataclass(frozen=True)
+class Park:
+    """From here on the table is left alone, with the reason and the cure."""
+
+    offset: Offset
+    reason: str
+    hint: str
+    kind: Literal["park"] = "park"
+
+
+Step = Union[CreateTarget, ApplyEvents, PlaceChunks, TruncateTarget, AddColumns, DeleteOlder, Park]
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """The steps for one table, in order; the place of a step in the tuple is its number in the commit."""
+
+    schema: TableSchema
+    steps: tuple[Step, ...]
+
+    @property
+    def table(self) -> TableId:
+        return self.schema.table
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    epoch: int
+    range: LogRange
+    tables: tuple[TablePlan, ...]
+
+    def to_json(self) -> str:
+        document = {
+            "format": 1,
+            "epoch": self.epoch,
+            "start": self.range.start,
+            "end": self.range.end,
+            "tables": [
+                {"schema": json.loads(plan.schema.to_json()), "steps": [_step_json(step) for step in plan.steps]}
+                for plan in self.tables
+            ],
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> EpochPlan:
+        document = json.loads(text)
+        return cls(
+            epoch=document["epoch"],
+            range=LogRange(Offset(document["start"]), Offset(document["end"])),
+            tables=tuple(
+                TablePlan(TableSchema.from_json(plan["schema"]), tuple(_step(step) for step in plan["steps"]))
+                for plan in document["tables"]
+            ),
+        )
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    if isinstance(step, PlaceChunks):
+        return {
+            "kind": step.kind,
+            "mode": step.mode,
+            "chunks": [chunk.to_json() for chunk in step.chunks],
+            "scans": [asdict(scan) for scan in step.scans],
+        }
+    if isinstance(step, AddColumns):
+        columns = [asdict(new) for new in step.columns]
+        return {"kind": step.kind, "columns": columns, "schema": json.loads(step.schema.to_json())}
+    return asdict(step)
+
+
+def _step(fields: dict[str, Any]) -> Step:
+    kind = fields["kind"]
+    if kind == "create":
+        return CreateTarget()
+    if kind == "events":
+        return ApplyEvents(_splits(fields["splits"]), fields["mode"], fields["bytes"])
+    if kind == "chunks":
+        chunks = tuple(StagedChunk.from_json(chunk) for chunk in fields["chunks"])
+        scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
+        return PlaceChunks(chunks, scans, fields["mode"])
+    if kind == "truncate":
+        return TruncateTarget()
+    if kind == "add_columns":
+        return AddColumns(
+            tuple(_new_column(new) for new in fields["columns"]), TableSchema.from_json(fields["schema"])
+        )
+    if kind == "delete_older":
+        return DeleteOlder(fields["sequence"])
+    if kind == "park":
+        return Park(fields["offset"], fields["reason"], fields["hint"])
+    raise ValueError(f"unknown step {kind!r} in a stored plan")
+
+
+def _new_column(fields: dict[str, Any]) -> NewColumn:
+    column = dict(fields["column"])
+    if column.get("labels") is not None:
+        column["labels"] = tuple(column["labels"])
+    return NewColumn(Column(**column), fields["after"], fields["default_sql"])
+
+
+def _splits(items: list[dict[str, Any]]) -> tuple[Split, ...]:
+    return tuple(
+        Split(
+            path=item["path"],
+            base=item["base"],
+            start=item["start"],
+            end=item["end"],
+            preamble=tuple((path, base, offset) for path, base, offset in item["preamble"]),
+        )
+        for item in items
+    )

@@ -1,0 +1,334 @@
+"""Epochs as micro-batches of Structured Streaming, and what is done in each.
+
+The stream carries nothing but the number of the newest durable plan (`EpochSource`); its checkpoint therefore
+says which epochs Spark has seen, and a batch that Spark repeats after a crash finds in the state store what is
+still to do: plans that are not recorded as applied. A repeated plan is harmless because every sink recognises
+the commits it already has by `(pipeline, epoch, step)`.
+
+`EpochRunner` does the tables of one plan side by side. A `TableError` parks its table and leaves the others
+alone; a passing fault is tried again; anything else ends the batch, and the plan stays to be done.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+from typing_extensions import assert_never
+
+from penstock.errors import PenstockError, TableError
+from penstock.model.offset import Offset
+from penstock.model.plan import (
+    AddColumns,
+    ApplyEvents,
+    CreateTarget,
+    DeleteOlder,
+    EpochPlan,
+    Park,
+    PlaceChunks,
+    Step,
+    TablePlan,
+    TruncateTarget,
+)
+from penstock.model.schema import TableId, TableSchema
+from penstock.sinks.base import Commit, Sink
+from penstock.spark import tasks
+from penstock.spark.errors import returned
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+BUCKET_BYTES_MAX = 256 * 1024**2
+"""Up to here each task reads the whole range and builds its share of keys: no shuffle. Beyond, reading the range
+once per task would cost more than a shuffle of what is left after reduction."""
+
+SHARE_BYTES = 24 * 1024**2
+"""Log bytes that make one more task worth its start."""
+
+ATTEMPTS_MAX = 4
+
+
+class EpochSource(DataSource):
+    """Stream source `penstock_epochs`: its offset is `{"epoch": newest durable plan}`; it has no rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock_epochs"
+
+    def schema(self) -> str:
+        return "epoch BIGINT"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        return _EpochReader(self.options["state"])
+
+
+class _EpochReader(DataSourceStreamReader):
+    def __init__(self, state: str) -> None:
+        self._state = state
+        self._db: sqlite3.Connection | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"epoch": 0}
+
+    def latestOffset(self) -> dict[str, int]:  # noqa: N802
+        if self._db is None:
+            path = Path(self._state) / "state.sqlite"
+            self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False, timeout=30)
+        newest = self._db.execute("SELECT coalesce(max(epoch), 0) FROM epochs").fetchone()[0]
+        return {"epoch": int(newest)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [InputPartition(end["epoch"])]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        return iter(())
+
+    def commit(self, end: dict[str, int]) -> None:
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_state": self._state, "_db": None}
+
+
+@dataclass
+class TableOutcome:
+    """What one table's plan came to. `parked` is the error that stopped it."""
+
+    table: TableId
+    events: int = 0
+    chunks: int = 0
+    rows: int = 0
+    version: str | None = None
+    schema: TableSchema | None = None
+    written: bool = False
+    truncated: bool = False
+    replaced: bool = False
+    parked: TableError | None = None
+    seconds: float = 0.0
+    placed: list[Any] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "events": self.events,
+            "chunks": self.chunks,
+            "rows": self.rows,
+            "version": self.version,
+            "seconds": round(self.seconds, 3),
+        } | ({"parked": self.parked.message} if self.parked else {})
+
+
+class EpochRunner:
+    """Executes plans. One instance per running pipeline; `run_pending` is what `foreachBatch` calls."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: Sink,
+        state: StateStore,
+        *,
+        zero_dates: str,
+        before_images: bool,
+        tables_parallel: int,
+        on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
+    ) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._state = state
+        self._zero_dates = zero_dates
+        self._before_images = before_images
+        self._tables_parallel = tables_parallel
+        self._on_applied = on_applied
+        self._cores = max(1, spark.sparkContext.defaultParallelism)
+        self.busy = threading.Lock()
+
+    def run_pending(self, *_: Any) -> None:
+        """Applies every plan that is durable and not yet applied."""
+        with self.busy:
+            for plan in self._state.pending():
+                outcomes = self._run(plan)
+                self._record(plan, outcomes)
+                self._on_applied(plan, outcomes)
+
+    def _run(self, plan: EpochPlan) -> list[TableOutcome]:
+        if len(plan.tables) == 1:
+            return [self._run_table(plan, plan.tables[0])]
+        with ThreadPoolExecutor(min(self._tables_parallel, max(1, len(plan.tables)))) as pool:
+            # Every table is waited for, also when one fails: no step may still run when the plan is tried again.
+            futures = [pool.submit(self._run_table, plan, table) for table in plan.tables]
+            errors = [error for future in futures if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return [future.result() for future in futures]
+
+    def _run_table(self, plan: EpochPlan, table: TablePlan) -> TableOutcome:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "epochs")
+        outcome = TableOutcome(table.table)
+        started = time.monotonic()
+        try:
+            for number, step in enumerate(table.steps):
+                self._step_with_retry(plan, table, number, step, outcome)
+            if outcome.written:
+                outcome.version = self._sink.version(table.table)
+        except TableError as error:
+            log.warning("%s is parked: %s", table.table, error)
+            outcome.parked = error
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
+    def _step_with_retry(
+        self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome
+    ) -> None:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                self._step(plan, table, number, step, outcome)
+                return
+            except Exception as error:
+                found = returned(error)
+                if isinstance(found, PenstockError) or attempt == ATTEMPTS_MAX:
+                    if found is error:
+                        raise
+                    raise found from error
+                log.warning("epoch %d, %s, step %d: attempt %d failed: %s", plan.epoch, table.table, number,
+                            attempt, str(error).splitlines()[0])  # fmt: skip
+                time.sleep(min(0.5 * 2**attempt, 10))  # back-off, bounded by ATTEMPTS_MAX
+
+    def _step(self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome) -> None:
+        commit = Commit(self._state.uuid, plan.epoch, number)
+        match step:
+            case CreateTarget():
+                self._sink.create(table.schema, self._arrow(table.schema, "rows"))
+            case ApplyEvents():
+                self._write(table.schema, step.mode, self._events(table.schema, step), commit)
+                outcome.written = True
+            case PlaceChunks():
+                self._write(table.schema, step.mode, self._placed(plan, table.schema, step), commit)
+                outcome.chunks += len(step.chunks)
+                outcome.rows += sum(staged.rows for staged in step.chunks)
+                outcome.placed.extend(step.chunks)
+                outcome.written = True
+            case TruncateTarget():
+                self._sink.truncate(table.table, commit)
+                outcome.truncated = True
+            case AddColumns():
+                arrow = self._arrow(step.schema, "rows")
+                self._sink.add_columns(
+                    table.table,
+                    [(new.column, arrow.field(new.column.name), new.default_sql, new.after) for new in step.columns],
+                    commit,
+                )
+                outcome.schema = step.schema
+            case DeleteOlder():
+                self._sink.delete_older(table.table, step.sequence, commit)
+                outcome.replaced = True
+            case Park():
+                raise TableError(step.reason, hint=step.hint, table=str(table.table), offset=step.offset)
+            case _:
+                assert_never(step)
+
+    def _write(self, schema: TableSchema, mode: str, frame: DataFrame, commit: Commit) -> None:
+        if mode == "changes":
+            self._sink.write_changes(schema.table, frame, commit)
+        elif mode == "append":
+            self._sink.append(schema.table, frame, commit)
+        else:
+            self._sink.merge(schema.table, frame, schema.key, commit)
+
+    def _arrow(self, schema: TableSchema, layout: str) -> pa.Schema:
+        from penstock._core import arrow_schema
+
+        return arrow_schema(schema.to_json(), layout, self._zero_dates)
+
+    def _frame(
+        self, schema: TableSchema, layout: str, run: Callable[[Any], tasks.Batches], work: tuple[Any, ...]
+    ) -> DataFrame:
+        spark_schema = from_arrow_schema(self._arrow(schema, layout), prefer_timestamp_ntz=True)
+        count = len(work)
+        body = tasks.run_tasks(run, work, str(schema.table))
+        return self._spark.range(0, count, 1, count).mapInArrow(body, spark_schema)
+
+    def _events(self, schema: TableSchema, step: ApplyEvents) -> DataFrame:
+        text, zero = schema.to_json(), self._zero_dates
+        if step.mode == "changes":
+            work = tuple(
+                tasks.DecodeTask(text, (split,), "changelog", zero, before_images=self._before_images)
+                for split in step.splits
+            )
+            return self._frame(schema, "changelog", tasks.decode, work)
+        if step.bytes <= BUCKET_BYTES_MAX:
+            shares = min(self._cores, max(1, round(step.bytes / SHARE_BYTES)))
+            work = tuple(
+                tasks.DecodeTask(text, step.splits, "latest", zero, (share, shares) if shares > 1 else None)
+                for share in range(shares)
+            )
+            return self._frame(schema, "latest", tasks.decode, work)
+        work = tuple(tasks.DecodeTask(text, (split,), "latest", zero) for split in step.splits)
+        reduced = self._frame(schema, "latest", tasks.decode, work)
+        shares = max(self._cores, step.bytes // (2 * SHARE_BYTES))
+        by_key = reduced.repartition(shares, *[f"`{name.replace('`', '``')}`" for name in schema.key])
+        return by_key.mapInArrow(_reducer(text, zero, str(schema.table)), reduced.schema)
+
+    def _placed(self, plan: EpochPlan, schema: TableSchema, step: PlaceChunks) -> DataFrame:
+        shares = min(self._cores, len(step.chunks))
+        layout: Literal["latest", "changelog"] = "changelog" if step.mode == "changes" else "latest"
+        work = tuple(
+            tasks.PlaceTask(
+                schema.to_json(), step.chunks[share::shares], step.scans, plan.range.end, layout, self._zero_dates
+            )
+            for share in range(shares)
+        )
+        return self._frame(schema, layout, tasks.place, work)
+
+    def _record(self, plan: EpochPlan, outcomes: list[TableOutcome]) -> None:
+        """The epoch, its tables and its chunks become history in one transaction."""
+        with self._state.transaction():
+            for outcome in outcomes:
+                self._record_table(plan, outcome)
+            results = {str(outcome.table): outcome.to_json() for outcome in outcomes}
+            self._state.applied(plan, {"tables": results})
+
+    def _record_table(self, plan: EpochPlan, outcome: TableOutcome) -> None:
+        state = self._state.table(outcome.table)
+        if state is None:
+            return
+        if outcome.parked is not None:
+            offset = Offset(outcome.parked.details.get("offset", plan.range.start))
+            self._state.park(
+                outcome.table, offset=offset, reason=outcome.parked.message, hint=outcome.parked.hint
+            )
+            return
+        self._state.chunks_placed(outcome.placed)
+        done = state.snapshot == "reading" and set(self._state.chunk_counts(outcome.table)) <= {"placed"}
+        self._state.put_table(
+            replace(
+                state,
+                schema=outcome.schema or state.schema,
+                written=(state.written or outcome.written) and not outcome.truncated,
+                last_epoch=plan.epoch,
+                snapshot="done" if done else state.snapshot,
+                replaces=Offset(0) if outcome.replaced else state.replaces,
+            )
+        )
+
+
+def _reducer(table: str, zero_dates: str, name: str) -> Callable[[Any], tasks.Batches]:
+    from penstock.spark.errors import crossing
+
+    def body(batches: Any) -> tasks.Batches:
+        with crossing(name):
+            yield from tasks.reduce_latest(table, zero_dates, batches)
+
+    return body
+
+

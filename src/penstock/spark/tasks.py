@@ -1,0 +1,149 @@
+"""What runs inside Spark's Python workers: decode splits, place chunks, stage chunks.
+
+Each function takes values that pickle and yields Arrow batches. Nothing here knows of plans, sinks or state. The
+native module is imported inside the functions, so that the driver can ship them without loading it in a worker
+that never decodes. Errors of the core are re-raised as `TableError`s in a form that survives the trip through
+the JVM, which carries text only: see `penstock.spark.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, TableError
+from penstock.model.chunk import StagedChunk
+from penstock.model.offset import Offset, Split
+from penstock.model.plan import Scan
+from penstock.model.schema import TableSchema
+from penstock.spark.errors import crossing
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class DecodeTask:
+    """One share of the events of a table.
+
+    layout `latest`: `splits` in log order, reduced to the last change of each key of hash share `bucket`.
+    layout `changelog`: every row image of `splits`.
+    """
+
+    table: str
+    splits: tuple[Split, ...]
+    layout: str
+    zero_dates: str
+    bucket: tuple[int, int] | None = None
+    before_images: bool = True
+
+
+@dataclass(frozen=True)
+class PlaceTask:
+    """Staged chunks of one table to be placed at `sequence`, without keys that the `scans` find."""
+
+    table: str
+    chunks: tuple[StagedChunk, ...]
+    scans: tuple[Scan, ...]
+    sequence: Offset
+    layout: Literal["latest", "changelog"]
+    zero_dates: str
+
+
+def decode(task: DecodeTask) -> Batches:
+    from penstock._core import LatestReducer
+
+    if task.layout == "latest" and len(task.splits) > 1:
+        reducer = LatestReducer(task.table, zero_dates=task.zero_dates)
+        for split in task.splits:
+            for batch in _decoder(task, split):
+                reducer.push(batch)
+        yield from reducer.finish()
+        return
+    for split in task.splits:
+        yield from _decoder(task, split)
+
+
+def _decoder(task: DecodeTask, split: Split) -> Batches:
+    from penstock._core import RangeDecoder
+
+    return iter(
+        RangeDecoder(
+            task.table,
+            split.path,
+            split.base,
+            split.start,
+            split.end,
+            preamble=split.preamble,
+            layout=task.layout,
+            before_images=task.before_images,
+            bucket=task.bucket,
+            zero_dates=task.zero_dates,
+        )
+    )
+
+
+def reduce_latest(table: str, zero_dates: str, batches: Iterable[pa.RecordBatch]) -> Batches:
+    """After a shuffle by key: the last change of each key that this task holds."""
+    from penstock._core import LatestReducer
+
+    reducer = LatestReducer(table, zero_dates=zero_dates)
+    for batch in batches:
+        reducer.push(batch)
+    yield from reducer.finish()
+
+
+def place(task: PlaceTask) -> Batches:
+    from penstock._core import GtidSet, KeySet
+    from penstock.snapshot.place import place_rows
+    from penstock.snapshot.stage import open_chunk
+
+    schema = TableSchema.from_json(task.table)
+    keys = KeySet(task.table, zero_dates=task.zero_dates) if schema.key else None
+    for scan in task.scans:
+        exclude = GtidSet(scan.exclude_gtids) if scan.exclude_gtids is not None else None
+        for split in scan.splits:
+            assert keys is not None, "a table without a key has nothing to scan for"
+            keys.add_split(
+                split.path, split.base, split.start, split.end, preamble=split.preamble, exclude_gtids=exclude
+            )
+    for staged in task.chunks:
+        yield from place_rows(
+            open_chunk(staged), keys, task.sequence, schema, layout=task.layout, zero_dates=task.zero_dates
+        )
+
+
+def run_tasks(
+    run: Callable[[Any], Batches], tasks: tuple[Any, ...], table: str
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """A function for `spark.range(n).mapInArrow`: row i of the range runs task i."""
+
+    def body(indexes: Iterable[pa.RecordBatch]) -> Batches:
+        with crossing(table):
+            for batch in indexes:
+                for index in batch.column(0).to_pylist():
+                    yield from run(tasks[index])
+
+    return body
+
+
+def core_error(error: Exception, table: str) -> PenstockError:
+    """An error of the core as one of ours: it stops this table, with the place in the log."""
+    from penstock._core import DecodeError, SchemaMismatch
+
+    if isinstance(error, SchemaMismatch):
+        return TableError(
+            f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",
+            hint=f"Run `penstock resnapshot FILE {table}` to read the table again with its present definition.",
+            table=table,
+            offset=error.offset,
+        )
+    assert isinstance(error, DecodeError)
+    return TableError(
+        f"A change of table {table} at offset {error.offset} cannot be decoded: {error.reason}.",
+        hint=f"Please report it with that part of the log; `penstock resnapshot FILE {table}` reads the table again.",
+        table=table,
+        offset=error.offset,
+    )

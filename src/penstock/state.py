@@ -1,0 +1,359 @@
+"""What a pipeline remembers: one SQLite file, `state.sqlite`, written only by the running pipeline.
+
+Why SQLite: a plan, the tables it changes and the chunks it places become durable in one transaction, and a
+kill -9 at any point leaves the state before or after it. `synchronous=FULL` makes a commit survive power loss.
+Other processes (`penstock status`, `verify`, the epoch source inside Spark) read it while it is written (WAL).
+
+Order of facts, which everything else relies on (invariant 5):
+
+1. a table's start is committed before its first chunk is read;
+2. a plan is committed before any of its steps runs;
+3. `applied` is committed after the sinks made every step durable.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from penstock.errors import ConfigError
+from penstock.model.chunk import Chunk, StagedChunk
+from penstock.model.offset import LogRange, Offset
+from penstock.model.plan import EpochPlan
+from penstock.model.schema import TableId, TableSchema
+
+FORMAT = 1
+
+_DDL = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tables (
+    name TEXT PRIMARY KEY, status TEXT NOT NULL, start INTEGER NOT NULL, schema TEXT NOT NULL,
+    snapshot TEXT NOT NULL, written INTEGER NOT NULL, last_epoch INTEGER NOT NULL,
+    reason TEXT NOT NULL, hint TEXT NOT NULL, parked_at INTEGER, replaces INTEGER NOT NULL,
+    changes INTEGER NOT NULL, rows_estimate INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS chunks (
+    name TEXT NOT NULL, number INTEGER NOT NULL, lower TEXT, upper TEXT, status TEXT NOT NULL,
+    manifest TEXT, reads INTEGER NOT NULL, PRIMARY KEY (name, number)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS epochs (
+    epoch INTEGER PRIMARY KEY, start INTEGER NOT NULL, end INTEGER NOT NULL, plan TEXT NOT NULL,
+    planned_us INTEGER NOT NULL, applied_us INTEGER, result TEXT
+);
+CREATE TABLE IF NOT EXISTS schemas (
+    name TEXT NOT NULL, version INTEGER NOT NULL, since INTEGER NOT NULL, schema TEXT NOT NULL,
+    PRIMARY KEY (name, version)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS requests (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, argument TEXT NOT NULL, answer TEXT
+);
+"""
+
+TableStatus = Literal["live", "parked"]
+SnapshotStatus = Literal["none", "splitting", "reading", "done"]
+ChunkStatus = Literal["planned", "staged", "placed"]
+
+
+@dataclass(frozen=True)
+class TableState:
+    """One captured table.
+
+    status: `live` (its events are planned), `parked` (left alone since `parked_at`, for `reason`).
+    snapshot: `none` (log only), `splitting` (chunks are still being found), `reading`, `done` (all placed).
+    written: whether the target may hold rows. replaces: sequence below which rows are deleted at the end of a
+    re-snapshot (0: none).
+    """
+
+    table: TableId
+    start: Offset
+    schema: TableSchema
+    status: TableStatus = "live"
+    snapshot: SnapshotStatus = "none"
+    written: bool = False
+    last_epoch: int = 0
+    reason: str = ""
+    hint: str = ""
+    parked_at: Offset | None = None
+    replaces: Offset = Offset(0)
+    changes: int = 0
+    rows_estimate: int = 0
+
+
+@dataclass(frozen=True)
+class ChunkState:
+    chunk: Chunk
+    status: ChunkStatus
+    staged: StagedChunk | None
+    reads: int
+
+
+@dataclass(frozen=True)
+class Epoch:
+    plan: EpochPlan
+    applied: bool
+
+
+class StateStore:
+    """Typed access to `state.sqlite`. Thread-safe; one connection, short transactions."""
+
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+        self.path = directory / "state.sqlite"
+        self._lock = threading.RLock()
+        try:
+            if read_only:
+                self._db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, check_same_thread=False, timeout=30)
+            else:
+                directory.mkdir(parents=True, exist_ok=True)
+                self._db = sqlite3.connect(self.path, check_same_thread=False, timeout=30, isolation_level=None)
+                self._prepare()
+            self._check_format()
+        except (sqlite3.Error, OSError) as error:
+            raise ConfigError(
+                f"The pipeline state {self.path} cannot be opened: {error}.",
+                hint="Has this pipeline been run with this `state` directory yet? Is the disk full or read-only?",
+            ) from error
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.executescript(_DDL)
+        with self.transaction():
+            for name, value in (("format", str(FORMAT)), ("uuid", str(uuid.uuid4())), ("position", "")):
+                self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
+
+    def _check_format(self) -> None:
+        if (found := self.meta("format")) != str(FORMAT):
+            raise ConfigError(
+                f"{self.path} has format {found}, this Penstock knows {FORMAT}.",
+                hint="Use the version of Penstock that wrote it, or start with a new `state` directory.",
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing. Nests: only the outermost commits."""
+        with self._lock:
+            if self._db.in_transaction:
+                yield
+                return
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(sql, values).fetchall()
+
+    # meta ---------------------------------------------------------------------------------------------------
+
+    def meta(self, name: str) -> str | None:
+        rows = self._rows("SELECT value FROM meta WHERE name = ?", name)
+        return rows[0][0] if rows else None
+
+    def set_meta(self, name: str, value: str) -> None:
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    @property
+    def uuid(self) -> str:
+        return str(self.meta("uuid"))
+
+    @property
+    def position(self) -> Offset | None:
+        """Everything up to here is planned (or concerns no captured table). None: nothing yet."""
+        text = self.meta("position")
+        return Offset(int(text)) if text else None
+
+    def advance(self, position: Offset) -> None:
+        """Moves over log that concerns no captured table."""
+        self.set_meta("position", str(position))
+
+    # tables -------------------------------------------------------------------------------------------------
+
+    def tables(self) -> dict[TableId, TableState]:
+        return {state.table: state for state in map(_table, self._rows("SELECT * FROM tables ORDER BY name"))}
+
+    def table(self, table: TableId) -> TableState | None:
+        rows = self._rows("SELECT * FROM tables WHERE name = ?", str(table))
+        return _table(rows[0]) if rows else None
+
+    def put_table(self, state: TableState) -> None:
+        with self.transaction():
+            self._db.execute(
+                "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    str(state.table), state.status, state.start, state.schema.to_json(), state.snapshot,
+                    int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
+                    state.replaces, state.changes, state.rows_estimate,
+                ),
+            )  # fmt: skip
+            self._db.execute(
+                "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?, ?)",
+                (str(state.table), state.schema.version, state.start, state.schema.to_json()),
+            )
+
+    def park(self, table: TableId, *, offset: Offset, reason: str, hint: str) -> None:
+        with self.transaction():
+            state = self.table(table)
+            if state is not None and state.status != "parked":
+                self.put_table(replace(state, status="parked", reason=reason, hint=hint, parked_at=offset))
+                self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
+
+    # chunks -------------------------------------------------------------------------------------------------
+
+    def add_chunks(self, chunks: Iterable[Chunk]) -> None:
+        with self.transaction():
+            self._db.executemany(
+                "INSERT OR IGNORE INTO chunks VALUES (?, ?, ?, ?, 'planned', NULL, 0)",
+                [(str(c.table), c.number, json.dumps(c.lower), json.dumps(c.upper)) for c in chunks],
+            )
+
+    def chunks(self, table: TableId, status: ChunkStatus | None = None) -> list[ChunkState]:
+        rows = self._rows("SELECT * FROM chunks WHERE name = ? ORDER BY number", str(table))
+        return [_chunk(row) for row in rows if status is None or row[4] == status]
+
+    def chunk_counts(self, table: TableId) -> dict[str, int]:
+        return dict(self._rows("SELECT status, count(*) FROM chunks WHERE name = ? GROUP BY status", str(table)))
+
+    def rows_placed(self, table: TableId) -> tuple[int, int]:
+        """Rows of placed chunks and of all staged or placed ones."""
+        sql = "SELECT status, sum(json_extract(manifest, '$.rows')) FROM chunks WHERE name = ? GROUP BY status"
+        sums = {status: rows or 0 for status, rows in self._rows(sql, str(table))}
+        return sums.get("placed", 0), sums.get("placed", 0) + sums.get("staged", 0)
+
+    def chunk_staged(self, staged: StagedChunk) -> None:
+        """Records a manifest. The first attempt of a chunk that was recorded stays."""
+        with self.transaction():
+            self._db.execute(
+                "UPDATE chunks SET status = 'staged', manifest = ?, reads = reads + 1 "
+                "WHERE name = ? AND number = ? AND status = 'planned'",
+                (json.dumps(staged.to_json()), str(staged.chunk.table), staged.chunk.number),
+            )
+
+    def chunk_void(self, chunk: Chunk) -> None:
+        """The staged rows are worthless: the chunk is read again."""
+        with self.transaction():
+            self._db.execute(
+                "UPDATE chunks SET status = 'planned', manifest = NULL WHERE name = ? AND number = ?",
+                (str(chunk.table), chunk.number),
+            )
+
+    def forget_chunks(self, table: TableId) -> None:
+        with self.transaction():
+            self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
+
+    # epochs -------------------------------------------------------------------------------------------------
+
+    def plan(self, plan: EpochPlan) -> None:
+        """Makes a plan durable and moves the position. From here on the epoch will be applied exactly as planned."""
+        with self.transaction():
+            self._db.execute(
+                "INSERT INTO epochs VALUES (?, ?, ?, ?, ?, NULL, NULL)",
+                (plan.epoch, plan.range.start, plan.range.end, plan.to_json(), _now_us()),
+            )
+            self.advance(plan.range.end)
+
+    def last_epoch(self) -> int:
+        return self._rows("SELECT coalesce(max(epoch), 0) FROM epochs")[0][0]
+
+    def pending(self) -> list[EpochPlan]:
+        """Plans that are not applied yet, oldest first."""
+        rows = self._rows("SELECT plan FROM epochs WHERE applied_us IS NULL ORDER BY epoch")
+        return [EpochPlan.from_json(row[0]) for row in rows]
+
+    def has_pending(self) -> bool:
+        return bool(self._rows("SELECT 1 FROM epochs WHERE applied_us IS NULL LIMIT 1"))
+
+    def applied(self, plan: EpochPlan, result: dict[str, Any], *, keep: int = 1000) -> None:
+        """Call inside the transaction that records what the epoch did to tables and chunks."""
+        with self.transaction():
+            self._db.execute(
+                "UPDATE epochs SET applied_us = ?, result = ? WHERE epoch = ?",
+                (_now_us(), json.dumps(result), plan.epoch),
+            )
+            self._db.execute("DELETE FROM epochs WHERE epoch < ? AND applied_us IS NOT NULL", (plan.epoch - keep,))
+
+    def chunks_placed(self, chunks: Iterable[StagedChunk]) -> None:
+        with self.transaction():
+            self._db.executemany(
+                "UPDATE chunks SET status = 'placed' WHERE name = ? AND number = ?",
+                [(str(staged.chunk.table), staged.chunk.number) for staged in chunks],
+            )
+
+    def applied_offset(self) -> Offset | None:
+        """Everything up to here is durable at the targets."""
+        rows = self._rows("SELECT min(start) FROM epochs WHERE applied_us IS NULL")
+        return Offset(rows[0][0]) if rows and rows[0][0] is not None else self.position
+
+    def results(self, last: int = 20) -> list[tuple[int, LogRange, int, int, dict[str, Any]]]:
+        """Newest applied epochs: (epoch, range, planned µs, applied µs, result)."""
+        rows = self._rows(
+            "SELECT epoch, start, end, planned_us, applied_us, result FROM epochs "
+            "WHERE applied_us IS NOT NULL ORDER BY epoch DESC LIMIT ?",
+            last,
+        )
+        return [(e, LogRange(s, t), p, a, json.loads(r)) for e, s, t, p, a, r in rows]
+
+    def result_ending_at(self, offset: Offset) -> dict[str, Any] | None:
+        rows = self._rows(
+            "SELECT result FROM epochs WHERE end = ? AND applied_us IS NOT NULL ORDER BY epoch DESC", offset
+        )
+        return json.loads(rows[0][0]) if rows else None
+
+    # requests of other processes ----------------------------------------------------------------------------
+
+    def request(self, kind: str, argument: str) -> int:
+        with self.transaction():
+            cursor = self._db.execute(
+                "INSERT INTO requests (kind, argument, answer) VALUES (?, ?, NULL)", (kind, argument)
+            )
+            return int(cursor.lastrowid or 0)
+
+    def open_requests(self) -> list[tuple[int, str, str]]:
+        return [tuple(r) for r in self._rows("SELECT id, kind, argument FROM requests WHERE answer IS NULL")]  # type: ignore[misc]
+
+    def answer(self, request: int, answer: dict[str, Any]) -> None:
+        with self.transaction():
+            self._db.execute("UPDATE requests SET answer = ? WHERE id = ?", (json.dumps(answer), request))
+            self._db.execute("DELETE FROM requests WHERE id < ? AND answer IS NOT NULL", (request - 1000,))
+
+    def answer_to(self, request: int) -> dict[str, Any] | None:
+        rows = self._rows("SELECT answer FROM requests WHERE id = ?", request)
+        return json.loads(rows[0][0]) if rows and rows[0][0] else None
+
+
+def _table(row: tuple[Any, ...]) -> TableState:
+    (name, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, replaces, changes,
+     rows_estimate) = row  # fmt: skip
+    parsed = TableSchema.from_json(schema)
+    return TableState(
+        table=parsed.table, start=start, schema=parsed, status=status, snapshot=snapshot, written=bool(written),
+        last_epoch=last_epoch, reason=reason, hint=hint, parked_at=parked_at, replaces=replaces, changes=changes,
+        rows_estimate=rows_estimate,
+    )  # fmt: skip
+
+
+def _chunk(row: tuple[Any, ...]) -> ChunkState:
+    name, number, lower, upper, status, manifest, reads = row
+    bound = [None if value is None else tuple(value) for value in (json.loads(lower), json.loads(upper))]
+    staged = StagedChunk.from_json(json.loads(manifest)) if manifest else None
+    return ChunkState(Chunk(TableId.parse(name), number, bound[0], bound[1]), status, staged, reads)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
