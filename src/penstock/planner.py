@@ -95,6 +95,7 @@ class Planner:
         *,
         append_only: bool,
         server_uuid: Callable[[], str],
+        discard: Callable[[StagedChunk], None],
         limits: PlannerLimits,
     ) -> None:
         self._state = state
@@ -102,6 +103,7 @@ class Planner:
         self._statements = statements
         self._append_only = append_only
         self._server_uuid = server_uuid
+        self._discard = discard
         self._limits = limits
         self._breaks: dict[TableId, list[Break]] = {}
 
@@ -208,6 +210,7 @@ class Planner:
                 placed.append(placement)
             elif isinstance(placement, Void | ReadAgain):
                 log.info("%s chunk %d is read again: %s", state.table, placement.chunk.chunk.number, placement.reason)
+                self._discard(placement.chunk)
                 self._state.chunk_void(placement.chunk.chunk)
         steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
         if state.replaces and not self._append_only and self._last_of_snapshot(state, placed):

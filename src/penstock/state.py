@@ -216,16 +216,31 @@ class StateStore:
 
     # chunks -------------------------------------------------------------------------------------------------
 
-    def add_chunks(self, chunks: Iterable[Chunk]) -> None:
-        with self.transaction():
-            self._db.executemany(
-                "INSERT OR IGNORE INTO chunks VALUES (?, ?, ?, ?, 'planned', NULL, 0)",
-                [(str(c.table), c.number, json.dumps(c.lower), json.dumps(c.upper)) for c in chunks],
-            )
-
     def chunks(self, table: TableId, status: ChunkStatus | None = None) -> list[ChunkState]:
         rows = self._rows("SELECT * FROM chunks WHERE name = ? ORDER BY number", str(table))
         return [_chunk(row) for row in rows if status is None or row[4] == status]
+
+    def next_planned(self, table: TableId, taken: set[int]) -> Chunk | None:
+        """The first chunk that is still to be read and that nobody reads now."""
+        rows = self._rows(
+            "SELECT * FROM chunks WHERE name = ? AND status = 'planned' ORDER BY number LIMIT ?",
+            str(table),
+            len(taken) + 1,
+        )
+        return next((state.chunk for state in map(_chunk, rows) if state.chunk.number not in taken), None)
+
+    def set_chunks(self, table: TableId, chunks: list[Chunk]) -> None:
+        """Every chunk of the table is known; nothing of it has been read."""
+        with self.transaction():
+            state = self.table(table)
+            if state is None or state.snapshot != "splitting":
+                return
+            self.forget_chunks(table)
+            self._db.executemany(
+                "INSERT INTO chunks VALUES (?, ?, ?, ?, 'planned', NULL, 0)",
+                [(str(c.table), c.number, json.dumps(c.lower), json.dumps(c.upper)) for c in chunks],
+            )
+            self.put_table(replace(state, snapshot="reading" if chunks else "done"))
 
     def chunk_counts(self, table: TableId) -> dict[str, int]:
         return dict(self._rows("SELECT status, count(*) FROM chunks WHERE name = ? GROUP BY status", str(table)))

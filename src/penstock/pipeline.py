@@ -1,0 +1,372 @@
+"""Wiring of a pipeline. This module only connects things.
+
+One loop in the driver's main thread: look whether the receiver and the stream live, plan the next epoch when the
+last one is applied, answer requests, say how it goes. Spark applies epochs in its own threads (`spark/epochs.py`);
+chunks are read in others (`spark/snapshots.py`). What may happen next follows from the state store alone, so a
+pipeline that is killed at any point goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock import config as configuration
+from penstock.config import PipelineConfig
+from penstock.discovery import discover
+from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.model.chunk import Chunk
+from penstock.model.offset import Offset, SourcePosition
+from penstock.model.plan import EpochPlan
+from penstock.model.schema import TableId
+from penstock.planner import Planner, PlannerLimits
+from penstock.progress import Progress
+from penstock.relaylog import retention
+from penstock.relaylog.reader import RelayLog
+from penstock.sources.base import TableFilter, refuse
+from penstock.sources.mysql import preflight
+from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.statements import MySqlStatements
+from penstock.sources.mysql.supervisor import Supervisor
+from penstock.snapshot import stage
+from penstock.snapshot.place import PlacementLimits
+from penstock.state import StateStore, TableState
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.02
+WINDOW_BYTES_MAX = 512 * 1024**2
+APPEND_BYTES_MAX = 128 * 1024**2
+QUERY_RESTARTS_MAX = 5
+"""Restarts of the Spark query without an applied epoch in between; then the error ends the run."""
+
+
+class Pipeline:
+    """One pipeline.
+
+    `Pipeline.load("shop.yaml").run()` blocks until `stop()` is called from another thread (or a signal handler), or,
+    with `once=True`, until everything committed at the source before the call is at the targets and the snapshot
+    is done. Raises a `PenstockError` when it cannot go on; what it has done stays and the next run continues.
+    """
+
+    def __init__(self, config: PipelineConfig, *, path: Path | None = None) -> None:
+        self.config = config
+        self._path = path
+        self._stopping = threading.Event()
+        self.progress: Progress | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Pipeline:
+        return cls(configuration.load(path), path=Path(path).resolve())
+
+    def stop(self) -> None:
+        """Asks a running pipeline to end after the epoch at hand. Returns at once; may be called from a signal."""
+        self._stopping.set()
+
+    def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
+        config = self.config
+        config.state.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_only_one(config.state))
+            refuse(preflight.check(config))
+            state = StateStore(config.state)
+            stack.callback(state.close)
+            supervisor = Supervisor(self._receiver_file())
+            stack.callback(supervisor.stop)
+            supervisor.start()
+            run = _Run(config, state, supervisor, self._stopping, once=once, on_progress=on_progress)
+            stack.callback(run.close)
+            run.prepare()
+            self.progress = run.loop()
+            return self.progress
+
+    def _receiver_file(self) -> Path:
+        """The pipeline file for the receiver's process; written into the state (0600) when there is none."""
+        if self._path is not None:
+            return self._path
+        path = self.config.state / "pipeline.yaml"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            yaml.safe_dump(self.config.model_dump(mode="json"), file)
+        return path
+
+
+class _Run:
+    """One run of a pipeline: everything that is open while it lasts."""
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        state: StateStore,
+        supervisor: Supervisor,
+        stopping: threading.Event,
+        *,
+        once: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.config = config
+        self.state = state
+        self.supervisor = supervisor
+        self.stopping = stopping
+        self.once = once
+        self.on_progress = on_progress
+        self.closing = contextlib.ExitStack()
+        self.restarts = 0
+        self.last_plan = 0.0
+        self.last_second = 0.0
+
+    def close(self) -> None:
+        self.closing.close()
+
+    # before the loop ----------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        from penstock.sinks import make_sink
+        from penstock.spark.epochs import EpochRunner
+        from penstock.spark.session import build_session, hold_state
+        from penstock.spark.snapshots import SnapshotReader
+
+        config, state = self.config, self.state
+        self.log = self._open_log()
+        self.source = SourceSession(config.source)
+        self.closing.callback(self.source.close)
+        self.captured = TableFilter(config.tables, fold_case=self.source.fold_case)
+        self.goal = self.source.end_position() if self.once else None
+        spark = self.spark = build_session(config.spark, config.sink, config.state)
+        self.closing.callback(spark.stop)
+        hold_state(spark, config.state)
+        self.sink = make_sink(spark, config.sink, state.uuid)
+        self._check_targets()
+        discover(self.state, self.log, self.source, self.captured, config, append_only=self.sink.append_only,
+                 wait=self._wait_for)  # fmt: skip
+        statements = MySqlStatements(self.captured, self.source.read_table)
+        placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
+        self.planner = Planner(
+            state,
+            self.log,
+            statements,
+            append_only=self.sink.append_only,
+            server_uuid=self.source.server_uuid,
+            discard=stage.discard,
+            limits=PlannerLimits(config.epoch.bytes_max, config.epoch.bytes_max, placement),
+        )
+        self.progress = Progress(config, state, self.log, self.supervisor)
+        self.runner = EpochRunner(
+            spark,
+            self.sink,
+            state,
+            zero_dates=config.types.zero_dates,
+            before_images=config.sink.before_images,
+            tables_parallel=config.epoch.tables_parallel,
+            on_applied=self._applied,
+        )
+        self.chunks = SnapshotReader(
+            spark,
+            config.source,
+            state,
+            config.state / "chunks",
+            parallel=config.snapshot.parallel,
+            zero_dates=config.types.zero_dates,
+            find_chunks=self._find_chunks,
+            require_gtids=self._start_gtids,
+            allowed=self._may_read,
+            failed=self._snapshot_failed,
+        )
+        self.closing.callback(self.chunks.stop)
+        self._start_query()
+        self.closing.callback(self._stop_query)
+        self.chunks.start()
+
+    def _open_log(self) -> RelayLog:
+        path = self.config.relay_log_path
+        self._wait_for(lambda: RelayLog.exists(path), "the receiver to begin the relay log")
+        return RelayLog.open(path)
+
+    def _wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> None:
+        """Waits while the receiver works; its fatal errors end the wait at once."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.supervisor.check()
+            if self.stopping.is_set():
+                raise TransientError(f"Stopped while waiting for {what}.")
+            if time.monotonic() > deadline:
+                raise TransientError(
+                    f"Waited {seconds:.0f} s for {what} without success.",
+                    hint=f"The receiver says: {self.supervisor.describe()}",
+                )
+            time.sleep(TICK_SECONDS)  # polls a condition, with a limit
+
+    def _check_targets(self) -> None:
+        from penstock.sinks.base import Foreign, Missing, Ours
+
+        newest = self.state.last_epoch()
+        for table in self.state.tables().values():
+            target = self.sink.open(table.table)
+            if isinstance(target, Foreign):
+                raise ConfigError(f"The target of {table.table} cannot be used: {target.reason}")
+            if isinstance(target, Missing) and table.written:
+                raise ConfigError(
+                    f"The target of {table.table} is gone, but this pipeline has written it before.",
+                    hint=f"Restore it, or run `penstock resnapshot FILE {table.table}` to fill a new one.",
+                )
+            if isinstance(target, Ours) and target.last_commit and target.last_commit.epoch > newest:
+                raise ConfigError(
+                    f"The target of {table.table} is ahead of this pipeline's state: it holds epoch "
+                    f"{target.last_commit.epoch}, the state knows {newest}. An older copy of the state was restored.",
+                    hint="Restore the newest state directory, or start anew with a new state and target.",
+                )
+
+    def _start_query(self) -> None:
+        from penstock.spark.epochs import start_query
+
+        self.query = start_query(self.spark, self.runner, self.config.state)
+
+    def _stop_query(self) -> None:
+        with self.runner.busy:  # never in the middle of an epoch
+            self.query.stop()
+
+    # the loop -----------------------------------------------------------------------------------------------
+
+    def loop(self) -> Progress:
+        while not self.stopping.is_set():
+            self.supervisor.check()
+            self._check_query()
+            if self.chunks.error is not None:
+                raise self.chunks.error
+            self._plan()
+            self._every_second()
+            if self._finished():
+                break
+            time.sleep(TICK_SECONDS)  # the pace of the loop
+        self._every_second(now=True)
+        return self.progress
+
+    def _plan(self) -> None:
+        due = self.last_plan + self.config.epoch.interval / 1000
+        if time.monotonic() < due or self.state.has_pending():
+            return
+        plan = self.planner.plan_next(self._cuts())
+        if plan is not None:
+            self.last_plan = time.monotonic()
+
+    def _check_query(self) -> None:
+        if self.query.isActive:
+            return
+        error = self.runner.failure or self.query.exception()
+        self.restarts += 1
+        if isinstance(self.runner.failure, PenstockError) or self.restarts > QUERY_RESTARTS_MAX:
+            raise self.runner.failure or TransientError(f"The Spark query ended: {error}")
+        log.warning("the Spark query ended and is started again (%d): %s", self.restarts, str(error)[:500])
+        self.stopping.wait(min(2**self.restarts, 30))
+        self._start_query()
+
+    def _applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
+        """Called after an epoch was recorded, from Spark's thread."""
+        self.restarts = 0
+        self.runner.failure = None
+        self.progress.applied(plan, outcomes)
+        for outcome in outcomes:
+            for staged in outcome.placed:
+                stage.discard(staged)
+
+    def _cuts(self) -> Iterator[Offset]:
+        """Offsets at which somebody wants an epoch to end; requests that are reached are answered."""
+        for request, kind, argument in self.state.open_requests():
+            if kind == "cut":
+                yield from self._cut(request, argument)
+            elif kind == "resnapshot":
+                self._resnapshot(request, argument)
+
+    def _cut(self, request: int, argument: str) -> Iterator[Offset]:
+        name, file, position = argument.rsplit("|", 2)
+        goal = self.log.offset_reaching(SourcePosition(file, int(position)))
+        now = self.state.position
+        if goal is None or now is None:
+            return
+        if now >= goal:
+            table = TableId.parse(name)
+            self.state.answer(request, {"offset": now, "version": self.sink.version(table)})
+        else:
+            yield goal
+
+    def _resnapshot(self, request: int, argument: str) -> None:
+        from penstock.discovery import restart_table
+
+        try:
+            restart_table(self.state, self.log, self.source, TableId.parse(argument), self.config,
+                          sink=self.sink, wait=self._wait_for)  # fmt: skip
+            self.state.answer(request, {"ok": True})
+        except PenstockError as error:
+            self.state.answer(request, error.to_json())
+
+    def _every_second(self, *, now: bool = False) -> None:
+        if not now and time.monotonic() - self.last_second < 1:
+            return
+        self.last_second = time.monotonic()
+        self._register()
+        self.progress.write()
+        if self.on_progress is not None:
+            self.on_progress(self.progress)
+
+    def _register(self) -> None:
+        """Tells retention what we may still read: unapplied log, and the windows of unfinished snapshots."""
+        tables = self.state.tables().values()
+        needed = [self.state.applied_offset() or self.log.start]
+        needed += [t.start for t in tables if t.status == "live" and t.snapshot in ("splitting", "reading")]
+        retention.register(self.config.relay_log_path, self.config.name, min(needed))
+
+    def _finished(self) -> bool:
+        only = self.config.snapshot.mode == "only"
+        if not self.once and not only:
+            return False
+        if any(t.status == "live" and t.snapshot in ("splitting", "reading") for t in self.state.tables().values()):
+            return False
+        if self.state.has_pending():
+            return False
+        if only and not self.once:
+            return True
+        assert self.goal is not None
+        goal = self.log.offset_reaching(self.goal)
+        position = self.state.position
+        return goal is not None and position is not None and position >= goal
+
+    # snapshot -----------------------------------------------------------------------------------------------
+
+    def _find_chunks(self, table: TableState) -> list[Chunk]:
+        return self.source.find_chunks(table.schema, self.config.snapshot.chunk_rows, self._start_gtids(table))
+
+    def _start_gtids(self, table: TableState) -> str:
+        return str(self.log.gtids_at(table.start))
+
+    def _may_read(self) -> bool:
+        behind = self.log.end - (self.state.applied_offset() or self.log.start)
+        return behind <= self.config.snapshot.pause_when_behind
+
+    def _snapshot_failed(self, table: TableId, error: TableError) -> None:
+        log.warning("%s is parked: %s", table, error)
+        self.state.park(
+            table, offset=self.state.position or self.log.start, reason=error.message, hint=error.hint
+        )
+
+
+@contextlib.contextmanager
+def _only_one(directory: Path) -> Iterator[None]:
+    """Holds the state directory. The lock goes with the process, however it ends."""
+    with open(directory / "lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                f"Another process runs the pipeline whose state is {directory}.",
+                hint="Stop it first, or give this pipeline a `state` of its own.",
+            ) from None
+        yield

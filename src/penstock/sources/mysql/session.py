@@ -1,0 +1,82 @@
+"""What the pipeline asks the source beside its log: definitions, the end of the binlog, chunk bounds.
+
+One connection, opened anew when it was lost; no locks, no writes. Questions are rare (a new table, an ADD COLUMN,
+a start), so they share it under a lock; splitting a table takes a connection of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pymysql
+
+from penstock.config import SourceConfig
+from penstock.errors import TransientError
+from penstock.model.chunk import Chunk
+from penstock.model.offset import SourcePosition
+from penstock.model.schema import TableId, TableSchema
+from penstock.snapshot import split
+from penstock.sources.base import TableFilter
+from penstock.sources.mysql import catalog, watermark
+from penstock.sources.mysql.connection import connect
+
+T = TypeVar("T")
+
+
+class SourceSession:
+    """Opened lazily. Raises `TransientError` when the source stays out of reach."""
+
+    def __init__(self, config: SourceConfig) -> None:
+        self._config = config
+        self._lock = threading.RLock()
+        self._connection: Any = None
+        self._server_uuid: str | None = None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _ask(self, question: Callable[[Any], T]) -> T:
+        with self._lock:
+            for attempt in (1, 2):
+                try:
+                    if self._connection is None:
+                        self._connection = connect(self._config)
+                    return question(self._connection)
+                except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
+                    self.close()
+                    if attempt == 2:
+                        raise TransientError(
+                            f"The source {self._config.host}:{self._config.port} did not answer: {error}."
+                        ) from error
+            raise AssertionError("unreachable")
+
+    @property
+    def fold_case(self) -> bool:
+        return self._ask(catalog.describe_server).fold_case
+
+    def server_uuid(self) -> str:
+        if self._server_uuid is None:
+            self._server_uuid = self._ask(watermark.server_uuid)
+        return self._server_uuid
+
+    def end_position(self) -> SourcePosition:
+        """The end of the source's binary log: claims no less than what is visible now."""
+        return self._ask(watermark.high)
+
+    def read_table(self, table: TableId) -> TableSchema | None:
+        return self._ask(lambda connection: catalog.read_table(connection, table))
+
+    def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
+        return self._ask(lambda connection: catalog.read_tables(connection, captured))
+
+    def find_chunks(self, schema: TableSchema, chunk_rows: int, require_gtids: str) -> list[Chunk]:
+        connection = connect(self._config)
+        try:
+            return list(split.find_chunks(connection, schema, chunk_rows=chunk_rows, require_gtids=require_gtids))
+        finally:
+            connection.close()

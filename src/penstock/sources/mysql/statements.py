@@ -1,0 +1,134 @@
+"""What a statement in the log means for the captured tables.
+
+`ddl.effects` says what a statement does; here that meets the tables we follow and, for definitions, the catalog.
+The catalog is ahead of the log, so it is used only for what a statement names (the definition of a column that was
+added), and every table map of the log is checked against the result when rows are decoded. On doubt the table is
+parked, with the reason and the cure; others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from penstock.model.offset import Offset
+from penstock.model.plan import AddColumns, NewColumn
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.planner import TableEffect, effect_of_park, effect_of_truncate
+from penstock.relaylog.reader import Statement
+from penstock.sources.base import TableFilter
+from penstock.sources.mysql import ddl
+from penstock.sources.mysql.defaults import NeedsSnapshot, existing_rows_default
+
+ReadTable = Callable[[TableId], TableSchema | None]
+
+
+class MySqlStatements:
+    """`planner.StatementReader` for MySQL. `read_table` asks the catalog; it may be None for a table that is gone."""
+
+    def __init__(self, captured: TableFilter, read_table: ReadTable) -> None:
+        self._captured = captured
+        self._read_table = read_table
+
+    def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
+        found: list[TableEffect] = []
+        for effect in ddl.effects(statement.sql, statement.database):
+            found += self._effect(effect, statement, live)
+        return found
+
+    def _effect(
+        self, effect: ddl.Effect, statement: Statement, live: dict[TableId, TableSchema]
+    ) -> list[TableEffect]:
+        match effect:
+            case ddl.Harmless():
+                return []
+            case ddl.CreateTable(table=table):
+                return self._created(table) if table in self._captured and table not in live else []
+            case ddl.Truncate(table=table):
+                return [effect_of_truncate(table)] if table in live else []
+            case ddl.AddColumns(table=table):
+                return [self._added(effect, statement, live[table])] if table in live else []
+            case ddl.Unsupported(table=table, what=what):
+                return [_unsupported(table, what, statement.end)] if table in live else []
+            case ddl.RowStatement(tables=tables, kind=kind):
+                return [_row_statement(table, kind, statement.offset) for table in tables if table in live]
+            case ddl.Unknown():
+                return self._compare(statement, live)
+        raise AssertionError(f"an effect nobody handles: {effect!r}")
+
+    def _created(self, table: TableId) -> list[TableEffect]:
+        schema = self._read_table(table)
+        # Gone again already: whatever dropped it stands later in the log.
+        return [] if schema is None else [TableEffect(table, created=schema)]
+
+    def _added(self, effect: ddl.AddColumns, statement: Statement, known: TableSchema) -> TableEffect:
+        catalog = self._read_table(known.table)
+        present = {column.name: column for column in catalog.columns} if catalog else {}
+        columns = list(known.columns)
+        added: list[NewColumn] = []
+        for new in effect.columns:
+            if any(column.name.lower() == new.name.lower() for column in columns):
+                continue  # ADD COLUMN IF NOT EXISTS, or the definition was read after the statement
+            definition = next((c for name, c in present.items() if name.lower() == new.name.lower()), None)
+            if definition is None:
+                return _unsupported(known.table, f"column {new.name} was added and is gone again", statement.end)
+            if definition.generated:
+                return _unsupported(known.table, f"generated column {new.name} was added", statement.end)
+            try:
+                default = existing_rows_default(definition)
+            except NeedsSnapshot as reason:
+                return _unsupported(known.table, f"column {new.name} was added {reason}", statement.end)
+            after = _insert(columns, definition, new.position)
+            added.append(NewColumn(definition, after, default))
+        schema = replace(known, columns=tuple(columns), version=known.version + 1)
+        if not added:
+            return TableEffect(known.table)
+        return TableEffect(known.table, (AddColumns(tuple(added), schema),))
+
+    def _compare(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
+        """A statement nobody could read costs a look into the catalog, and only what differs is parked."""
+        return [
+            _unsupported(table, "a statement that could not be understood changed its definition", statement.end)
+            for table, schema in live.items()
+            if not same_definition(self._read_table(table), schema)
+        ]
+
+
+def same_definition(one: TableSchema | None, other: TableSchema) -> bool:
+    """Columns and key are the same; versions do not count."""
+    return one is not None and (one.columns, one.key) == (other.columns, other.key)
+
+
+def _insert(columns: list[Column], column: Column, position: Any) -> str | None:
+    """Puts the column where the statement says; answers in the terms of `NewColumn.after`."""
+    match position:
+        case ddl.First():
+            columns.insert(0, column)
+            return ""
+        case ddl.After(column=name):
+            at = next((i for i, known in enumerate(columns) if known.name.lower() == name.lower()), None)
+            if at is not None:
+                columns.insert(at + 1, column)
+                return columns[at].name
+    columns.append(column)
+    return None
+
+
+def _unsupported(table: TableId, what: str, offset: Offset) -> TableEffect:
+    return effect_of_park(
+        table,
+        offset,
+        f"Table {table} changed in a way that its target cannot follow yet: {what}.",
+        f"Run `penstock resnapshot FILE {table}` to read it again with its present definition.",
+    )
+
+
+def _row_statement(table: TableId, kind: str, offset: Offset) -> TableEffect:
+    return effect_of_park(
+        table,
+        offset,
+        f"Rows of table {table} were changed by {kind} in statement format, which carries no rows.",
+        "Make every session of the source write binlog_format=ROW (SET GLOBAL binlog_format = 'ROW'), then run "
+        f"`penstock resnapshot FILE {table}`.",
+    )

@@ -1,0 +1,193 @@
+"""Reads chunks: `parallel` threads, each running one-task Spark jobs, one chunk a job.
+
+One chunk a job, rather than one job for many: a failing chunk is tried again alone, the number of connections
+to the source is exactly `parallel`, and jobs of epochs get their turn between two chunks. A chunk counts once its
+manifest lies in the directory, whoever sees it: after a crash the manifests found there are taken over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from penstock.config import SourceConfig
+from penstock.errors import PenstockError, TableError, TransientError
+from penstock.model.chunk import Chunk, StagedChunk
+from penstock.model.schema import TableId
+from penstock.snapshot import stage
+from penstock.spark.errors import crossing, returned
+from penstock.state import StateStore, TableState
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS_MAX = 5
+
+FindChunks = Callable[[TableState], Any]
+"""Iterates the chunks of a table, while they are being found."""
+
+
+class SnapshotReader:
+    """Splits tables and stages their chunks until every chunk of every table is staged or placed.
+
+    `allowed` is asked before each chunk: False while the stream is too far behind. `failed` is told of a table
+    that cannot be read.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: SourceConfig,
+        state: StateStore,
+        directory: Path,
+        *,
+        parallel: int,
+        zero_dates: str,
+        find_chunks: FindChunks,
+        require_gtids: Callable[[TableState], str],
+        allowed: Callable[[], bool],
+        failed: Callable[[TableId, TableError], None],
+    ) -> None:
+        self._spark = spark
+        self._source = source
+        self._state = state
+        self._directory = directory
+        self._zero_dates = zero_dates
+        self._find_chunks = find_chunks
+        self._require_gtids = require_gtids
+        self._allowed = allowed
+        self._failed = failed
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._taken: set[tuple[TableId, int]] = set()
+        self.error: BaseException | None = None
+        self._threads = [
+            InheritableThread(target=self._guarded, args=(run,), name=f"snapshot-{number}", daemon=True)
+            for number, run in enumerate([self._split_loop] + [self._read_loop] * parallel)
+        ]
+
+    def start(self) -> None:
+        for state in self._state.tables().values():
+            for item in stage.staged(self._directory_of(state)):
+                self._state.chunk_staged(item)
+        for thread in self._threads:
+            thread.start()
+
+    def _directory_of(self, state: TableState) -> Path:
+        """One directory a snapshot of a table: what an earlier one left behind can never be taken for this one."""
+        return self._directory / str(state.start)
+
+    def stop(self) -> None:
+        """Returns when no thread of ours runs a job any more."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _guarded(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except BaseException as error:
+            if not self._stopping.is_set():
+                self.error = error
+                log.exception("the snapshot reader stopped")
+
+    # finding chunks -----------------------------------------------------------------------------------------
+
+    def _split_loop(self) -> None:
+        while not self._stopping.is_set():
+            waiting = [s for s in self._state.tables().values() if s.snapshot == "splitting" and s.status == "live"]
+            for state in waiting:
+                self._split(state)
+            self._stopping.wait(0.2)
+
+    def _split(self, state: TableState) -> None:
+        """All chunks of a table become known in one transaction: bounds found twice would not be the same bounds,
+        and a row that belongs to two chunks would be appended twice."""
+        try:
+            for attempt in range(1, ATTEMPTS_MAX + 1):
+                try:
+                    self._state.set_chunks(state.table, list(self._find_chunks(state)))
+                    return
+                except TransientError as error:
+                    if attempt == ATTEMPTS_MAX:
+                        raise
+                    log.warning("splitting %s: attempt %d failed: %s", state.table, attempt, error)
+                    self._stopping.wait(attempt)
+        except PenstockError as error:
+            self._failed(state.table, _as_table_error(error, state.table))
+
+    # reading chunks -----------------------------------------------------------------------------------------
+
+    def _read_loop(self) -> None:
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "snapshot")
+        while not self._stopping.is_set():
+            work = self._next() if self._allowed() else None
+            if work is None:
+                self._stopping.wait(0.1)
+                continue
+            state, chunk = work
+            try:
+                self._read(state, chunk)
+            finally:
+                with self._lock:
+                    self._taken.discard((chunk.table, chunk.number))
+
+    def _next(self) -> tuple[TableState, Chunk] | None:
+        with self._lock:
+            for state in self._state.tables().values():
+                if state.status != "live" or state.snapshot not in ("splitting", "reading"):
+                    continue
+                taken = {number for table, number in self._taken if table == state.table}
+                chunk = self._state.next_planned(state.table, taken)
+                if chunk is not None:
+                    self._taken.add((chunk.table, chunk.number))
+                    return state, chunk
+        return None
+
+    def _read(self, state: TableState, chunk: Chunk) -> None:
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                self._state.chunk_staged(self._read_once(state, chunk))
+                return
+            except Exception as error:
+                if self._stopping.is_set():
+                    return
+                found = returned(error)
+                if isinstance(found, TableError):
+                    self._failed(state.table, found)
+                    return
+                if attempt == ATTEMPTS_MAX:
+                    raise found from error
+                log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
+                            str(found).splitlines()[0])  # fmt: skip
+                time.sleep(min(0.2 * 2**attempt, 5))  # back-off, bounded by ATTEMPTS_MAX
+
+    def _read_once(self, state: TableState, chunk: Chunk) -> StagedChunk:
+        job = stage.StageTask(
+            source=self._source,
+            schema=state.schema,
+            chunk=chunk,
+            directory=str(self._directory_of(state)),
+            require_gtids=self._require_gtids(state),
+            zero_dates=self._zero_dates,
+        )
+        done = self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
+        return done[0]
+
+
+def _stage(jobs: Any) -> Any:
+    for job in jobs:
+        with crossing(str(job.chunk.table)):
+            yield stage.stage_chunk(job)
+
+
+def _as_table_error(error: PenstockError, table: TableId) -> TableError:
+    if isinstance(error, TableError):
+        return error
+    return TableError(error.message, hint=error.hint, table=str(table))
