@@ -20,9 +20,10 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
 from penstock.snapshot.place import table_start
 from penstock.sources.base import TableFilter
+from penstock.model.effect import CreateTable, Harmless, Unknown
 from penstock.sources.mysql import ddl
 from penstock.sources.mysql.session import SourceSession
-from penstock.state import StateStore, TableState
+from penstock.state import SnapshotStatus, StateStore, TableState, new_table
 
 log = logging.getLogger(__name__)
 
@@ -125,25 +126,14 @@ def _at_one_offset(
 def _touches(relay_log: RelayLog, between: LogRange, tables: set[TableId]) -> bool:
     for statement in relay_log.statements(between):
         for effect in ddl.effects(statement.sql, statement.database):
-            if isinstance(effect, ddl.Unknown):
+            if isinstance(effect, Unknown):
                 return True
             named = getattr(effect, "table", None)
-            if not isinstance(effect, ddl.Harmless) and (named in tables or isinstance(effect, ddl.CreateTable)):
+            if not isinstance(effect, Harmless) and (named in tables or isinstance(effect, CreateTable)):
                 return True
     return False
 
 
 def _new_table(schema: TableSchema, start: Offset, config: PipelineConfig, append_only: bool) -> TableState:
-    snapshot = "none" if config.snapshot.mode == "never" else "splitting"
-    state = TableState(schema.table, start, schema, snapshot=snapshot)  # type: ignore[arg-type]
-    if schema.key or append_only:
-        return state
-    return replace(
-        state,
-        status="parked",
-        parked_at=start,
-        reason=f"Table {schema.table} has no primary key and no unique index over NOT NULL columns, so its rows "
-        "cannot be merged.",
-        hint=f"ALTER TABLE {schema.table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT "
-        f"PRIMARY KEY; then run `penstock resnapshot FILE {schema.table}`. Or use the `parquet` sink.",
-    )
+    snapshot: SnapshotStatus = "none" if config.snapshot.mode == "never" else "splitting"
+    return new_table(schema, start, snapshot=snapshot, append_only=append_only)

@@ -212,7 +212,7 @@ class _Run:
         for table in self.state.tables().values():
             target = self.sink.open(table.table)
             if isinstance(target, Foreign):
-                raise ConfigError(f"The target of {table.table} cannot be used: {target.reason}")
+                raise target.error(table.table)
             if isinstance(target, Missing) and table.written:
                 raise ConfigError(
                     f"The target of {table.table} is gone, but this pipeline has written it before.",
@@ -226,9 +226,9 @@ class _Run:
                 )
 
     def _start_query(self) -> None:
-        from penstock.spark.epochs import start_query
+        from penstock.spark.stream import start_query
 
-        self.query = start_query(self.spark, self.runner, self.config.state)
+        self.query = start_query(self.spark, self.runner.run_pending, self.config.state)
 
     def _stop_query(self) -> None:
         with self.runner.busy:  # never in the middle of an epoch

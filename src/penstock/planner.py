@@ -47,7 +47,7 @@ from penstock.snapshot.place import (
     place_all,
     shared_scans,
 )
-from penstock.state import StateStore, TableState
+from penstock.state import SnapshotStatus, StateStore, TableState, new_table
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +61,14 @@ class TableEffect:
     """What one statement means for one captured table, in the planner's terms.
 
     `steps` end the table's plan of the epoch that ends at the statement. `voids`: chunks read before it are
-    untrue. `created`: the table begins here with this schema.
+    untrue. `created`: the table begins here with this schema; `fills`: with rows that the log does not carry.
     """
 
     table: TableId
     steps: tuple[Step, ...] = ()
     voids: str | None = None
     created: TableSchema | None = None
+    fills: bool = False
 
 
 class StatementReader(Protocol):
@@ -133,7 +134,10 @@ class Planner:
         with self._state.transaction():
             for effect in created:
                 assert effect.created is not None
-                self._state.put_table(TableState(effect.table, end, effect.created))
+                snapshot: SnapshotStatus = "splitting" if effect.fills else "none"
+                self._state.put_table(
+                    new_table(effect.created, end, snapshot=snapshot, append_only=self._append_only)
+                )
             self._state.plan(plan)
         return plan
 

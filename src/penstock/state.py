@@ -87,6 +87,24 @@ class TableState:
     rows_estimate: int = 0
 
 
+def new_table(
+    schema: TableSchema, start: Offset, *, snapshot: SnapshotStatus, append_only: bool
+) -> TableState:
+    """A table that begins at `start`. Without a key it can only go to an append-only sink: else it is parked."""
+    state = TableState(schema.table, start, schema, snapshot=snapshot)
+    if schema.key or append_only:
+        return state
+    return replace(
+        state,
+        status="parked",
+        parked_at=start,
+        reason=f"Table {schema.table} has no primary key and no unique index over NOT NULL columns, so its rows "
+        "cannot be merged.",
+        hint=f"ALTER TABLE {schema.table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT "
+        f"PRIMARY KEY; then run `penstock resnapshot FILE {schema.table}`. Or use the `parquet` sink.",
+    )
+
+
 @dataclass(frozen=True)
 class ChunkState:
     chunk: Chunk

@@ -1,6 +1,6 @@
 """Epochs as micro-batches of Structured Streaming, and what is done in each.
 
-The stream carries nothing but the number of the newest durable plan (`EpochSource`); its checkpoint therefore
+The stream carries nothing but the number of the newest durable plan (`spark/stream.py`); its checkpoint therefore
 says which epochs Spark has seen, and a batch that Spark repeats after a crash finds in the state store what is
 still to do: plans that are not recorded as applied. A repeated plan is harmless because every sink recognises
 the commits it already has by `(pipeline, epoch, step)`.
@@ -12,20 +12,16 @@ alone; a passing fault is tried again; anything else ends the batch, and the pla
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 from typing_extensions import assert_never
 
 from penstock.errors import PenstockError, TableError
@@ -36,6 +32,7 @@ from penstock.model.plan import (
     CreateTarget,
     DeleteOlder,
     EpochPlan,
+    NewColumn,
     Park,
     PlaceChunks,
     Step,
@@ -43,7 +40,7 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema
-from penstock.sinks.base import Commit, Sink
+from penstock.sinks.base import AddedColumn, Commit, First, Sink
 from penstock.spark import tasks
 from penstock.spark.errors import returned
 from penstock.state import StateStore
@@ -58,48 +55,6 @@ SHARE_BYTES = 24 * 1024**2
 """Log bytes that make one more task worth its start."""
 
 ATTEMPTS_MAX = 4
-
-
-class EpochSource(DataSource):
-    """Stream source `penstock_epochs`: its offset is `{"epoch": newest durable plan}`; it has no rows."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "penstock_epochs"
-
-    def schema(self) -> str:
-        return "epoch BIGINT"
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        return _EpochReader(self.options["state"])
-
-
-class _EpochReader(DataSourceStreamReader):
-    def __init__(self, state: str) -> None:
-        self._state = state
-        self._db: sqlite3.Connection | None = None
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"epoch": 0}
-
-    def latestOffset(self) -> dict[str, int]:  # noqa: N802
-        if self._db is None:
-            path = Path(self._state) / "state.sqlite"
-            self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False, timeout=30)
-        newest = self._db.execute("SELECT coalesce(max(epoch), 0) FROM epochs").fetchone()[0]
-        return {"epoch": int(newest)}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return [InputPartition(end["epoch"])]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
-        return iter(())
-
-    def commit(self, end: dict[str, int]) -> None:
-        return None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_state": self._state, "_db": None}
 
 
 @dataclass
@@ -152,14 +107,20 @@ class EpochRunner:
         self._on_applied = on_applied
         self._cores = max(1, spark.sparkContext.defaultParallelism)
         self.busy = threading.Lock()
+        self.failure: BaseException | None = None
+        """What ended the last batch, as it was; Spark's own exception holds text only."""
 
     def run_pending(self, *_: Any) -> None:
         """Applies every plan that is durable and not yet applied."""
         with self.busy:
-            for plan in self._state.pending():
-                outcomes = self._run(plan)
-                self._record(plan, outcomes)
-                self._on_applied(plan, outcomes)
+            try:
+                for plan in self._state.pending():
+                    outcomes = self._run(plan)
+                    self._record(plan, outcomes)
+                    self._on_applied(plan, outcomes)
+            except Exception as error:
+                self.failure = returned(error)
+                raise
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
         if len(plan.tables) == 1:
@@ -219,15 +180,11 @@ class EpochRunner:
                 outcome.placed.extend(step.chunks)
                 outcome.written = True
             case TruncateTarget():
-                self._sink.truncate(table.table, commit)
+                self._sink.truncate(table.table, commit, sequence=plan.range.end)
                 outcome.truncated = True
             case AddColumns():
                 arrow = self._arrow(step.schema, "rows")
-                self._sink.add_columns(
-                    table.table,
-                    [(new.column, arrow.field(new.column.name), new.default_sql, new.after) for new in step.columns],
-                    commit,
-                )
+                self._sink.add_columns(table.table, [_added(new, arrow) for new in step.columns], commit)
                 outcome.schema = step.schema
             case DeleteOlder():
                 self._sink.delete_older(table.table, step.sequence, commit)
@@ -320,6 +277,11 @@ class EpochRunner:
                 replaces=Offset(0) if outcome.replaced else state.replaces,
             )
         )
+
+
+def _added(new: NewColumn, arrow: pa.Schema) -> AddedColumn:
+    after = First() if new.after == "" else new.after
+    return AddedColumn(new.column, arrow.field(new.column.name), new.default_sql, after)
 
 
 def _reducer(table: str, zero_dates: str, name: str) -> Callable[[Any], tasks.Batches]:

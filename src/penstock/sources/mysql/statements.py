@@ -12,8 +12,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from typing_extensions import assert_never
+
+from penstock.model import plan
+from penstock.model.effect import (
+    AddColumns,
+    After,
+    CreateTable,
+    DropDatabase,
+    Effect,
+    First,
+    Harmless,
+    RowStatement,
+    Truncate,
+    Unknown,
+    Unsupported,
+)
 from penstock.model.offset import Offset
-from penstock.model.plan import AddColumns, NewColumn
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.planner import TableEffect, effect_of_park, effect_of_truncate
 from penstock.relaylog.reader import Statement
@@ -38,35 +53,55 @@ class MySqlStatements:
         return found
 
     def _effect(
-        self, effect: ddl.Effect, statement: Statement, live: dict[TableId, TableSchema]
+        self, effect: Effect, statement: Statement, live: dict[TableId, TableSchema]
     ) -> list[TableEffect]:
         match effect:
-            case ddl.Harmless():
-                return []
-            case ddl.CreateTable(table=table):
-                return self._created(table) if table in self._captured and table not in live else []
-            case ddl.Truncate(table=table):
+            case Harmless(table=table, key_may_change=key):
+                return self._key_changed(table, statement, live) if key and table in live else []
+            case CreateTable():
+                return self._created(effect, statement, live)
+            case Truncate(table=table):
                 return [effect_of_truncate(table)] if table in live else []
-            case ddl.AddColumns(table=table):
+            case AddColumns(table=table):
                 return [self._added(effect, statement, live[table])] if table in live else []
-            case ddl.Unsupported(table=table, what=what):
+            case Unsupported(table=table, what=what):
                 return [_unsupported(table, what, statement.end)] if table in live else []
-            case ddl.RowStatement(tables=tables, kind=kind):
+            case DropDatabase(database=database):
+                gone = [table for table in live if table.database == database]
+                return [_unsupported(table, "its database was dropped", statement.end) for table in gone]
+            case RowStatement(tables=tables, kind=kind):
                 return [_row_statement(table, kind, statement.offset) for table in tables if table in live]
-            case ddl.Unknown():
+            case Unknown():
                 return self._compare(statement, live)
-        raise AssertionError(f"an effect nobody handles: {effect!r}")
+            case _:
+                assert_never(effect)
 
-    def _created(self, table: TableId) -> list[TableEffect]:
-        schema = self._read_table(table)
-        # Gone again already: whatever dropped it stands later in the log.
-        return [] if schema is None else [TableEffect(table, created=schema)]
+    def _created(
+        self, effect: CreateTable, statement: Statement, live: dict[TableId, TableSchema]
+    ) -> list[TableEffect]:
+        table = effect.table
+        if table in live:
+            known = effect.if_not_exists
+            return [] if known else [_unsupported(table, "it was created anew", statement.end)]
+        schema = self._read_table(table) if table in self._captured else None
+        if schema is None:  # not ours, or gone again: whatever dropped it stands later in the log
+            return []
+        return [TableEffect(table, created=schema, fills=effect.as_select)]
 
-    def _added(self, effect: ddl.AddColumns, statement: Statement, known: TableSchema) -> TableEffect:
+    def _key_changed(
+        self, table: TableId | None, statement: Statement, live: dict[TableId, TableSchema]
+    ) -> list[TableEffect]:
+        assert table is not None
+        now = self._read_table(table)
+        if now is None or now.key == live[table].key:
+            return []
+        return [_unsupported(table, "the columns that identify a row changed", statement.end)]
+
+    def _added(self, effect: AddColumns, statement: Statement, known: TableSchema) -> TableEffect:
         catalog = self._read_table(known.table)
         present = {column.name: column for column in catalog.columns} if catalog else {}
         columns = list(known.columns)
-        added: list[NewColumn] = []
+        added: list[plan.NewColumn] = []
         for new in effect.columns:
             if any(column.name.lower() == new.name.lower() for column in columns):
                 continue  # ADD COLUMN IF NOT EXISTS, or the definition was read after the statement
@@ -80,11 +115,11 @@ class MySqlStatements:
             except NeedsSnapshot as reason:
                 return _unsupported(known.table, f"column {new.name} was added {reason}", statement.end)
             after = _insert(columns, definition, new.position)
-            added.append(NewColumn(definition, after, default))
+            added.append(plan.NewColumn(definition, after, default))
         schema = replace(known, columns=tuple(columns), version=known.version + 1)
         if not added:
             return TableEffect(known.table)
-        return TableEffect(known.table, (AddColumns(tuple(added), schema),))
+        return TableEffect(known.table, (plan.AddColumns(tuple(added), schema),))
 
     def _compare(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         """A statement nobody could read costs a look into the catalog, and only what differs is parked."""
@@ -103,10 +138,10 @@ def same_definition(one: TableSchema | None, other: TableSchema) -> bool:
 def _insert(columns: list[Column], column: Column, position: Any) -> str | None:
     """Puts the column where the statement says; answers in the terms of `NewColumn.after`."""
     match position:
-        case ddl.First():
+        case First():
             columns.insert(0, column)
             return ""
-        case ddl.After(column=name):
+        case After(column=name):
             at = next((i for i, known in enumerate(columns) if known.name.lower() == name.lower()), None)
             if at is not None:
                 columns.insert(at + 1, column)

@@ -1,0 +1,101 @@
+"""`penstock run FILE`: the pipeline in the foreground, until it is stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock.pipeline import Pipeline
+from penstock.progress import Progress
+
+PLAIN_EVERY_SECONDS = 5
+
+
+def run(file: Path, *, once: bool, as_json: bool) -> None:
+    """Runs until SIGTERM or SIGINT, or, with `once`, until all that is committed now has arrived."""
+    pipeline = Pipeline.load(file)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: pipeline.stop())
+    if as_json:
+        pipeline.run(once=once, on_progress=lambda progress: print(json.dumps(progress.to_json()), flush=True))
+        return
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        pipeline.run(once=once, on_progress=_Plain())
+        return
+    with Live(Text("starting the receiver and Spark …"), console=console, refresh_per_second=2) as live:
+        pipeline.run(once=once, on_progress=lambda progress: live.update(render(progress.to_json())))
+
+
+class _Plain:
+    """One line every few seconds, for logs."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def __call__(self, progress: Progress) -> None:
+        if self._calls % PLAIN_EVERY_SECONDS == 0:
+            print(summary_line(progress.to_json()), file=sys.stderr, flush=True)
+        self._calls += 1
+
+
+def summary_line(status: dict[str, Any]) -> str:
+    """The pipeline in one line."""
+    snapshot, lag = status["snapshot"], status["lag"]
+    parts = [f"epoch {status['epoch']}", f"lag {lag['seconds']:.1f} s, {_size(lag['bytes'])}"]
+    if snapshot["chunks"] and not snapshot["done"]:
+        left = snapshot.get("seconds_left")
+        parts.append(
+            f"snapshot {snapshot['chunks_placed']}/{snapshot['chunks']} chunks, {snapshot['rows_placed']:,} rows"
+            + (f", {left} s left" if left is not None else "")
+        )
+    parked = [table["table"] for table in status["tables"] if table["status"] == "parked"]
+    if parked:
+        parts.append("parked: " + ", ".join(parked))
+    return "; ".join(parts)
+
+
+def render(status: dict[str, Any]) -> Table:
+    """The pipeline as a table: one line per captured table, the whole in the title."""
+    rates = status.get("rates", {})
+    lag = status["lag"]
+    title = (
+        f"{status['pipeline']}: epoch {status['epoch']}, lag {lag['seconds']:.1f} s "
+        f"({_size(lag['bytes'])}, {lag['transactions']:,} transactions)"
+    )
+    caption = ""
+    if rates:
+        caption = f"log {_size(rates['log_bytes_per_s'])}/s, snapshot {rates['snapshot_rows_per_s']:,} rows/s"
+        left = status["snapshot"].get("seconds_left")
+        caption += f", {left} s left" if left is not None and not status["snapshot"]["done"] else ""
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for name, justify in (("table", "left"), ("state", "left"), ("chunks", "right"), ("rows placed", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("remarks", overflow="fold")
+    for item in status["tables"]:
+        chunks = item["chunks"]
+        state = item["status"] if item["status"] == "parked" else _phase(item["snapshot"])
+        remarks = f"{item['parked']['reason']} {item['parked']['hint']}" if item["parked"] else ""
+        placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
+        table.add_row(item["table"], state, placed, f"{item['rows_placed']:,}", Text(remarks))
+    return table
+
+
+def _phase(snapshot: str) -> str:
+    return {"splitting": "planning chunks", "reading": "snapshot + stream"}.get(snapshot, "stream")
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
