@@ -130,9 +130,10 @@ class _Run:
     # before the loop ----------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        from penstock.sinks import make_sink
+        from penstock.sinks import build_sink
         from penstock.spark.epochs import EpochRunner
-        from penstock.spark.session import build_session, hold_state
+        from penstock.spark.lock import hold_state
+        from penstock.spark.session import build_session
         from penstock.spark.snapshots import SnapshotReader
 
         config, state = self.config, self.state
@@ -144,7 +145,7 @@ class _Run:
         spark = self.spark = build_session(config.spark, config.sink, config.state)
         self.closing.callback(spark.stop)
         hold_state(spark, config.state)
-        self.sink = make_sink(spark, config.sink, state.uuid)
+        self.sink = build_sink(config.sink, spark, state.uuid)
         self._check_targets()
         discover(self.state, self.log, self.source, self.captured, config, append_only=self.sink.append_only,
                  wait=self._wait_for)  # fmt: skip

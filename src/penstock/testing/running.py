@@ -1,0 +1,176 @@
+"""A pipeline in a process of its own, as a user runs it, to be watched and to be killed.
+
+`RunningPipeline` starts `penstock run FILE --json`, reads its progress, and knows the processes that belong to it:
+the driver, its JVM, the Python workers, the receiver. Used by the demo and by the crash tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from penstock import config as configuration
+
+Victim = Literal["driver", "receiver", "worker", "jvm"]
+
+
+class RunningPipeline:
+    """Context manager. `latest` is the newest progress document; `errors` is what the process wrote to stderr."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.config = configuration.load(file)
+        self.latest: dict[str, Any] = {}
+        self.errors = ""
+        self.kills: list[str] = []
+        self._process: subprocess.Popen[str] | None = None
+        self._arrived = threading.Condition()
+
+    def __enter__(self) -> RunningPipeline:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # life ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.latest = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", "run", str(self.file), "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for stream, take in ((self._process.stdout, self._progress), (self._process.stderr, self._error)):
+            threading.Thread(target=_pump, args=(stream, take), daemon=True).start()
+
+    def stop(self, *, seconds: float = 120) -> int:
+        """SIGTERM, then the exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(seconds)
+
+    def wait(self, *, seconds: float) -> int:
+        assert self._process is not None
+        return self._process.wait(seconds)
+
+    def close(self) -> None:
+        """Ends whatever still runs of it, at once."""
+        if self._process is None:
+            return
+        family = [*self._family(), *self._receivers()]
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(30)
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def ensure_alive(self) -> None:
+        """Starts it again if it is dead, as a service manager would."""
+        if not self.alive:
+            self.start()
+
+    # waiting ------------------------------------------------------------------------------------------------
+
+    def wait_until(
+        self, condition: Callable[[dict[str, Any]], Any], what: str, *, seconds: float, restart: bool = False
+    ) -> dict[str, Any]:
+        """The first progress document that meets the condition. `restart`: start it again when it dies meanwhile."""
+        deadline = time.monotonic() + seconds
+        with self._arrived:
+            while not (self.latest and condition(self.latest)):
+                if not self.alive and not restart:
+                    raise AssertionError(f"the pipeline ended while waiting for {what}: {self.errors[-3000:]}")
+                if not self.alive:
+                    self.start()
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{what} did not happen within {seconds} s; last: {json.dumps(self.latest)}")
+                self._arrived.wait(0.5)
+            return self.latest
+
+    def drained(self, file: str, position: int, *, seconds: float, restart: bool = False) -> dict[str, Any]:
+        """Waits until everything up to a place in the source's binlog is at the target and the snapshot is done."""
+        goal = (int(file.rsplit(".", 1)[1]), position)
+
+        def reached(status: dict[str, Any]) -> bool:
+            name, _, at = status["source_position"].rpartition(":")
+            if not name or not status["snapshot"]["done"] or status["lag"]["bytes"]:
+                return False
+            return (int(name.rsplit(".", 1)[1]), int(at)) >= goal and status["offset"] >= status["log_end"]
+
+        return self.wait_until(reached, f"the pipeline to reach {file}:{position}", seconds=seconds, restart=restart)
+
+    # killing ------------------------------------------------------------------------------------------------
+
+    def kill(self, victim: Victim) -> bool:
+        """kill -9; False if there is no such process just now."""
+        if victim == "receiver":
+            targets = self._receivers()
+        elif victim == "driver":
+            targets = [psutil.Process(self._process.pid)] if self._process and self.alive else []
+        elif victim == "jvm":
+            targets = [p for p in self._family() if _command(p).startswith("java") or "/java" in _command(p)[:200]]
+        else:
+            targets = [p for p in self._family() if "daemon" in _command(p) and "python" in _command(p)]
+        for process in targets[-1:]:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
+                self.kills.append(victim)
+                return True
+        return False
+
+    def _family(self) -> list[psutil.Process]:
+        if self._process is None:
+            return []
+        try:
+            return list(psutil.Process(self._process.pid).children(recursive=True))
+        except psutil.Error:
+            return []
+
+    def _receivers(self) -> list[psutil.Process]:
+        try:
+            document = json.loads((self.config.relay_log_path / "receiver.json").read_text("utf-8"))
+            process = psutil.Process(int(document["pid"]))
+            return [process] if "penstock" in _command(process) else []
+        except (OSError, ValueError, KeyError, psutil.Error):
+            return []
+
+    def _progress(self, line: str) -> None:
+        with contextlib.suppress(ValueError), self._arrived:
+            self.latest = json.loads(line)
+            self._arrived.notify_all()
+
+    def _error(self, line: str) -> None:
+        self.errors = (self.errors + line)[-100_000:]
+
+
+def _pump(stream: Any, take: Callable[[str], None]) -> None:
+    with contextlib.suppress(ValueError):
+        for line in stream:
+            take(line)
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
