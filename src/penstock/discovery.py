@@ -1,9 +1,10 @@
 """Which tables a pipeline follows, from where, and whether their existing rows are read.
 
-A table's start S must be such that (1) every epoch planned after S carries the table, (2) the definition we hold
-is the one the log has at S, (3) no chunk is read before the server has executed everything up to S. So: read the
-definitions, then ask for the end of the binlog, wait until the relay log holds it, and look whether a statement
-about one of the tables stands in between; if so, the definition may be older or newer than S, and all is done again.
+A table's start S must be such that (1) every epoch planned after S carries the table, (2) the definition we
+hold is the one the log has at S, (3) no chunk is read before the server has executed everything up to S. So:
+read the definitions, then ask for the end of the binlog, wait until the relay log holds it, and look whether
+a statement about one of the tables stands in between; if so, the definition may be older or newer than S,
+and all is done again.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any, Protocol
 
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, TransientError
+from penstock.model.effect import CreateTable, Harmless, Unknown
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
 from penstock.snapshot.place import table_start
 from penstock.sources.base import TableFilter
-from penstock.model.effect import CreateTable, Harmless, Unknown
 from penstock.sources.mysql import ddl
 from penstock.sources.mysql.session import SourceSession
 from penstock.state import SnapshotStatus, StateStore, TableState, new_table
@@ -28,6 +29,7 @@ from penstock.state import SnapshotStatus, StateStore, TableState, new_table
 log = logging.getLogger(__name__)
 
 ROUNDS_MAX = 10
+CATCH_UP_SECONDS_MAX = 24 * 3600
 
 
 class Wait(Protocol):
@@ -71,11 +73,14 @@ def restart_table(
     sink: Any,
     wait: Wait,
 ) -> None:
-    """Reads a table again from its beginning: a new start, its present definition, all chunks. Rows that are gone
-    at the source leave the target when the last chunk is placed; if the columns differ, the target is made anew."""
+    """Reads a table again from its beginning: a new start, its present definition, all chunks. Rows that are
+    gone at the source leave the target when the last chunk is placed; if the columns differ, the target is
+    made anew."""
     old = state.table(table)
     if old is None:
-        raise ConfigError(f"Table {table} is not one of this pipeline's.", hint="`penstock status` lists them.")
+        raise ConfigError(
+            f"Table {table} is not one of this pipeline's.", hint="`penstock status` lists them."
+        )
     found, start = _at_one_offset(relay_log, source, wait, lambda: _one(source, table))
     if table not in found:
         raise ConfigError(f"Table {table} does not exist at the source any more.")
@@ -89,7 +94,12 @@ def restart_table(
     with state.transaction():
         state.forget_chunks(table)
         state.put_table(
-            replace(fresh, written=keeps, replaces=start if keeps else Offset(0), last_epoch=old.last_epoch * keeps)
+            replace(
+                fresh,
+                written=keeps,
+                replaces=start if keeps else Offset(0),
+                last_epoch=old.last_epoch * keeps,
+            )
         )
 
 
@@ -107,20 +117,27 @@ def _at_one_offset(
 ) -> tuple[dict[TableId, TableSchema], Offset]:
     """Definitions, and an offset at which they hold (see the module's argument)."""
     for _ in range(ROUNDS_MAX):
-        before = source.end_position()
-        wait(lambda: relay_log.refresh() and relay_log.reached(before), "the relay log to reach the source's end",
-             seconds=3600)  # fmt: skip
-        begin = relay_log.offset_reaching(before)
+        begin = _reach_end(relay_log, source, wait)
         schemas = read()
-        position = source.end_position()
-        wait(lambda: relay_log.refresh() and relay_log.reached(position), "the relay log to reach the source's end",
-             seconds=3600)  # fmt: skip
-        start = relay_log.offset_reaching(position)
-        assert begin is not None and start is not None
+        start = _reach_end(relay_log, source, wait)
         if not _touches(relay_log, LogRange(begin, start), set(schemas)):
             return schemas, start
         log.info("table definitions changed while they were read; reading them again")
     raise TransientError("The tables' definitions change faster than they can be read.")
+
+
+def _reach_end(relay_log: RelayLog, source: SourceSession, wait: Wait) -> Offset:
+    """The offset of the source's present end, once the relay log holds it."""
+    end = source.end_position()
+
+    def reached() -> bool:
+        relay_log.refresh()
+        return relay_log.reached(end)
+
+    wait(reached, f"the relay log to reach {end}, the source's end", seconds=CATCH_UP_SECONDS_MAX)
+    offset = relay_log.offset_reaching(end)
+    assert offset is not None
+    return offset
 
 
 def _touches(relay_log: RelayLog, between: LogRange, tables: set[TableId]) -> bool:

@@ -1,9 +1,9 @@
 """Wiring of a pipeline. This module only connects things.
 
-One loop in the driver's main thread: look whether the receiver and the stream live, plan the next epoch when the
-last one is applied, answer requests, say how it goes. Spark applies epochs in its own threads (`spark/epochs.py`);
-chunks are read in others (`spark/snapshots.py`). What may happen next follows from the state store alone, so a
-pipeline that is killed at any point goes on from there.
+One loop in the driver's main thread: look whether the receiver and the stream live, plan the next epoch when
+the last one is applied, answer requests, say how it goes. Spark applies epochs in its own threads
+(`spark/epochs.py`); chunks are read in others (`spark/snapshots.py`). What may happen next follows from the
+state store alone, so a pipeline that is killed at any point goes on from there.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from penstock.planner import Planner, PlannerLimits
 from penstock.progress import Progress
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
+from penstock.snapshot import stage
+from penstock.snapshot.place import PlacementLimits
 from penstock.sources.base import TableFilter, refuse
 from penstock.sources.mysql import preflight
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
-from penstock.snapshot import stage
-from penstock.snapshot.place import PlacementLimits
 from penstock.state import StateStore, TableState
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,10 @@ QUERY_RESTARTS_MAX = 5
 class Pipeline:
     """One pipeline.
 
-    `Pipeline.load("shop.yaml").run()` blocks until `stop()` is called from another thread (or a signal handler), or,
-    with `once=True`, until everything committed at the source before the call is at the targets and the snapshot
-    is done. Raises a `PenstockError` when it cannot go on; what it has done stays and the next run continues.
+    `Pipeline.load("shop.yaml").run()` blocks until `stop()` is called from another thread (or a signal
+    handler), or, with `once=True`, until everything committed at the source before the call is at the
+    targets and the snapshot is done. Raises a `PenstockError` when it cannot go on; what it has done stays
+    and the next run continues.
     """
 
     def __init__(self, config: PipelineConfig, *, path: Path | None = None) -> None:
@@ -69,7 +70,8 @@ class Pipeline:
         return cls(configuration.load(path), path=Path(path).resolve())
 
     def stop(self) -> None:
-        """Asks a running pipeline to end after the epoch at hand. Returns at once; may be called from a signal."""
+        """Asks a running pipeline to end after the epoch at hand. Returns at once; may be called from a
+        signal."""
         self._stopping.set()
 
     def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
@@ -222,7 +224,8 @@ class _Run:
             if isinstance(target, Ours) and target.last_commit and target.last_commit.epoch > newest:
                 raise ConfigError(
                     f"The target of {table.table} is ahead of this pipeline's state: it holds epoch "
-                    f"{target.last_commit.epoch}, the state knows {newest}. An older copy of the state was restored.",
+                    f"{target.last_commit.epoch}, the state knows {newest}. An older copy of the state was "
+                    f"restored.",
                     hint="Restore the newest state directory, or start anew with a new state and target.",
                 )
 
@@ -329,7 +332,10 @@ class _Run:
         only = self.config.snapshot.mode == "only"
         if not self.once and not only:
             return False
-        if any(t.status == "live" and t.snapshot in ("splitting", "reading") for t in self.state.tables().values()):
+        if any(
+            t.status == "live" and t.snapshot in ("splitting", "reading")
+            for t in self.state.tables().values()
+        ):
             return False
         if self.state.has_pending():
             return False
@@ -343,7 +349,9 @@ class _Run:
     # snapshot -----------------------------------------------------------------------------------------------
 
     def _find_chunks(self, table: TableState) -> list[Chunk]:
-        return self.source.find_chunks(table.schema, self.config.snapshot.chunk_rows, self._start_gtids(table))
+        return self.source.find_chunks(
+            table.schema, self.config.snapshot.chunk_rows, self._start_gtids(table)
+        )
 
     def _start_gtids(self, table: TableState) -> str:
         return str(self.log.gtids_at(table.start))

@@ -213,7 +213,12 @@ class Planner:
             if isinstance(placement, Placed):
                 placed.append(placement)
             elif isinstance(placement, Void | ReadAgain):
-                log.info("%s chunk %d is read again: %s", state.table, placement.chunk.chunk.number, placement.reason)
+                log.info(
+                    "%s chunk %d is read again: %s",
+                    state.table,
+                    placement.chunk.chunk.number,
+                    placement.reason,
+                )
                 self._discard(placement.chunk)
                 self._state.chunk_void(placement.chunk.chunk)
         steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
@@ -240,7 +245,8 @@ class Planner:
         return list(place_all(staged, end, at_end, _Index(self._log), self._limits.placement))
 
     def _breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:
-        """Statements since the table's start that void chunks. After a restart they are read from the log again."""
+        """Statements since the table's start that void chunks. After a restart they are read from the log
+        again."""
         if state.table not in self._breaks:
             live = {state.table: state.schema}
             past = LogRange(state.start, max(state.start, reach.start))
@@ -291,7 +297,8 @@ class _Index:
 def _prepared_xa(offset: Offset, table: TableId) -> Park:
     return Park(
         offset,
-        f"Table {table} has rows in an XA transaction that was prepared and may be committed or rolled back later.",
+        f"Table {table} has rows in an XA transaction that was prepared and may be committed or rolled "
+        f"back later.",
         f"Commit or roll back what XA RECOVER lists, then run `penstock resnapshot FILE {table}`.",
     )
 

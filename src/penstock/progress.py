@@ -1,7 +1,7 @@
 """How a pipeline is doing: one value for the terminal, for `--json`, for `penstock status` and for tests.
 
-`collect` needs nothing but the state directory and the relay log, so another process may ask while the pipeline
-runs. What only the running pipeline knows (rates) it writes to `status.json` about once a second.
+`collect` needs nothing but the state directory and the relay log, so another process may ask while the
+pipeline runs. What only the running pipeline knows (rates) it writes to `status.json` about once a second.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Progress:
         }
         left = document["snapshot"]["rows_left"]
         document["snapshot"]["seconds_left"] = (
-            None if not left or not rates["snapshot_rows_per_s"] else round(left / rates["snapshot_rows_per_s"])
+            None
+            if not left or not rates["snapshot_rows_per_s"]
+            else round(left / rates["snapshot_rows_per_s"])
         )
         return document
 
@@ -97,7 +99,9 @@ def collect(config: PipelineConfig, state: StateStore, relay_log: RelayLog) -> d
         "chunks_read": sum(t["chunks"]["read"] for t in tables),
         "chunks_placed": sum(t["chunks"]["placed"] for t in tables),
         "rows_placed": sum(t["rows_placed"] for t in tables),
-        "rows_left": sum(max(0, t["rows_estimate"] - t["rows_placed"]) for t in tables if t["chunks"]["total"]),
+        "rows_left": sum(
+            max(0, t["rows_estimate"] - t["rows_placed"]) for t in tables if t["chunks"]["total"]
+        ),
         "done": all(t["snapshot"] in ("none", "done") or t["status"] == "parked" for t in tables),
     }
     return {

@@ -1,8 +1,9 @@
 """What a pipeline remembers: one SQLite file, `state.sqlite`, written only by the running pipeline.
 
 Why SQLite: a plan, the tables it changes and the chunks it places become durable in one transaction, and a
-kill -9 at any point leaves the state before or after it. `synchronous=FULL` makes a commit survive power loss.
-Other processes (`penstock status`, `verify`, the epoch source inside Spark) read it while it is written (WAL).
+kill -9 at any point leaves the state before or after it. `synchronous=FULL` makes a commit survive power
+loss. Other processes (`penstock status`, `verify`, the epoch source inside Spark) read it while it is
+written (WAL).
 
 Order of facts, which everything else relies on (invariant 5):
 
@@ -82,7 +83,7 @@ class TableState:
     reason: str = ""
     hint: str = ""
     parked_at: Offset | None = None
-    replaces: Offset = Offset(0)
+    replaces: Offset = Offset(0)  # noqa: RUF009 (an int)
     changes: int = 0
     rows_estimate: int = 0
 
@@ -90,7 +91,8 @@ class TableState:
 def new_table(
     schema: TableSchema, start: Offset, *, snapshot: SnapshotStatus, append_only: bool
 ) -> TableState:
-    """A table that begins at `start`. Without a key it can only go to an append-only sink: else it is parked."""
+    """A table that begins at `start`. Without a key it can only go to an append-only sink: else it is
+    parked."""
     state = TableState(schema.table, start, schema, snapshot=snapshot)
     if schema.key or append_only:
         return state
@@ -98,9 +100,11 @@ def new_table(
         state,
         status="parked",
         parked_at=start,
-        reason=f"Table {schema.table} has no primary key and no unique index over NOT NULL columns, so its rows "
+        reason=f"Table {schema.table} has no primary key and no unique index over NOT NULL columns, so its "
+        f"rows "
         "cannot be merged.",
-        hint=f"ALTER TABLE {schema.table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT "
+        hint=f"ALTER TABLE {schema.table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL "
+        f"AUTO_INCREMENT "
         f"PRIMARY KEY; then run `penstock resnapshot FILE {schema.table}`. Or use the `parquet` sink.",
     )
 
@@ -127,16 +131,21 @@ class StateStore:
         self._lock = threading.RLock()
         try:
             if read_only:
-                self._db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, check_same_thread=False, timeout=30)
+                self._db = sqlite3.connect(
+                    f"file:{self.path}?mode=ro", uri=True, check_same_thread=False, timeout=30
+                )
             else:
                 directory.mkdir(parents=True, exist_ok=True)
-                self._db = sqlite3.connect(self.path, check_same_thread=False, timeout=30, isolation_level=None)
+                self._db = sqlite3.connect(
+                    self.path, check_same_thread=False, timeout=30, isolation_level=None
+                )
                 self._prepare()
             self._check_format()
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(
                 f"The pipeline state {self.path} cannot be opened: {error}.",
-                hint="Has this pipeline been run with this `state` directory yet? Is the disk full or read-only?",
+                hint="Has this pipeline been run with this `state` directory yet? Is the disk full or "
+                "read-only?",
             ) from error
 
     def _prepare(self) -> None:
@@ -261,11 +270,15 @@ class StateStore:
             self.put_table(replace(state, snapshot="reading" if chunks else "done"))
 
     def chunk_counts(self, table: TableId) -> dict[str, int]:
-        return dict(self._rows("SELECT status, count(*) FROM chunks WHERE name = ? GROUP BY status", str(table)))
+        return dict(
+            self._rows("SELECT status, count(*) FROM chunks WHERE name = ? GROUP BY status", str(table))
+        )
 
     def rows_placed(self, table: TableId) -> tuple[int, int]:
         """Rows of placed chunks and of all staged or placed ones."""
-        sql = "SELECT status, sum(json_extract(manifest, '$.rows')) FROM chunks WHERE name = ? GROUP BY status"
+        sql = (
+            "SELECT status, sum(json_extract(manifest, '$.rows')) FROM chunks WHERE name = ? GROUP BY status"
+        )
         sums = {status: rows or 0 for status, rows in self._rows(sql, str(table))}
         return sums.get("placed", 0), sums.get("placed", 0) + sums.get("staged", 0)
 
@@ -293,7 +306,8 @@ class StateStore:
     # epochs -------------------------------------------------------------------------------------------------
 
     def plan(self, plan: EpochPlan) -> None:
-        """Makes a plan durable and moves the position. From here on the epoch will be applied exactly as planned."""
+        """Makes a plan durable and moves the position. From here on the epoch will be applied exactly as
+        planned."""
         with self.transaction():
             self._db.execute(
                 "INSERT INTO epochs VALUES (?, ?, ?, ?, ?, NULL, NULL)",
@@ -302,7 +316,7 @@ class StateStore:
             self.advance(plan.range.end)
 
     def last_epoch(self) -> int:
-        return self._rows("SELECT coalesce(max(epoch), 0) FROM epochs")[0][0]
+        return int(self._rows("SELECT coalesce(max(epoch), 0) FROM epochs")[0][0])
 
     def pending(self) -> list[EpochPlan]:
         """Plans that are not applied yet, oldest first."""
@@ -319,7 +333,9 @@ class StateStore:
                 "UPDATE epochs SET applied_us = ?, result = ? WHERE epoch = ?",
                 (_now_us(), json.dumps(result), plan.epoch),
             )
-            self._db.execute("DELETE FROM epochs WHERE epoch < ? AND applied_us IS NOT NULL", (plan.epoch - keep,))
+            self._db.execute(
+                "DELETE FROM epochs WHERE epoch < ? AND applied_us IS NOT NULL", (plan.epoch - keep,)
+            )
 
     def chunks_placed(self, chunks: Iterable[StagedChunk]) -> None:
         with self.transaction():
@@ -358,7 +374,8 @@ class StateStore:
             return int(cursor.lastrowid or 0)
 
     def open_requests(self) -> list[tuple[int, str, str]]:
-        return [tuple(r) for r in self._rows("SELECT id, kind, argument FROM requests WHERE answer IS NULL")]  # type: ignore[misc]
+
+        return [tuple(r) for r in self._rows("SELECT id, kind, argument FROM requests WHERE answer IS NULL")]
 
     def answer(self, request: int, answer: dict[str, Any]) -> None:
         with self.transaction():
@@ -371,21 +388,33 @@ class StateStore:
 
 
 def _table(row: tuple[Any, ...]) -> TableState:
-    (name, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, replaces, changes,
-     rows_estimate) = row  # fmt: skip
+    (_, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, replaces, *rest) = row
+    changes, rows_estimate = rest
     parsed = TableSchema.from_json(schema)
     return TableState(
-        table=parsed.table, start=start, schema=parsed, status=status, snapshot=snapshot, written=bool(written),
-        last_epoch=last_epoch, reason=reason, hint=hint, parked_at=parked_at, replaces=replaces, changes=changes,
+        table=parsed.table,
+        start=start,
+        schema=parsed,
+        status=status,
+        snapshot=snapshot,
+        written=bool(written),
+        last_epoch=last_epoch,
+        reason=reason,
+        hint=hint,
+        parked_at=parked_at,
+        replaces=replaces,
+        changes=changes,
         rows_estimate=rows_estimate,
-    )  # fmt: skip
+    )
 
 
 def _chunk(row: tuple[Any, ...]) -> ChunkState:
     name, number, lower, upper, status, manifest, reads = row
-    bound = [None if value is None else tuple(value) for value in (json.loads(lower), json.loads(upper))]
+    lower, upper = (
+        None if value is None else tuple(value) for value in (json.loads(lower), json.loads(upper))
+    )
     staged = StagedChunk.from_json(json.loads(manifest)) if manifest else None
-    return ChunkState(Chunk(TableId.parse(name), number, bound[0], bound[1]), status, staged, reads)
+    return ChunkState(Chunk(TableId.parse(name), number, lower, upper), status, staged, reads)
 
 
 def _now_us() -> int:

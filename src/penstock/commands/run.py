@@ -25,7 +25,9 @@ def run(file: Path, *, once: bool, as_json: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: pipeline.stop())
     if as_json:
-        pipeline.run(once=once, on_progress=lambda progress: print(json.dumps(progress.to_json()), flush=True))
+        pipeline.run(
+            once=once, on_progress=lambda progress: print(json.dumps(progress.to_json()), flush=True)
+        )
         return
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -54,8 +56,8 @@ def summary_line(status: dict[str, Any]) -> str:
     if snapshot["chunks"] and not snapshot["done"]:
         left = snapshot.get("seconds_left")
         parts.append(
-            f"snapshot {snapshot['chunks_placed']}/{snapshot['chunks']} chunks, {snapshot['rows_placed']:,} rows"
-            + (f", {left} s left" if left is not None else "")
+            f"snapshot {snapshot['chunks_placed']}/{snapshot['chunks']} chunks, "
+            f"{snapshot['rows_placed']:,} rows" + (f", {left} s left" if left is not None else "")
         )
     parked = [table["table"] for table in status["tables"] if table["status"] == "parked"]
     if parked:
@@ -77,7 +79,12 @@ def render(status: dict[str, Any]) -> Table:
         left = status["snapshot"].get("seconds_left")
         caption += f", {left} s left" if left is not None and not status["snapshot"]["done"] else ""
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    for name, justify in (("table", "left"), ("state", "left"), ("chunks", "right"), ("rows placed", "right")):
+    for name, justify in (
+        ("table", "left"),
+        ("state", "left"),
+        ("chunks", "right"),
+        ("rows placed", "right"),
+    ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("remarks", overflow="fold")
     for item in status["tables"]:

@@ -1,4 +1,5 @@
-"""`penstock status FILE` and `penstock resnapshot FILE TABLE…`: looking at a pipeline, and asking one for something."""
+"""`penstock status FILE` and `penstock resnapshot FILE TABLE…`: looking at a pipeline, and asking one for
+something."""
 
 from __future__ import annotations
 

@@ -1,21 +1,22 @@
 """The plan of an epoch: what will be done, written down before anything of it is done.
 
-A plan is values only. It names log ranges, staged attempts and checksums, never "the newest": executing it twice
-does the same thing twice, and the sinks recognise the second time by `(pipeline, epoch, step)`.
+A plan is values only. It names log ranges, staged attempts and checksums, never "the newest": executing it
+twice does the same thing twice, and the sinks recognise the second time by `(pipeline, epoch, step)`.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import Column, TableId, TableSchema
 
 Mode = Literal["append", "merge", "changes"]
-"""append: rows that collide with nothing in the target; merge: by key, newer wins; changes: append-only log."""
+"""append: rows that collide with nothing in the target; merge: by key, newer wins; changes: append-only
+log."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class TruncateTarget:
 
 @dataclass(frozen=True)
 class NewColumn:
-    """A column to add: `after` is a column's name, "" for first, None for last; `default_sql` is what existing
-    rows get, as a Spark SQL literal (None: NULL)."""
+    """A column to add: `after` is a column's name, "" for first, None for last; `default_sql` is what
+    existing rows get, as a Spark SQL literal (None: NULL)."""
 
     column: Column
     after: str | None
@@ -98,7 +99,7 @@ class Park:
     kind: Literal["park"] = "park"
 
 
-Step = Union[CreateTarget, ApplyEvents, PlaceChunks, TruncateTarget, AddColumns, DeleteOlder, Park]
+Step = CreateTarget | ApplyEvents | PlaceChunks | TruncateTarget | AddColumns | DeleteOlder | Park
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,10 @@ class EpochPlan:
             "start": self.range.start,
             "end": self.range.end,
             "tables": [
-                {"schema": json.loads(plan.schema.to_json()), "steps": [_step_json(step) for step in plan.steps]}
+                {
+                    "schema": json.loads(plan.schema.to_json()),
+                    "steps": [_step_json(step) for step in plan.steps],
+                }
                 for plan in self.tables
             ],
         }

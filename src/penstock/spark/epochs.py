@@ -1,9 +1,9 @@
 """Epochs as micro-batches of Structured Streaming, and what is done in each.
 
-The stream carries nothing but the number of the newest durable plan (`spark/stream.py`); its checkpoint therefore
-says which epochs Spark has seen, and a batch that Spark repeats after a crash finds in the state store what is
-still to do: plans that are not recorded as applied. A repeated plan is harmless because every sink recognises
-the commits it already has by `(pipeline, epoch, step)`.
+The stream carries nothing but the number of the newest durable plan (`spark/stream.py`); its checkpoint
+therefore says which epochs Spark has seen, and a batch that Spark repeats after a crash finds in the state
+store what is still to do: plans that are not recorded as applied. A repeated plan is harmless because every
+sink recognises the commits it already has by `(pipeline, epoch, step)`.
 
 `EpochRunner` does the tables of one plan side by side. A `TableError` parks its table and leaves the others
 alone; a passing fault is tried again; anything else ends the batch, and the plan stays to be done.
@@ -48,8 +48,8 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 BUCKET_BYTES_MAX = 256 * 1024**2
-"""Up to here each task reads the whole range and builds its share of keys: no shuffle. Beyond, reading the range
-once per task would cost more than a shuffle of what is left after reduction."""
+"""Up to here each task reads the whole range and builds its share of keys: no shuffle. Beyond, reading the
+range once per task would cost more than a shuffle of what is left after reduction."""
 
 SHARE_BYTES = 24 * 1024**2
 """Log bytes that make one more task worth its start."""
@@ -126,7 +126,8 @@ class EpochRunner:
         if len(plan.tables) == 1:
             return [self._run_table(plan, plan.tables[0])]
         with ThreadPoolExecutor(min(self._tables_parallel, max(1, len(plan.tables)))) as pool:
-            # Every table is waited for, also when one fails: no step may still run when the plan is tried again.
+            # Every table is waited for, also when one fails: no step may still run when the plan is tried
+            # again.
             futures = [pool.submit(self._run_table, plan, table) for table in plan.tables]
             errors = [error for future in futures if (error := future.exception()) is not None]
         if errors:
@@ -165,7 +166,9 @@ class EpochRunner:
                             attempt, str(error).splitlines()[0])  # fmt: skip
                 time.sleep(min(0.5 * 2**attempt, 10))  # back-off, bounded by ATTEMPTS_MAX
 
-    def _step(self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome) -> None:
+    def _step(
+        self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome
+    ) -> None:
         commit = Commit(self._state.uuid, plan.epoch, number)
         match step:
             case CreateTarget():
@@ -241,7 +244,12 @@ class EpochRunner:
         layout: Literal["latest", "changelog"] = "changelog" if step.mode == "changes" else "latest"
         work = tuple(
             tasks.PlaceTask(
-                schema.to_json(), step.chunks[share::shares], step.scans, plan.range.end, layout, self._zero_dates
+                schema.to_json(),
+                step.chunks[share::shares],
+                step.scans,
+                plan.range.end,
+                layout,
+                self._zero_dates,
             )
             for share in range(shares)
         )
@@ -292,5 +300,3 @@ def _reducer(table: str, zero_dates: str, name: str) -> Callable[[Any], tasks.Ba
             yield from tasks.reduce_latest(table, zero_dates, batches)
 
     return body
-
-

@@ -1,7 +1,8 @@
 """Errors on their way from a Python worker through the JVM to the driver.
 
-Spark carries a worker's exception as text. `crossing()` puts one line of JSON with the class, message, hint and
-details of a `PenstockError` into that text; `returned()` finds it there and gives the error back as it was.
+Spark carries a worker's exception as text. `crossing()` puts one line of JSON with the class, message, hint
+and details of a `PenstockError` into that text; `returned()` finds it there and gives the error back as it
+was.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """One JVM per pipeline state.
 
-When a driver is killed, its JVM notices and ends, but not at once: a commit that is under way may still be made. A new
-driver that looked at the target before that commit, and appended the same rows after it, would double them. So
-the JVM itself holds a file lock for as long as it lives, and a new one waits for the lock before it touches a target.
-(A plain file lock rather than a recorded pid: the operating system gives it up exactly when the process is gone.)
+When a driver is killed, its JVM notices and ends, but not at once: a commit that is under way may still be
+made. A new driver that looked at the target before that commit, and appended the same rows after it, would
+double them. So the JVM itself holds a file lock for as long as it lives, and a new one waits for the lock
+before it touches a target. (A plain file lock rather than a recorded pid: the operating system gives it up
+exactly when the process is gone.)
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def hold_state(spark: SparkSession, directory: Path) -> None:
         if time.monotonic() > deadline:
             raise ConfigError(
                 f"Another Spark driver still holds {directory} after {WAIT_SECONDS_MAX:.0f} s.",
-                hint="It was started by an earlier run of this pipeline and has not ended; end that java process.",
+                hint="It was started by an earlier run of this pipeline and has not ended; end that java "
+                "process.",
             )
         time.sleep(0.1)  # polls the lock, with a limit
 

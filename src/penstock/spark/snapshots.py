@@ -1,8 +1,9 @@
 """Reads chunks: `parallel` threads, each running one-task Spark jobs, one chunk a job.
 
 One chunk a job, rather than one job for many: a failing chunk is tried again alone, the number of connections
-to the source is exactly `parallel`, and jobs of epochs get their turn between two chunks. A chunk counts once its
-manifest lies in the directory, whoever sees it: after a crash the manifests found there are taken over.
+to the source is exactly `parallel`, and jobs of epochs get their turn between two chunks. A chunk counts
+once its manifest lies in the directory, whoever sees it: after a crash the manifests found there are taken
+over.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ FindChunks = Callable[[TableState], Any]
 class SnapshotReader:
     """Splits tables and stages their chunks until every chunk of every table is staged or placed.
 
-    `allowed` is asked before each chunk: False while the stream is too far behind. `failed` is told of a table
-    that cannot be read.
+    `allowed` is asked before each chunk: False while the stream is too far behind. `failed` is told of a
+    table that cannot be read.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class SnapshotReader:
             thread.start()
 
     def _directory_of(self, state: TableState) -> Path:
-        """One directory a snapshot of a table: what an earlier one left behind can never be taken for this one."""
+        """One directory a snapshot of a table: what an earlier one left behind can never be taken for this
+        one."""
         return self._directory / str(state.start)
 
     def stop(self) -> None:
@@ -101,14 +103,16 @@ class SnapshotReader:
 
     def _split_loop(self) -> None:
         while not self._stopping.is_set():
-            waiting = [s for s in self._state.tables().values() if s.snapshot == "splitting" and s.status == "live"]
+            waiting = [
+                s for s in self._state.tables().values() if s.snapshot == "splitting" and s.status == "live"
+            ]
             for state in waiting:
                 self._split(state)
             self._stopping.wait(0.2)
 
     def _split(self, state: TableState) -> None:
-        """All chunks of a table become known in one transaction: bounds found twice would not be the same bounds,
-        and a row that belongs to two chunks would be appended twice."""
+        """All chunks of a table become known in one transaction: bounds found twice would not be the same
+        bounds, and a row that belongs to two chunks would be appended twice."""
         try:
             for attempt in range(1, ATTEMPTS_MAX + 1):
                 try:

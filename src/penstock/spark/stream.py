@@ -1,7 +1,7 @@
 """The stream whose offsets are epoch numbers.
 
-Spark polls it in a Python process of its own, which reads the state store and nothing else; so this module imports
-little and opens its connection late (instances are pickled).
+Spark polls it in a Python process of its own, which reads the state store and nothing else; so this module
+imports little and opens its connection late (instances are pickled).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EpochSource(DataSource):
     def schema(self) -> str:
         return "epoch BIGINT"
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return _EpochReader(self.options["state"])
 
 
@@ -36,10 +36,10 @@ class _EpochReader(DataSourceStreamReader):
         self._state = state
         self._db: sqlite3.Connection | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, int]:
         return {"epoch": 0}
 
-    def latestOffset(self) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self) -> dict[str, int]:
         if self._db is None:
             path = Path(self._state) / "state.sqlite"
             self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False, timeout=30)

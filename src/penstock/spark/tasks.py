@@ -1,9 +1,9 @@
 """What runs inside Spark's Python workers: decode splits, place chunks, stage chunks.
 
-Each function takes values that pickle and yields Arrow batches. Nothing here knows of plans, sinks or state. The
-native module is imported inside the functions, so that the driver can ship them without loading it in a worker
-that never decodes. Errors of the core are re-raised as `TableError`s in a form that survives the trip through
-the JVM, which carries text only: see `penstock.spark.errors`.
+Each function takes values that pickle and yields Arrow batches. Nothing here knows of plans, sinks or state.
+The native module is imported inside the functions, so that the driver can ship them without loading it in a
+worker that never decodes. Errors of the core are re-raised as `TableError`s in a form that survives the trip
+through the JVM, which carries text only: see `penstock.spark.errors`.
 """
 
 from __future__ import annotations
@@ -136,14 +136,16 @@ def core_error(error: Exception, table: str) -> PenstockError:
     if isinstance(error, SchemaMismatch):
         return TableError(
             f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",
-            hint=f"Run `penstock resnapshot FILE {table}` to read the table again with its present definition.",
+            hint=f"Run `penstock resnapshot FILE {table}` to read the table again with its present "
+            f"definition.",
             table=table,
             offset=error.offset,
         )
     assert isinstance(error, DecodeError)
     return TableError(
         f"A change of table {table} at offset {error.offset} cannot be decoded: {error.reason}.",
-        hint=f"Please report it with that part of the log; `penstock resnapshot FILE {table}` reads the table again.",
+        hint=f"Please report it with that part of the log; `penstock resnapshot FILE {table}` reads the "
+        f"table again.",
         table=table,
         offset=error.offset,
     )

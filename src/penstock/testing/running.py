@@ -1,7 +1,7 @@
 """A pipeline in a process of its own, as a user runs it, to be watched and to be killed.
 
-`RunningPipeline` starts `penstock run FILE --json`, reads its progress, and knows the processes that belong to it:
-the driver, its JVM, the Python workers, the receiver. Used by the demo and by the crash tests.
+`RunningPipeline` starts `penstock run FILE --json`, reads its progress, and knows the processes that belong
+to it: the driver, its JVM, the Python workers, the receiver. Used by the demo and by the crash tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Victim = Literal["driver", "receiver", "worker", "jvm"]
 
 
 class RunningPipeline:
-    """Context manager. `latest` is the newest progress document; `errors` is what the process wrote to stderr."""
+    """Context manager. `latest` is the newest progress document; `errors` is what the process wrote to
+    stderr."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -94,21 +95,27 @@ class RunningPipeline:
     def wait_until(
         self, condition: Callable[[dict[str, Any]], Any], what: str, *, seconds: float, restart: bool = False
     ) -> dict[str, Any]:
-        """The first progress document that meets the condition. `restart`: start it again when it dies meanwhile."""
+        """The first progress document that meets the condition. `restart`: start it again when it dies
+        meanwhile."""
         deadline = time.monotonic() + seconds
         with self._arrived:
             while not (self.latest and condition(self.latest)):
                 if not self.alive and not restart:
-                    raise AssertionError(f"the pipeline ended while waiting for {what}: {self.errors[-3000:]}")
+                    raise AssertionError(
+                        f"the pipeline ended while waiting for {what}: {self.errors[-3000:]}"
+                    )
                 if not self.alive:
                     self.start()
                 if time.monotonic() > deadline:
-                    raise AssertionError(f"{what} did not happen within {seconds} s; last: {json.dumps(self.latest)}")
+                    raise AssertionError(
+                        f"{what} did not happen within {seconds} s; last: {json.dumps(self.latest)}"
+                    )
                 self._arrived.wait(0.5)
             return self.latest
 
     def drained(self, file: str, position: int, *, seconds: float, restart: bool = False) -> dict[str, Any]:
-        """Waits until everything up to a place in the source's binlog is at the target and the snapshot is done."""
+        """Waits until everything up to a place in the source's binlog is at the target and the snapshot is
+        done."""
         goal = (int(file.rsplit(".", 1)[1]), position)
 
         def reached(status: dict[str, Any]) -> bool:
@@ -117,7 +124,9 @@ class RunningPipeline:
                 return False
             return (int(name.rsplit(".", 1)[1]), int(at)) >= goal and status["offset"] >= status["log_end"]
 
-        return self.wait_until(reached, f"the pipeline to reach {file}:{position}", seconds=seconds, restart=restart)
+        return self.wait_until(
+            reached, f"the pipeline to reach {file}:{position}", seconds=seconds, restart=restart
+        )
 
     # killing ------------------------------------------------------------------------------------------------
 
@@ -128,7 +137,9 @@ class RunningPipeline:
         elif victim == "driver":
             targets = [psutil.Process(self._process.pid)] if self._process and self.alive else []
         elif victim == "jvm":
-            targets = [p for p in self._family() if _command(p).startswith("java") or "/java" in _command(p)[:200]]
+            targets = [
+                p for p in self._family() if _command(p).startswith("java") or "/java" in _command(p)[:200]
+            ]
         else:
             targets = [p for p in self._family() if "daemon" in _command(p) and "python" in _command(p)]
         for process in targets[-1:]:

@@ -1,7 +1,7 @@
 """What the pipeline asks the source beside its log: definitions, the end of the binlog, chunk bounds.
 
-One connection, opened anew when it was lost; no locks, no writes. Questions are rare (a new table, an ADD COLUMN,
-a start), so they share it under a lock; splitting a table takes a connection of its own.
+One connection, opened anew when it was lost; no locks, no writes. Questions are rare (a new table, an ADD
+COLUMN, a start), so they share it under a lock; splitting a table takes a connection of its own.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class SourceSession:
     def find_chunks(self, schema: TableSchema, chunk_rows: int, require_gtids: str) -> list[Chunk]:
         connection = connect(self._config)
         try:
-            return list(split.find_chunks(connection, schema, chunk_rows=chunk_rows, require_gtids=require_gtids))
+            return list(
+                split.find_chunks(connection, schema, chunk_rows=chunk_rows, require_gtids=require_gtids)
+            )
         finally:
             connection.close()

@@ -1,9 +1,9 @@
 """What a statement in the log means for the captured tables.
 
-`ddl.effects` says what a statement does; here that meets the tables we follow and, for definitions, the catalog.
-The catalog is ahead of the log, so it is used only for what a statement names (the definition of a column that was
-added), and every table map of the log is checked against the result when rows are decoded. On doubt the table is
-parked, with the reason and the cure; others go on.
+`ddl.effects` says what a statement does; here that meets the tables we follow and, for definitions, the
+catalog. The catalog is ahead of the log, so it is used only for what a statement names (the definition of a
+column that was added), and every table map of the log is checked against the result when rows are decoded.
+On doubt the table is parked, with the reason and the cure; others go on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ ReadTable = Callable[[TableId], TableSchema | None]
 
 
 class MySqlStatements:
-    """`planner.StatementReader` for MySQL. `read_table` asks the catalog; it may be None for a table that is gone."""
+    """`planner.StatementReader` for MySQL. `read_table` asks the catalog; it may be None for a table that is
+    gone."""
 
     def __init__(self, captured: TableFilter, read_table: ReadTable) -> None:
         self._captured = captured
@@ -107,7 +108,9 @@ class MySqlStatements:
                 continue  # ADD COLUMN IF NOT EXISTS, or the definition was read after the statement
             definition = next((c for name, c in present.items() if name.lower() == new.name.lower()), None)
             if definition is None:
-                return _unsupported(known.table, f"column {new.name} was added and is gone again", statement.end)
+                return _unsupported(
+                    known.table, f"column {new.name} was added and is gone again", statement.end
+                )
             if definition.generated:
                 return _unsupported(known.table, f"generated column {new.name} was added", statement.end)
             try:
@@ -124,7 +127,9 @@ class MySqlStatements:
     def _compare(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         """A statement nobody could read costs a look into the catalog, and only what differs is parked."""
         return [
-            _unsupported(table, "a statement that could not be understood changed its definition", statement.end)
+            _unsupported(
+                table, "a statement that could not be understood changed its definition", statement.end
+            )
             for table, schema in live.items()
             if not same_definition(self._read_table(table), schema)
         ]
@@ -164,6 +169,7 @@ def _row_statement(table: TableId, kind: str, offset: Offset) -> TableEffect:
         table,
         offset,
         f"Rows of table {table} were changed by {kind} in statement format, which carries no rows.",
-        "Make every session of the source write binlog_format=ROW (SET GLOBAL binlog_format = 'ROW'), then run "
+        "Make every session of the source write binlog_format=ROW (SET GLOBAL binlog_format = 'ROW'), then "
+        "run "
         f"`penstock resnapshot FILE {table}`.",
     )
