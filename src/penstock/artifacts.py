@@ -41,7 +41,7 @@ def java() -> str:
     if path is None:
         raise ConfigError("Spark needs Java, and no `java` is on the PATH.", hint=_JAVA_CURE)
     try:
-        answer = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=60)
+        answer = subprocess.run([path, "-version"], check=False, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"Spark needs Java, but {path} cannot be run: {error}.", hint=_JAVA_CURE) from error
     version = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
@@ -78,7 +78,7 @@ def _retrieve(group: str, name: str, version: str, *, transitive: bool, target: 
         command += ["-confs", "default", "-dependency", group, name, version]
         # Without a revision in the pattern two versions of one module could not both be seen.
         command += ["-retrieve", str(staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
-        answer = subprocess.run(command, capture_output=True, text=True, cwd=staging)
+        answer = subprocess.run(command, check=False, capture_output=True, text=True, cwd=staging)
         jars = staging / "jars"
         if answer.returncode != 0 or not (jars / f"{name}-{version}.jar").is_file():
             raise ConfigError(

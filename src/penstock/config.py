@@ -170,6 +170,12 @@ class SinkConfig(_Section):
     """Target database of a table; `{database}` is the source's."""
     before_images: bool = True
     """parquet, console: write the row before an update as `update_preimage`."""
+    maintain_epochs: int = Field(50, ge=1)
+    """iceberg: every so many epochs old snapshots of a table are expired."""
+    snapshots_keep: int = Field(20, ge=1)
+    """iceberg: the newest snapshots are always kept, so that `verify` and readers can go back."""
+    snapshots_age: Milliseconds = 3_600_000
+    """iceberg: ... and so are all younger than this."""
 
     @model_validator(mode="after")
     def _needs_path(self) -> SinkConfig:

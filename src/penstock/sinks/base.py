@@ -1,0 +1,197 @@
+"""What a sink is: where changes become durable, exactly once if it can.
+
+Every write carries a `Commit`, which the sink records in the target's own transaction. A write whose commit
+the target has recorded already, or a later one of the same pipeline, changes nothing and returns False: so a killed
+epoch is simply run again from its first step. All methods may be called from several threads at once for different
+tables; for one table the caller keeps steps in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from penstock.errors import ConfigError, InternalError, TableError
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
+from penstock.model.schema import Column, TableId, TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FORMAT = "1"
+"""Version of what sinks write beside the rows (table properties, marker files)."""
+
+OWN_COLUMNS = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP)
+
+
+@dataclass(frozen=True, order=True)
+class Commit:
+    """The idempotence key of one write: several commits to one table in one epoch are steps 0, 1, 2 …"""
+
+    pipeline: str
+    epoch: int
+    step: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}/{self.epoch}/{self.step}"
+
+    @classmethod
+    def parse(cls, text: str) -> Commit:
+        pipeline, epoch, step = text.rsplit("/", 2)
+        return cls(pipeline, int(epoch), int(step))
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return (self.epoch, self.step)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Nothing is there: `create` it."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A target this pipeline created."""
+
+    last_commit: Commit | None
+    columns: tuple[str, ...]
+    """Of the source, without the columns Penstock adds."""
+    empty: bool
+    """True only if it certainly holds no rows."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """The place is taken by something this pipeline must not touch."""
+
+    place: str
+    reason: str
+    cure: str
+
+    def error(self, table: TableId) -> ConfigError:
+        return ConfigError(
+            f"The target of {table}, {self.place}, is taken: {self.reason}.",
+            hint=self.cure,
+            table=str(table),
+            target=self.place,
+        )
+
+
+TargetState = Missing | Ours | Foreign
+
+
+@dataclass(frozen=True)
+class First:
+    """ADD COLUMN … FIRST."""
+
+
+@dataclass(frozen=True)
+class AddedColumn:
+    """A column that ALTER TABLE … ADD COLUMN brought.
+
+    `default` is a constant Spark SQL expression, or None for NULL: what rows that exist already get, as at the source.
+    """
+
+    column: Column
+    field: pa.Field[pa.DataType]
+    default: str | None = None
+    after: str | First | None = None
+
+
+class Sink(Protocol):
+    """See the module's docstring for what holds of every write."""
+
+    append_only: bool
+    """It takes changes as they are (`write_changes`), also of tables without a key, and merges nothing."""
+
+    def check(self) -> None:
+        """Raises `ConfigError` if the sink's own path cannot be used; called before anything starts."""
+
+    def open(self, table: TableId) -> TargetState: ...
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        """Creates the target, and its namespace, with the columns of `arrow` (any layout); nothing if it is ours."""
+
+    def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+        """Adds rows that are known to collide with none of the target. Layout `latest`; deleted ones are left out."""
+
+    def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
+        """Layout `latest`, one row per key: applied where newer than the target's `_sequence`; deletes remove."""
+
+    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+        """All rows go. An append-only sink writes one `truncate` row with this sequence and commit time."""
+
+    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        """Rows with `_sequence` below `sequence` go: the end of a snapshot taken again."""
+
+    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool: ...
+
+    def write_changes(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+        """Layout `changelog`; append-only sinks."""
+
+    def version(self, table: TableId) -> str | None:
+        """The present version of the target, for `read`; None while it has none."""
+
+    def read(self, table: TableId, version: str | None = None) -> DataFrame:
+        """The target now, or as it was at a version."""
+
+
+def namespace_levels(template: str, table: TableId) -> tuple[str, ...]:
+    """The target's namespace. Dots of the template part levels, dots of the database's name do not."""
+    return tuple(level.replace("{database}", table.database) for level in template.split("."))
+
+
+def directory_name(name: str) -> str:
+    """A table's or database's name as one path component: other characters than `A-Z a-z 0-9 _ - $` and letters
+    become `@` and their code point, in the manner of MySQL's own file names. Different names stay different."""
+
+    def safe(place: int, character: str) -> bool:
+        # A leading underscore or dot hides a directory from Spark and pyarrow.
+        return character.isalnum() or character in "-$" or (character == "_" and place > 0)
+
+    return "".join(c if safe(place, c) else f"@{ord(c):04x}" for place, c in enumerate(name))
+
+
+def source_columns(names: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in OWN_COLUMNS)
+
+
+def refuse_own_names(schema: TableSchema) -> None:
+    for column in schema.columns:
+        if column.name.lower() in OWN_COLUMNS:
+            raise TableError(
+                f"{schema.table} has a column `{column.name}`, a name that Penstock's own columns have at the target.",
+                hint=f"Rename it, or leave {schema.table} out of the pipeline.",
+                table=str(schema.table),
+            )
+
+
+def check_pipeline(commit: Commit, pipeline: str) -> None:
+    if commit.pipeline != pipeline:
+        raise InternalError(f"A commit of pipeline {commit.pipeline} reached the sink of {pipeline}.")
+
+
+def is_recorded(commit: Commit, last: Commit | None) -> bool:
+    return last is not None and commit.place <= last.place
+
+
+def check_directory(path: Path) -> None:
+    """A sink's own directory may be missing or hold only directories of ours."""
+    cure = "Give `sink.path` a directory of its own."
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"The sink's path {path} is a file.", hint=cure, path=str(path))
+    if path.is_dir():
+        for entry in path.iterdir():
+            table = entry.name == "_delta_log" or any(entry.glob("*.metadata.json"))
+            if table or (entry.is_file() and not entry.name.startswith(".")):
+                raise ConfigError(
+                    f"The sink's path {path} holds something else: {entry.name}.", hint=cure, path=str(path)
+                )
+
+
+def append_only(name: str, method: str) -> InternalError:
+    return InternalError(f"The {name} sink is append-only; {method} was called on it.")

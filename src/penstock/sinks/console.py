@@ -1,0 +1,105 @@
+"""Changes as JSON lines on standard output, for a first look. At least once: what was printed cannot be asked."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit, struct, to_json
+
+from penstock.config import SinkConfig
+from penstock.errors import ConfigError
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.schema import TableId, TableSchema
+from penstock.sinks.base import (
+    AddedColumn,
+    Commit,
+    Missing,
+    Ours,
+    TargetState,
+    append_only,
+    check_pipeline,
+    is_recorded,
+    source_columns,
+)
+
+
+class ConsoleSink:
+    append_only = True
+
+    def __init__(self, config: SinkConfig, spark: SparkSession, pipeline: str) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._lock = threading.Lock()
+        self._columns: dict[TableId, tuple[str, ...]] = {}
+        self._last: dict[TableId, Commit] = {}
+
+    def check(self) -> None:
+        """Standard output is always there."""
+
+    def open(self, table: TableId) -> TargetState:
+        columns = self._columns.get(table)
+        return Missing() if columns is None else Ours(self._last.get(table), columns, table not in self._last)
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        self._columns[schema.table] = source_columns(arrow.names)
+
+    def write_changes(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+        if self._done(table, commit):
+            return False
+        row = struct(*[col("`" + name.replace("`", "``") + "`") for name in source_columns(frame.columns)])
+        line = struct(
+            lit(str(table)).alias("table"),
+            col(CHANGE_TYPE).alias("change"),
+            col(SEQUENCE).alias("sequence"),
+            col(COMMIT_TIMESTAMP).alias("committed"),
+            row.alias("row"),
+        )
+        lines = frame.select(to_json(line, {"ignoreNullFields": "false"}).alias("line"))
+        self._print([one["line"] + "\n" for one in lines.toLocalIterator()])
+        self._last[table] = commit
+        return True
+
+    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+        if self._done(table, commit):
+            return False
+        row = self._spark.range(1).select(
+            lit("truncate").alias(CHANGE_TYPE),
+            lit(sequence).alias(SEQUENCE),
+            lit(timestamp_us).alias("us"),
+        )
+        columns = [CHANGE_TYPE, SEQUENCE, f"timestamp_micros(us) AS {COMMIT_TIMESTAMP}"]
+        return self.write_changes(table, row.selectExpr(*columns), commit)
+
+    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
+        if self._done(table, commit):
+            return False
+        self._columns[table] += tuple(added.column.name for added in columns)
+        self._last[table] = commit
+        return True
+
+    def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+        raise append_only("console", "append")
+
+    def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
+        raise append_only("console", "merge")
+
+    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        raise append_only("console", "delete_older")
+
+    def version(self, table: TableId) -> str | None:
+        return None
+
+    def read(self, table: TableId, version: str | None = None) -> DataFrame:
+        raise ConfigError("What was printed to the console cannot be read back.", hint="Use a sink with a path.")
+
+    def _done(self, table: TableId, commit: Commit) -> bool:
+        check_pipeline(commit, self._pipeline)
+        return is_recorded(commit, self._last.get(table))
+
+    def _print(self, lines: list[str]) -> None:
+        with self._lock:
+            sys.stdout.writelines(lines)
+            sys.stdout.flush()

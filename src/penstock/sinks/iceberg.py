@@ -1,0 +1,293 @@
+"""Iceberg tables, format version 3, merge-on-read.
+
+Why a replay changes nothing: the commit's key is a summary property of the very snapshot that holds its rows, and
+`open` finds it by walking back from the current snapshot. Compaction and expiry by others can remove that snapshot,
+so the key is also written as a table property, right after, together with the snapshot it belongs to; that the
+property is believed only while its snapshot is an ancestor (or ancestry has been cut) makes a rollback of the
+table visible instead of hiding it behind the property.
+
+Measured (1 M rows, 2 cores, merge of 1k / 100k rows): version 3 with hash distribution 1.2 / 1.4 s, version 2 1.2 / 1.7 s;
+without distribution more and smaller files for nothing. Version 3 also gives ADD COLUMN … DEFAULT without touching a file.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, DataType, DateType, DecimalType, TimestampNTZType, TimestampType
+
+from penstock.config import SinkConfig
+from penstock.errors import InternalError
+from penstock.model.change import SEQUENCE
+from penstock.model.schema import TableId, TableSchema
+from penstock.sinks.base import (
+    FORMAT,
+    AddedColumn,
+    Commit,
+    First,
+    Foreign,
+    Missing,
+    Ours,
+    TargetState,
+    check_directory,
+    check_pipeline,
+    is_recorded,
+    namespace_levels,
+    refuse_own_names,
+    source_columns,
+)
+from penstock.sinks.lake import (
+    Sessions,
+    column_definitions,
+    constant,
+    live_rows,
+    merge_sql,
+    quoted,
+    shared_view,
+    spark_type,
+    target_type,
+    text,
+)
+
+COMMIT = "penstock.commit"
+PIPELINE = "penstock.pipeline"
+
+_PROPERTIES = {
+    "format-version": "3",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.distribution-mode": "none",
+    "write.merge.distribution-mode": "hash",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "50",
+}
+
+
+class IcebergSink:
+    append_only = False
+
+    def __init__(self, config: SinkConfig, spark: SparkSession, pipeline: str) -> None:
+        self._config = config
+        self._spark = spark
+        self._pipeline = pipeline
+        self._sessions = Sessions(spark)
+
+    def check(self) -> None:
+        if self._config.path is not None:
+            check_directory(self._config.path)
+        # Spark creates catalogs on first use, and Iceberg's own lookup does not count as use.
+        self._spark.sql(f"SHOW NAMESPACES IN {quoted(self._config.catalog)}").collect()
+
+    def open(self, table: TableId) -> TargetState:
+        name = self._name(table)
+        if not self._spark.catalog.tableExists(name):
+            return self._unless_occupied(table)
+        target = self._load(table)
+        properties = target.properties()
+        owner = properties.get(PIPELINE)
+        if owner != self._pipeline:
+            reason = "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
+            cure = "Name another `sink.namespace` or `sink.path`, or drop the table if nobody needs it."
+            return Foreign(name, reason, cure)
+        columns = [field.name() for field in target.schema().columns()]
+        snapshot = target.currentSnapshot()
+        empty = snapshot is None or snapshot.summary().get("total-records") == "0"
+        return Ours(self._last_commit(target), source_columns(columns), empty)
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        refuse_own_names(schema)
+        levels = [self._config.catalog, *namespace_levels(self._config.namespace, schema.table)]
+        for depth in range(2, len(levels) + 1):
+            namespace = ".".join(quoted(level) for level in levels[:depth])
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        properties = {
+            **_PROPERTIES,
+            PIPELINE: self._pipeline,
+            "penstock.format": FORMAT,
+            "penstock.source": str(schema.table),
+        }
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self._name(schema.table)} ({column_definitions(target_type(arrow))}) "
+            f"USING iceberg TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
+        )
+
+    def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+        if self._done(table, commit):
+            return False
+        writer = live_rows(frame).writeTo(self._name(table))
+        writer.option(f"snapshot-property.{COMMIT}", str(commit)).append()
+        return self._record(table, commit)
+
+    def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
+        if self._done(table, commit):
+            return False
+        with self._session(commit) as session, shared_view(frame) as view:
+            session.sql(merge_sql(self._name(table), view, frame, key))
+        return self._record(table, commit)
+
+    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+        if self._done(table, commit):
+            return False
+        transaction = self._load(table).newTransaction()
+        everything = self._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
+        transaction.newDelete().deleteFromRowFilter(everything).set(COMMIT, str(commit)).commit()
+        self._set_property(transaction, transaction.table(), commit)
+        transaction.commitTransaction()
+        return True
+
+    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        # Doing this twice in a row is harmless. That matters: a delete of whole files makes a snapshot without
+        # the session's properties, and the property of the table comes a moment later.
+        if self._done(table, commit):
+            return False
+        with self._session(commit) as session:
+            session.sql(f"DELETE FROM {self._name(table)} WHERE {SEQUENCE} < {int(sequence)}")
+        return self._record(table, commit)
+
+    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
+        if self._done(table, commit):
+            return False
+        target = self._load(table)
+        present = {field.name().lower() for field in target.schema().columns()}
+        transaction = target.newTransaction()
+        update = transaction.updateSchema()
+        for added in columns:
+            name = added.column.name
+            if name.lower() in present:
+                continue
+            update.addColumn(None, name, self._type(added), None, self._literal(added))
+            if isinstance(added.after, First):
+                update.moveFirst(name)
+            elif added.after is not None:
+                update.moveAfter(name, added.after)
+            else:
+                update.moveBefore(name, SEQUENCE)
+        update.commit()
+        self._set_property(transaction, target, commit)
+        transaction.commitTransaction()
+        return True
+
+    def write_changes(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+        raise InternalError("The iceberg sink merges; write_changes is for append-only sinks.")
+
+    def version(self, table: TableId) -> str | None:
+        snapshot = self._load(table).currentSnapshot()
+        return None if snapshot is None else str(snapshot.snapshotId())
+
+    def read(self, table: TableId, version: str | None = None) -> DataFrame:
+        at = "" if version is None else f" VERSION AS OF {int(version)}"
+        return self._spark.sql(f"SELECT * FROM {self._name(table)}{at}")
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
+    def _name(self, table: TableId) -> str:
+        levels = (self._config.catalog, *namespace_levels(self._config.namespace, table), table.table)
+        return ".".join(quoted(level) for level in levels)
+
+    def _session(self, commit: Commit) -> Any:
+        return self._sessions.lend({f"spark.sql.iceberg.snapshot-property.{COMMIT}": str(commit)})
+
+    def _load(self, table: TableId) -> Any:
+        spark = self._jvm.org.apache.iceberg.spark.Spark3Util
+        return spark.loadIcebergTable(self._spark._jsparkSession, self._name(table))
+
+    def _unless_occupied(self, table: TableId) -> Missing | Foreign:
+        if self._config.path is None:
+            return Missing()
+        levels = namespace_levels(self._config.namespace, table)
+        path = self._config.path.joinpath(*levels, table.table)
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            cure = "Name another `sink.path`, or move what is there away."
+            return Foreign(str(path), "it holds something that is not an Iceberg table", cure)
+        return Missing()
+
+    def _done(self, table: TableId, commit: Commit) -> bool:
+        check_pipeline(commit, self._pipeline)
+        return is_recorded(commit, self._last_commit(self._load(table)))
+
+    def _record(self, table: TableId, commit: Commit) -> bool:
+        target = self._load(table)
+        self._set_property(target, target, commit)
+        if commit.epoch % self._config.maintain_epochs == 0:
+            self._expire(target)
+        return True
+
+    def _set_property(self, updater: Any, target: Any, commit: Commit) -> None:
+        snapshot = target.currentSnapshot()
+        at = 0 if snapshot is None else snapshot.snapshotId()
+        change = updater.updateProperties().set(COMMIT, f"{commit}@{at}")
+        change.commit()
+
+    def _expire(self, target: Any) -> None:
+        before_ms = int(time.time() * 1000) - self._config.snapshots_age
+        target.expireSnapshots().expireOlderThan(before_ms).retainLast(self._config.snapshots_keep).commit()
+
+    def _last_commit(self, target: Any) -> Commit | None:
+        ancestry: list[tuple[int, str | None]] = []
+        snapshot = target.currentSnapshot()
+        while snapshot is not None:
+            value = snapshot.summary().get(COMMIT)
+            ours = value if value is not None and Commit.parse(value).pipeline == self._pipeline else None
+            ancestry.append((snapshot.snapshotId(), ours))
+            if ours is not None:
+                break
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else target.snapshot(parent)
+            if snapshot is None and parent is not None:
+                ancestry.append((parent, "expired"))
+        return last_commit(target.properties().get(COMMIT), ancestry)
+
+    def _type(self, added: AddedColumn) -> Any:
+        struct = f'{{"type":"struct","fields":[{{"name":"c","type":{spark_type(added.field).json()},'
+        struct += '"nullable":true,"metadata":{}}]}'
+        kind = self._jvm.org.apache.spark.sql.types.DataType.fromJson(struct)
+        return self._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(kind).columns().get(0).type()
+
+    def _literal(self, added: AddedColumn) -> Any:
+        value = constant(self._spark, added)
+        if value is None:
+            return None
+        literal = self._jvm.org.apache.iceberg.expressions.Expressions.lit(_plain(value, spark_type(added.field)))
+        return literal.to(self._type(added))
+
+
+def last_commit(recorded: str | None, ancestry: list[tuple[int, str | None]]) -> Commit | None:
+    """The newest commit in a table, from its property (`COMMIT@SNAPSHOT`) and its snapshots, newest first.
+
+    `ancestry` ends with the first snapshot that carries a commit of this pipeline, or with `expired` where older ones
+    have been removed, or with the first snapshot of the table. The property holds while its snapshot has not
+    been rolled back: that is, while it is among these, or cannot be (ancestry was cut, or it belongs to no snapshot).
+    """
+    found = next((Commit.parse(value) for _, value in ancestry if value not in (None, "expired")), None)
+    if recorded is None:
+        return found
+    text_, _, at = recorded.rpartition("@")
+    cut = bool(ancestry) and ancestry[-1][1] == "expired"
+    standing = int(at) == 0 or cut or any(int(at) == snapshot for snapshot, _ in ancestry)
+    if not standing:
+        return found
+    property_commit = Commit.parse(text_)
+    return property_commit if found is None else max(found, property_commit)
+
+
+def _plain(value: Any, kind: DataType) -> Any:
+    """A value in a form from which Iceberg makes a literal of the type."""
+    if isinstance(kind, TimestampType):
+        return value.replace(" ", "T") + "+00:00"
+    if isinstance(kind, TimestampNTZType):
+        return value.replace(" ", "T")
+    if isinstance(kind, DecimalType):
+        return str(value)
+    if isinstance(kind, BinaryType):
+        return bytes(value)
+    return str(value) if isinstance(kind, DateType) else value
+
+

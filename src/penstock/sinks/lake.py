@@ -1,0 +1,133 @@
+"""What the merging sinks share: SQL text, and sessions whose options belong to one write."""
+
+from __future__ import annotations
+
+import queue
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    LongType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from penstock.errors import InternalError
+from penstock.model.change import DELETED, SEQUENCE
+from penstock.sinks.base import AddedColumn, source_columns
+
+
+class Sessions:
+    """Sessions of one Spark application, lent to one write at a time.
+
+    Some options of a commit (Iceberg's snapshot properties in a MERGE, Delta's transaction id) can be given only
+    as options of the session, and several tables are written at once: so each write has a session to itself.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._idle: queue.SimpleQueue[SparkSession] = queue.SimpleQueue()
+
+    @contextmanager
+    def lend(self, options: dict[str, str]) -> Iterator[SparkSession]:
+        try:
+            session = self._idle.get_nowait()
+        except queue.Empty:
+            session = self._spark.newSession()
+        for name, value in options.items():
+            session.conf.set(name, value)
+        try:
+            yield session
+        finally:
+            for name in options:
+                session.conf.unset(name)
+            self._idle.put(session)
+
+
+@contextmanager
+def shared_view(frame: DataFrame) -> Iterator[str]:
+    """A name under which every session sees the frame."""
+    name = f"penstock_{uuid.uuid4().hex}"
+    frame.createGlobalTempView(name)
+    try:
+        yield f"global_temp.{name}"
+    finally:
+        frame.sparkSession.catalog.dropGlobalTempView(name)
+
+
+def quoted(name: str) -> str:
+    """An identifier as Spark SQL, whatever characters it holds."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text(value: str) -> str:
+    """A string literal of Spark SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def spark_type(field: pa.Field[pa.DataType]) -> DataType:
+    try:
+        return from_arrow_type(field.type, prefer_timestamp_ntz=True)
+    except Exception as error:
+        raise InternalError(f"Column {field.name}: Spark has no type for Arrow's {field.type}.") from error
+
+
+def target_type(arrow: pa.Schema) -> StructType:
+    """Columns of a merged table: the source's, all nullable, then `_sequence`."""
+    names = source_columns(arrow.names)
+    fields = [StructField(name, spark_type(arrow.field(name))) for name in names]
+    return StructType([*fields, StructField(SEQUENCE, LongType())])
+
+
+def column_definitions(struct: StructType) -> str:
+    return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in struct.fields)
+
+
+def live_rows(frame: DataFrame) -> DataFrame:
+    """Rows and columns of a `latest` frame as a merged table has them."""
+    from pyspark.sql.functions import col
+
+    if DELETED in frame.columns:
+        frame = frame.where(~col(DELETED))
+    return frame.select(*[quoted(name) for name in (*source_columns(frame.columns), SEQUENCE)])
+
+
+def merge_sql(target: str, view: str, frame: DataFrame, key: tuple[str, ...]) -> str:
+    columns = (*source_columns(frame.columns), SEQUENCE)
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    match = " AND ".join(f"t.{quoted(name)} {_equality(types[name])} s.{quoted(name)}" for name in key)
+    newer = f"s.{SEQUENCE} > t.{SEQUENCE}"
+    updates = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns)
+    names = ", ".join(quoted(name) for name in columns)
+    values = ", ".join(f"s.{quoted(name)}" for name in columns)
+    return (
+        f"MERGE INTO {target} AS t USING {view} AS s ON {match} "
+        f"WHEN MATCHED AND {newer} AND s.{DELETED} THEN DELETE "
+        f"WHEN MATCHED AND {newer} THEN UPDATE SET {updates} "
+        f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({names}) VALUES ({values})"
+    )
+
+
+def _equality(kind: DataType) -> str:
+    # Key columns are NOT NULL at the source, but a zero date arrives as NULL. `=` joins and prunes better.
+    return "<=>" if isinstance(kind, (DateType, TimestampType, TimestampNTZType)) else "="
+
+
+def constant(spark: SparkSession, added: AddedColumn) -> Any:
+    """The value of a column's default as Spark computes it, in the column's type; timestamps as text in UTC."""
+    if added.default is None:
+        return None
+    kind = spark_type(added.field)
+    expression = f"CAST({added.default} AS {kind.simpleString()})"
+    if isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
+        expression = f"CAST({expression} AS STRING)"
+    return spark.sql(f"SELECT {expression}").collect()[0][0]

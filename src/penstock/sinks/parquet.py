@@ -1,0 +1,243 @@
+"""A change log in Parquet: one directory per table, in it one per commit. Append-only.
+
+Why a reader never sees half an epoch nor one twice: files are written below `_staging/`, which readers skip, and
+appear by one rename of their directory to `penstock_commit=e…s…`. That this directory exists is the record of the
+commit; `_penstock.json` keeps the newest one too, so that old directories may be deleted. Spark and pyarrow
+read the table's directory as it is, and `penstock_commit` as one more column.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.types import StringType, StructField, StructType
+
+from penstock.config import SinkConfig
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
+from penstock.model.schema import TableId, TableSchema
+from penstock.sinks.base import (
+    FORMAT,
+    AddedColumn,
+    Commit,
+    First,
+    Foreign,
+    Missing,
+    Ours,
+    TargetState,
+    append_only,
+    check_directory,
+    check_pipeline,
+    directory_name,
+    is_recorded,
+    namespace_levels,
+    refuse_own_names,
+    source_columns,
+)
+from penstock.sinks.lake import spark_type
+
+PARTITION = "penstock_commit"
+MARKER = "_penstock.json"
+STAGING = "_staging"
+SCHEMA = "_common_metadata"
+"""Spark takes the schema of a directory from this file, so a column added later is seen."""
+
+_OWN_FIELDS = (
+    pa.field(CHANGE_TYPE, pa.string()),
+    pa.field(SEQUENCE, pa.int64()),
+    pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", tz="UTC")),
+)
+
+
+class ParquetSink:
+    append_only = True
+
+    def __init__(self, config: SinkConfig, spark: SparkSession, pipeline: str) -> None:
+        assert config.path is not None
+        self._config = config
+        self._root = config.path
+        self._spark = spark
+        self._pipeline = pipeline
+        self._markers = threading.Lock()
+
+    def check(self) -> None:
+        check_directory(self._root)
+
+    def open(self, table: TableId) -> TargetState:
+        path = self.path(table)
+        marker = self._marker(table)
+        if marker is None:
+            if not path.exists() or (path.is_dir() and all(entry.name == STAGING for entry in path.iterdir())):
+                return Missing()
+            cure = "Name another `sink.path`, or move what is there away."
+            return Foreign(str(path), "it holds something that is not a change log of Penstock", cure)
+        if marker["pipeline"] != self._pipeline:
+            cure = "Name another `sink.namespace` or `sink.path`, or remove it if nobody needs it."
+            return Foreign(str(path), f"the change log of pipeline {marker['pipeline']}", cure)
+        columns = source_columns(_schema(marker).names)
+        return Ours(self._last_commit(table, marker), columns, not any(path.glob(f"{PARTITION}=*")))
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        refuse_own_names(schema)
+        if self._marker(schema.table) is None:
+            names = source_columns(arrow.names)
+            fields = [arrow.field(name).with_nullable(True) for name in names]
+            self._write_marker(
+                schema.table,
+                {
+                    "format": FORMAT,
+                    "pipeline": self._pipeline,
+                    "source": str(schema.table),
+                    "last_commit": None,
+                    "schema": _text_of(pa.schema([*fields, *_OWN_FIELDS])),
+                },
+            )
+
+    def write_changes(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+        if self._done(table, commit):
+            return False
+        staged = self._staged(table, commit)
+        columns = [col("`" + name.replace("`", "``") + "`") for name in frame.columns if name != DELETED]
+        frame.select(*columns).write.mode("overwrite").parquet(str(staged))
+        return self._publish(table, staged, commit)
+
+    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+        if self._done(table, commit):
+            return False
+        schema = _schema(self._marker(table))
+        own = {CHANGE_TYPE: "truncate", SEQUENCE: sequence, COMMIT_TIMESTAMP: timestamp_us}
+        arrays = [pa.array([own.get(field.name)], type=field.type) for field in schema]
+        staged = self._staged(table, commit)
+        staged.mkdir(parents=True)
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), staged / "part-00000.parquet")
+        return self._publish(table, staged, commit)
+
+    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
+        """Files of earlier commits stay as they are: a change log says what was."""
+        if self._done(table, commit):
+            return False
+        marker = self._marker(table)
+        fields = list(_schema(marker))
+        for added in columns:
+            names = [field.name for field in fields]
+            if added.column.name in names:
+                continue
+            if isinstance(added.after, First):
+                place = 0
+            else:
+                place = len(names) - len(_OWN_FIELDS) if added.after is None else names.index(added.after) + 1
+            fields.insert(place, added.field.with_nullable(True))
+        assert marker is not None
+        self._write_marker(table, {**marker, "schema": _text_of(pa.schema(fields)), "last_commit": str(commit)})
+        return True
+
+    def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+        raise append_only("parquet", "append")
+
+    def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
+        raise append_only("parquet", "merge")
+
+    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        raise append_only("parquet", "delete_older")
+
+    def version(self, table: TableId) -> str | None:
+        last = self._last_commit(table, self._marker(table))
+        return None if last is None else _directory(last)
+
+    def read(self, table: TableId, version: str | None = None) -> DataFrame:
+        fields = [StructField(field.name, spark_type(field)) for field in _schema(self._marker(table))]
+        schema = StructType([*fields, StructField(PARTITION, StringType())])
+        if not any(self.path(table).glob(f"{PARTITION}=*")):
+            return self._spark.createDataFrame([], StructType(fields))
+        frame = self._spark.read.schema(schema).parquet(str(self.path(table)))
+        if version is not None:
+            frame = frame.where(col(PARTITION) <= version)
+        return frame.drop(PARTITION)
+
+    def path(self, table: TableId) -> Path:
+        """The directory of a table's change log."""
+        levels = (*namespace_levels(self._config.namespace, table), table.table)
+        return self._root.joinpath(*[directory_name(level) for level in levels])
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _staged(self, table: TableId, commit: Commit) -> Path:
+        staged = self.path(table) / STAGING / _directory(commit)
+        shutil.rmtree(staged, ignore_errors=True)
+        return staged
+
+    def _publish(self, table: TableId, staged: Path, commit: Commit) -> bool:
+        for file in staged.iterdir():
+            _sync(file)
+        _sync(staged)
+        staged.rename(self.path(table) / f"{PARTITION}={_directory(commit)}")
+        _sync(self.path(table))
+        marker = self._marker(table)
+        assert marker is not None
+        self._write_marker(table, {**marker, "last_commit": str(commit)})
+        return True
+
+    def _done(self, table: TableId, commit: Commit) -> bool:
+        check_pipeline(commit, self._pipeline)
+        return is_recorded(commit, self._last_commit(table, self._marker(table)))
+
+    def _last_commit(self, table: TableId, marker: dict[str, Any] | None) -> Commit | None:
+        found = [_commit(self._pipeline, path.name) for path in self.path(table).glob(f"{PARTITION}=*")]
+        if marker is not None and marker["last_commit"] is not None:
+            found.append(Commit.parse(marker["last_commit"]))
+        return max(found, default=None)
+
+    def _marker(self, table: TableId) -> dict[str, Any] | None:
+        try:
+            marker: dict[str, Any] = json.loads((self.path(table) / MARKER).read_text("utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return marker
+
+    def _write_marker(self, table: TableId, marker: dict[str, Any]) -> None:
+        path = self.path(table)
+        path.mkdir(parents=True, exist_ok=True)
+        temporary = path / f"{MARKER}.tmp"
+        temporary.write_text(json.dumps(marker, ensure_ascii=False), "utf-8")
+        _sync(temporary)
+        temporary.replace(path / MARKER)
+        # After the marker, which is what counts; written again on the next commit if we are killed in between.
+        summary = path / f"{SCHEMA}.tmp"
+        pq.write_metadata(_schema(marker), summary)
+        summary.replace(path / SCHEMA)
+
+
+def _directory(commit: Commit) -> str:
+    """Sorts like the commits, and no reader takes it for a number or a date."""
+    return f"e{commit.epoch:012d}s{commit.step:04d}"
+
+
+def _commit(pipeline: str, directory: str) -> Commit:
+    epoch, _, step = directory.removeprefix(f"{PARTITION}=e").partition("s")
+    return Commit(pipeline, int(epoch), int(step))
+
+
+def _schema(marker: dict[str, Any] | None) -> pa.Schema:
+    assert marker is not None
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(marker["schema"])))
+
+
+def _text_of(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,239 @@
+"""The Spark session of a pipeline: every option with its reason, and no file outside the given directories."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock.artifacts import java
+from penstock.config import SinkConfig, SparkConfig
+from penstock.errors import ConfigError
+from penstock.spark.jars import jars
+
+_LOG4J = """\
+status = error
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXX}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 16MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 4
+"""
+
+_MERGED = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.extraJavaOptions", "spark.sql.extensions")
+"""Options a user's `spark.conf` adds to instead of replacing."""
+
+
+def build_session(spark_config: SparkConfig, sink: SinkConfig, state: Path) -> SparkSession:
+    """Starts Spark for one pipeline. Its log is `state/logs/spark.log`, its scratch space `state/tmp`.
+
+    What the JVM itself prints goes to `state/logs/spark.stderr`: errors reach the user as Python exceptions.
+    Raises `ConfigError` if Java is missing or too old, jars cannot be fetched, or Spark refuses to start.
+    """
+    return start(session_options(spark_config, [sink], state), spark_config.master, state)
+
+
+def start(options: dict[str, str], master: str, state: Path) -> SparkSession:
+    """Starts the JVM with these options; refused while another session runs in this process."""
+    if SparkContext._active_spark_context is not None:
+        raise ConfigError(
+            "A Spark session is already running in this process, and a pipeline needs its own options.",
+            hint="Stop it first (spark.stop()), or run the pipeline in a process of its own.",
+        )
+    java()
+    if is_local(master):
+        # Executors are this process's own JVM: the same interpreter, not whatever `python3` is on the PATH.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(options.items()))
+    errors = state / "logs" / "spark.stderr"
+    try:
+        if SparkContext._gateway is None:
+            with errors.open("wb") as stderr:
+                launch_gateway_into(conf, stderr.fileno())
+        context = SparkContext(conf=conf)
+    except Exception as error:
+        raise ConfigError(
+            f"Spark did not start: {_first_line(error)}.",
+            hint=f"See {errors} and {state / 'logs' / 'spark.log'}; check `spark.master` and `spark.conf`.",
+        ) from error
+    return SparkSession.builder.getOrCreate() if context else SparkSession(context)
+
+
+def launch_gateway_into(conf: SparkConf, stderr: int) -> None:
+    """Starts the JVM with its standard error in a file of ours."""
+    gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr})
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], state: Path) -> dict[str, str]:
+    """All options of the session; the user's `spark.conf` wins, lists of ours are kept in front of his."""
+    state = state.absolute()
+    options = {
+        "spark.master": spark_config.master,
+        "spark.app.name": spark_config.app_name,
+        "spark.driver.memory": spark_config.driver_memory,
+        **_files(state),
+        **_execution(spark_config.master),
+        **_python(spark_config.master),
+    }
+    paths = [str(path) for path in jars(sink.type for sink in sinks)]
+    # On the driver's own class path because Hadoop asks for the local file system before `spark.jars` is loaded.
+    options["spark.driver.extraClassPath"] = os.pathsep.join(paths)
+    if not is_local(spark_config.master):
+        options["spark.jars"] = ",".join(paths)
+    for sink in sinks:
+        _merge(options, _sink_options(sink, spark_config.conf, state))
+    _merge(options, spark_config.conf)
+    return options
+
+
+def is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def local_cores(master: str) -> int | None:
+    """Task slots of a local master; None on a cluster."""
+    if not is_local(master):
+        return None
+    match = re.match(r"local\[(\d+|\*)", master)
+    if match is None:
+        return 1
+    return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
+
+
+def _files(state: Path) -> dict[str, str]:
+    logs = state / "logs"
+    scratch = state / "tmp"
+    logs.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(exist_ok=True)
+    _sweep(scratch)
+    own = scratch / f"spark-{os.getpid()}"
+    own.mkdir(exist_ok=True)
+    log4j = logs / "log4j2.properties"
+    log4j.write_text(_LOG4J.format(log=logs / "spark.log"), encoding="utf-8")
+    return {
+        "spark.local.dir": str(own),
+        "spark.sql.warehouse.dir": str(state / "spark-warehouse"),
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j.as_uri()}" '
+        f'"-Dderby.system.home={own}" -XX:-UsePerfData',
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        # The other implementation needs an AbstractFileSystem, which would be Hadoop's slow one again.
+        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    }
+
+
+def _sweep(scratch: Path) -> None:
+    """Removes what killed sessions left behind (a session that ends by itself removes its own)."""
+    for left in scratch.glob("spark-*"):
+        pid = left.name.removeprefix("spark-")
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _execution(master: str) -> dict[str, str]:
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.timestampType": "TIMESTAMP_LTZ",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Values outside a type are our bug, never to be turned into NULL.
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.caseSensitive": "false",
+    }
+    cores = local_cores(master)
+    if cores is not None:
+        options |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            # More partitions than slots cost a task start each and give nothing on one machine.
+            "spark.sql.shuffle.partitions": str(cores),
+            "spark.default.parallelism": str(cores),
+            # One stage less to plan for each small job; partitions are already as few as can be.
+            "spark.sql.adaptive.enabled": "false",
+        }
+    return options
+
+
+def _python(master: str) -> dict[str, str]:
+    options = {
+        "spark.python.daemon.module": "penstock.spark.daemon",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "false",
+    }
+    if is_local(master):
+        home = str(Path(penstock.__file__).parent.parent)
+        inherited = os.environ.get("PYTHONPATH", "")
+        options["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(part for part in (home, inherited) if part)
+    return options
+
+
+def _sink_options(sink: SinkConfig, conf: dict[str, str], state: Path) -> dict[str, str]:
+    if sink.type == "iceberg":
+        return _iceberg_options(sink, conf, state)
+    if sink.type == "delta":
+        return {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.databricks.delta.snapshotPartitions": "2",
+            # Our frames are decoded from the log: reading one twice gives equal rows, so no copy is made first.
+            "spark.databricks.delta.merge.materializeSource": "none",
+            "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        }
+    return {}
+
+
+def _iceberg_options(sink: SinkConfig, conf: dict[str, str], state: Path) -> dict[str, str]:
+    prefix = f"spark.sql.catalog.{sink.catalog}"
+    options = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        # Each session has its own copy of the catalog; a cache in one would not see what another committed.
+        f"{prefix}.cache-enabled": "false",
+    }
+    if prefix not in conf:
+        warehouse = sink.path or state / "warehouse"
+        options |= {
+            prefix: "org.apache.iceberg.spark.SparkCatalog",
+            f"{prefix}.type": "hadoop",
+            f"{prefix}.warehouse": warehouse.absolute().as_uri() if _odd(warehouse) else str(warehouse.absolute()),
+        }
+    return options
+
+
+def _odd(path: Path) -> bool:
+    return bool(urlsplit(str(path)).scheme)
+
+
+def _merge(options: dict[str, str], more: dict[str, str]) -> None:
+    for name, value in more.items():
+        if name in _MERGED and options.get(name):
+            separator = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}.get(name, ",")
+            if value not in options[name].split(separator):
+                value = options[name] + separator + value
+        options[name] = value
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
