@@ -1,14 +1,37 @@
-"""Fixtures: real servers. See `penstock.testing.servers`."""
+"""Fixtures: real servers (see `penstock.testing.servers`) and one Spark session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.testing import servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def lake_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of everything `spark` writes; its Iceberg catalog `lake` is at `iceberg` in it."""
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="session")
+def spark(lake_root: Path) -> Iterator[SparkSession]:
+    """One session for the whole run, able to write Iceberg and Delta."""
+    from penstock.config import SinkConfig, SparkConfig
+    from penstock.spark.session import session_options, start
+
+    config = SparkConfig(master="local[2]", app_name="penstock-tests", driver_memory="1200m")
+    sinks = [SinkConfig(type="iceberg", path=lake_root / "iceberg"), SinkConfig(type="delta", path=lake_root)]
+    session = start(session_options(config, sinks, lake_root / "state"), config.master, lake_root / "state")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

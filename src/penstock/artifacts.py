@@ -23,7 +23,9 @@ from penstock.errors import ConfigError
 JAVA_MIN = 17
 """Spark 4 runs on Java 17 and 21."""
 
-_JAVA_CURE = "Install a Java 17 runtime (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME."
+_JAVA_CURE = (
+    "Install a Java 17 runtime (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME."
+)
 
 
 def cache_directory() -> Path:
@@ -47,7 +49,9 @@ def java() -> str:
     version = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
     major = 0 if version is None else int(version[2] or 0) if version[1] == "1" else int(version[1])
     if major < JAVA_MIN:
-        raise ConfigError(f"Spark needs Java {JAVA_MIN} or newer; {path} is {major or 'unknown'}.", hint=_JAVA_CURE)
+        raise ConfigError(
+            f"Spark needs Java {JAVA_MIN} or newer; {path} is {major or 'unknown'}.", hint=_JAVA_CURE
+        )
     return path
 
 
@@ -93,7 +97,9 @@ def _retrieve(group: str, name: str, version: str, *, transitive: bool, target: 
 
 def _reason(output: str) -> str:
     """The lines in which Ivy says what went wrong, on one line."""
-    telling = [line.strip() for line in output.splitlines() if re.search(r"not found|FAILED|ERROR|Exception", line)]
+    telling = [
+        line.strip() for line in output.splitlines() if re.search(r"not found|FAILED|ERROR|Exception", line)
+    ]
     return "; ".join(telling[:3]) or "Ivy gave no reason"
 
 

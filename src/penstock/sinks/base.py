@@ -97,7 +97,7 @@ class AddedColumn:
     """
 
     column: Column
-    field: pa.Field[pa.DataType]
+    field: pa.Field
     default: str | None = None
     after: str | First | None = None
 
@@ -122,7 +122,9 @@ class Sink(Protocol):
     def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
         """Layout `latest`, one row per key: applied where newer than the target's `_sequence`; deletes remove."""
 
-    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
         """All rows go. An append-only sink writes one `truncate` row with this sequence and commit time."""
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
@@ -180,17 +182,23 @@ def is_recorded(commit: Commit, last: Commit | None) -> bool:
 
 
 def check_directory(path: Path) -> None:
-    """A sink's own directory may be missing or hold only directories of ours."""
+    """A sink's own directory may be missing (it is made) or hold only directories of ours."""
     cure = "Give `sink.path` a directory of its own."
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"The sink's path {path} is a file.", hint=cure, path=str(path))
-    if path.is_dir():
-        for entry in path.iterdir():
-            table = entry.name == "_delta_log" or any(entry.glob("*.metadata.json"))
-            if table or (entry.is_file() and not entry.name.startswith(".")):
-                raise ConfigError(
-                    f"The sink's path {path} holds something else: {entry.name}.", hint=cure, path=str(path)
-                )
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        entries = list(path.iterdir())
+    except (FileExistsError, NotADirectoryError):
+        raise ConfigError(f"The sink's path {path} is a file.", hint=cure, path=str(path)) from None
+    except OSError as error:
+        raise ConfigError(
+            f"The sink's path {path} cannot be used: {error.strerror}.", hint=cure, path=str(path)
+        ) from error
+    for entry in entries:
+        table = entry.name in ("_delta_log", "_penstock.json") or any(entry.glob("*.metadata.json"))
+        if table or (entry.is_file() and not entry.name.startswith(".")):
+            raise ConfigError(
+                f"The sink's path {path} holds something else: {entry.name}.", hint=cure, path=str(path)
+            )
 
 
 def append_only(name: str, method: str) -> InternalError:

@@ -62,7 +62,9 @@ class ConsoleSink:
         self._last[table] = commit
         return True
 
-    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
         if self._done(table, commit):
             return False
         row = self._spark.range(1).select(
@@ -93,7 +95,9 @@ class ConsoleSink:
         return None
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
-        raise ConfigError("What was printed to the console cannot be read back.", hint="Use a sink with a path.")
+        raise ConfigError(
+            "What was printed to the console cannot be read back.", hint="Use a sink with a path."
+        )
 
     def _done(self, table: TableId, commit: Commit) -> bool:
         check_pipeline(commit, self._pipeline)

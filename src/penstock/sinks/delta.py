@@ -88,7 +88,9 @@ class DeltaSink:
         owner = snapshot.metadata().configuration().get(PIPELINE)
         owner = owner.get() if owner.isDefined() else None
         if owner != self._pipeline:
-            reason = "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
+            reason = (
+                "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
+            )
             cure = "Name another `sink.namespace` or `sink.path`, or remove the table if nobody needs it."
             return Foreign(str(path), reason, cure)
         columns = source_columns(list(snapshot.schema().fieldNames()))
@@ -123,7 +125,9 @@ class DeltaSink:
             session.sql(merge_sql(self._name(table), view, frame, key))
         return self._record(table, commit)
 
-    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
         return self._delete(table, "true", commit)
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
@@ -148,9 +152,13 @@ class DeltaSink:
             if name.lower() not in present:
                 place = "FIRST" if isinstance(added.after, First) else f"AFTER {quoted(added.after or last)}"
                 kind = spark_type(added.field).simpleString()
-                self._spark.sql(f"ALTER TABLE {self._name(table)} ADD COLUMNS ({quoted(name)} {kind} {place})")
+                self._spark.sql(
+                    f"ALTER TABLE {self._name(table)} ADD COLUMNS ({quoted(name)} {kind} {place})"
+                )
             last = name if added.after is None else last
-        values = [f"{quoted(added.column.name)} = {added.default}" for added in columns if added.default is not None]
+        values = [
+            f"{quoted(added.column.name)} = {added.default}" for added in columns if added.default is not None
+        ]
         if values:
             with self._session(commit) as session:
                 session.sql(f"UPDATE {self._name(table)} SET {', '.join(values)}")
@@ -183,11 +191,15 @@ class DeltaSink:
 
     def _session(self, commit: Commit) -> Any:
         prefix = "spark.databricks.delta.write."
-        return self._sessions.lend({prefix + name: value for name, value in self._transaction(commit).items()})
+        return self._sessions.lend(
+            {prefix + name: value for name, value in self._transaction(commit).items()}
+        )
 
     def _snapshot(self, table: TableId) -> Any:
         jvm: Any = self._spark._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, str(self.path(table)))
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+            self._spark._jsparkSession, str(self.path(table))
+        )
         return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
 
     def _done(self, table: TableId, commit: Commit) -> bool:
@@ -197,7 +209,9 @@ class DeltaSink:
     def _record(self, table: TableId, commit: Commit) -> bool:
         """A write that changed no row leaves no log entry, and with it no key: then it is recorded by itself."""
         if not is_recorded(commit, self._last_commit(self._snapshot(table))):
-            self._spark.sql(f"ALTER TABLE {self._name(table)} SET TBLPROPERTIES ({text(COMMIT)} = {text(str(commit))})")
+            self._spark.sql(
+                f"ALTER TABLE {self._name(table)} SET TBLPROPERTIES ({text(COMMIT)} = {text(str(commit))})"
+            )
         return True
 
     def _last_commit(self, snapshot: Any) -> Commit | None:
@@ -211,7 +225,9 @@ class DeltaSink:
 def transaction_version(commit: Commit) -> int:
     """Epoch and step as one number that grows with them."""
     if commit.step >= 1 << _STEP_BITS:
-        raise InternalError(f"Step {commit.step} of an epoch: more than Delta's transaction version has room for.")
+        raise InternalError(
+            f"Step {commit.step} of an epoch: more than Delta's transaction version has room for."
+        )
     return (commit.epoch << _STEP_BITS) | commit.step
 
 

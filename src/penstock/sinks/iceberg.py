@@ -16,11 +16,12 @@ import time
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, DataType, DateType, DecimalType, TimestampNTZType, TimestampType
 
 from penstock.config import SinkConfig
-from penstock.errors import InternalError
+from penstock.errors import ConfigError, InternalError
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
@@ -79,8 +80,14 @@ class IcebergSink:
     def check(self) -> None:
         if self._config.path is not None:
             check_directory(self._config.path)
-        # Spark creates catalogs on first use, and Iceberg's own lookup does not count as use.
-        self._spark.sql(f"SHOW NAMESPACES IN {quoted(self._config.catalog)}").collect()
+        try:
+            # Spark creates catalogs on first use, and Iceberg's own lookup of tables does not count as use.
+            self._spark._jsparkSession.sessionState().catalogManager().catalog(self._config.catalog)
+        except Py4JJavaError as error:
+            raise ConfigError(
+                f"Spark cannot set up the catalog {self._config.catalog}: {error.java_exception.getMessage()}.",
+                hint=f"Check `sink.catalog` and spark.sql.catalog.{self._config.catalog}* in `spark.conf`.",
+            ) from error
 
     def open(self, table: TableId) -> TargetState:
         name = self._name(table)
@@ -90,7 +97,9 @@ class IcebergSink:
         properties = target.properties()
         owner = properties.get(PIPELINE)
         if owner != self._pipeline:
-            reason = "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
+            reason = (
+                "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
+            )
             cure = "Name another `sink.namespace` or `sink.path`, or drop the table if nobody needs it."
             return Foreign(name, reason, cure)
         columns = [field.name() for field in target.schema().columns()]
@@ -129,7 +138,9 @@ class IcebergSink:
             session.sql(merge_sql(self._name(table), view, frame, key))
         return self._record(table, commit)
 
-    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
         if self._done(table, commit):
             return False
         transaction = self._load(table).newTransaction()
@@ -255,7 +266,9 @@ class IcebergSink:
         value = constant(self._spark, added)
         if value is None:
             return None
-        literal = self._jvm.org.apache.iceberg.expressions.Expressions.lit(_plain(value, spark_type(added.field)))
+        literal = self._jvm.org.apache.iceberg.expressions.Expressions.lit(
+            _plain(value, spark_type(added.field))
+        )
         return literal.to(self._type(added))
 
 
@@ -289,5 +302,3 @@ def _plain(value: Any, kind: DataType) -> Any:
     if isinstance(kind, BinaryType):
         return bytes(value)
     return str(value) if isinstance(kind, DateType) else value
-
-

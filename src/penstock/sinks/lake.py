@@ -74,7 +74,7 @@ def text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def spark_type(field: pa.Field[pa.DataType]) -> DataType:
+def spark_type(field: pa.Field) -> DataType:
     try:
         return from_arrow_type(field.type, prefer_timestamp_ntz=True)
     except Exception as error:

@@ -76,7 +76,9 @@ class ParquetSink:
         path = self.path(table)
         marker = self._marker(table)
         if marker is None:
-            if not path.exists() or (path.is_dir() and all(entry.name == STAGING for entry in path.iterdir())):
+            if not path.exists() or (
+                path.is_dir() and all(entry.name == STAGING for entry in path.iterdir())
+            ):
                 return Missing()
             cure = "Name another `sink.path`, or move what is there away."
             return Foreign(str(path), "it holds something that is not a change log of Penstock", cure)
@@ -110,7 +112,9 @@ class ParquetSink:
         frame.select(*columns).write.mode("overwrite").parquet(str(staged))
         return self._publish(table, staged, commit)
 
-    def truncate(self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None) -> bool:
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
         if self._done(table, commit):
             return False
         schema = _schema(self._marker(table))
@@ -137,7 +141,9 @@ class ParquetSink:
                 place = len(names) - len(_OWN_FIELDS) if added.after is None else names.index(added.after) + 1
             fields.insert(place, added.field.with_nullable(True))
         assert marker is not None
-        self._write_marker(table, {**marker, "schema": _text_of(pa.schema(fields)), "last_commit": str(commit)})
+        self._write_marker(
+            table, {**marker, "schema": _text_of(pa.schema(fields)), "last_commit": str(commit)}
+        )
         return True
 
     def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:

@@ -28,9 +28,9 @@ def patch() -> None:
     """Replaces the call in PySpark's worker, and only there: user code keeps the real function."""
     from pyspark import worker_util
 
-    worker_util.importlib = types.SimpleNamespace(  # type: ignore[attr-defined]
-        invalidate_caches=invalidate_directory_caches
-    )
+    replacement = types.ModuleType("importlib")
+    replacement.invalidate_caches = invalidate_directory_caches  # type: ignore[attr-defined]
+    worker_util.importlib = replacement
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     import pyspark.sql.pandas.serializers  # noqa: F401
     from pyspark.daemon import manager
 
-    manager()
+    manager()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -37,7 +37,12 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 4
 """
 
-_MERGED = ("spark.jars", "spark.driver.extraClassPath", "spark.driver.extraJavaOptions", "spark.sql.extensions")
+_MERGED = (
+    "spark.jars",
+    "spark.driver.extraClassPath",
+    "spark.driver.extraJavaOptions",
+    "spark.sql.extensions",
+)
 """Options a user's `spark.conf` adds to instead of replacing."""
 
 
@@ -67,20 +72,14 @@ def start(options: dict[str, str], master: str, state: Path) -> SparkSession:
     try:
         if SparkContext._gateway is None:
             with errors.open("wb") as stderr:
-                launch_gateway_into(conf, stderr.fileno())
-        context = SparkContext(conf=conf)
+                gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]
+            SparkContext._ensure_initialized(gateway=gateway)
+        return SparkSession(SparkContext(conf=conf))
     except Exception as error:
         raise ConfigError(
             f"Spark did not start: {_first_line(error)}.",
             hint=f"See {errors} and {state / 'logs' / 'spark.log'}; check `spark.master` and `spark.conf`.",
         ) from error
-    return SparkSession.builder.getOrCreate() if context else SparkSession(context)
-
-
-def launch_gateway_into(conf: SparkConf, stderr: int) -> None:
-    """Starts the JVM with its standard error in a file of ours."""
-    gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr})
-    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], state: Path) -> dict[str, str]:
@@ -217,7 +216,9 @@ def _iceberg_options(sink: SinkConfig, conf: dict[str, str], state: Path) -> dic
         options |= {
             prefix: "org.apache.iceberg.spark.SparkCatalog",
             f"{prefix}.type": "hadoop",
-            f"{prefix}.warehouse": warehouse.absolute().as_uri() if _odd(warehouse) else str(warehouse.absolute()),
+            f"{prefix}.warehouse": warehouse.absolute().as_uri()
+            if _odd(warehouse)
+            else str(warehouse.absolute()),
         }
     return options
 
@@ -229,7 +230,9 @@ def _odd(path: Path) -> bool:
 def _merge(options: dict[str, str], more: dict[str, str]) -> None:
     for name, value in more.items():
         if name in _MERGED and options.get(name):
-            separator = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}.get(name, ",")
+            separator = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}.get(
+                name, ","
+            )
             if value not in options[name].split(separator):
                 value = options[name] + separator + value
         options[name] = value

@@ -1,0 +1,86 @@
+"""Sinks on a place of their own, and frames in the layouts of the core."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.config import SinkConfig
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sinks import build_sink
+from penstock.sinks.base import Commit, Sink
+from penstock.sinks.lake import spark_type
+
+_serial = itertools.count()
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
+
+
+@dataclass
+class Place:
+    """One sink with one table; `commit(1, 0)` is a commit of its pipeline."""
+
+    spark: SparkSession
+    config: SinkConfig
+    arrow: pa.Schema = field(default_factory=lambda: pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    key: tuple[str, ...] = ("id",)
+    table: TableId = TableId("shop", "orders")
+    pipeline: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def __post_init__(self) -> None:
+        self.sink: Sink = build_sink(self.config, self.spark, self.pipeline)
+
+    def commit(self, epoch: int, step: int = 0) -> Commit:
+        return Commit(self.pipeline, epoch, step)
+
+    def create(self) -> Place:
+        columns = tuple(Column(name, "varchar") for name in self.arrow.names)
+        self.sink.create(TableSchema(self.table, columns, self.key), self.arrow)
+        return self
+
+    def latest(self, *rows: tuple[Any, ...]) -> DataFrame:
+        """Rows of values, then `_deleted`, `_sequence`."""
+        own = [
+            ("_deleted", pa.bool_()),
+            ("_sequence", pa.int64()),
+            ("_commit_timestamp", pa.timestamp("us", "UTC")),
+        ]
+        return self._frame(pa.schema([*self.arrow, *[pa.field(*one) for one in own]]), rows)
+
+    def changelog(self, *rows: tuple[Any, ...]) -> DataFrame:
+        """Rows of values, then `_change_type`, `_sequence`."""
+        own = [
+            ("_change_type", pa.string()),
+            ("_sequence", pa.int64()),
+            ("_commit_timestamp", pa.timestamp("us", "UTC")),
+        ]
+        return self._frame(pa.schema([*self.arrow, *[pa.field(*one) for one in own]]), rows)
+
+    def _frame(self, schema: pa.Schema, rows: tuple[tuple[Any, ...], ...]) -> DataFrame:
+        from pyspark.sql.types import StructField, StructType
+
+        struct = StructType([StructField(one.name, spark_type(one)) for one in schema])
+        return self.spark.createDataFrame([(*row, NOW) for row in rows], struct)
+
+    def rows(self, version: str | None = None) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row) for row in self.sink.read(self.table, version).collect())
+
+
+@pytest.fixture
+def place(spark: SparkSession, lake_root: Path) -> Callable[..., Place]:
+    def make(kind: str, **options: Any) -> Place:
+        number = next(_serial)
+        path = lake_root / "iceberg" if kind == "iceberg" else lake_root / f"{kind}-{number}"
+        namespace = f"n{number}_{{database}}"
+        config = {"type": kind, "path": path, "namespace": namespace, **options.pop("config", {})}
+        return Place(spark, SinkConfig.model_validate(config), **options)
+
+    return make

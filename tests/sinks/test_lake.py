@@ -1,0 +1,345 @@
+"""What every merging sink promises: the same tests over Iceberg and Delta."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import inheritable_thread_target
+
+from penstock.errors import ConfigError, InternalError, TableError
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sinks.base import AddedColumn, Commit, First, Foreign, Missing, Ours
+from tests.sinks.conftest import Place
+
+Make = Callable[..., Place]
+
+pytestmark = pytest.mark.parametrize("kind", ["iceberg", "delta"])
+
+
+def state(place: Place) -> Ours:
+    found = place.sink.open(place.table)
+    assert isinstance(found, Ours), found
+    return found
+
+
+def test_a_table_is_missing_until_created_then_ours_and_empty(place: Make, kind: str) -> None:
+    it = place(kind)
+    it.sink.check()
+    assert it.sink.open(it.table) == Missing()
+    it.create().create()
+    assert state(it) == Ours(last_commit=None, columns=("id", "name"), empty=True)
+    assert it.rows() == []
+
+
+def test_an_append_adds_live_rows_only_and_its_replay_changes_nothing(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    frame = it.latest((1, "a", False, 10), (2, "b", False, 11), (3, None, True, 12))
+    assert it.sink.append(it.table, frame, it.commit(1))
+    assert not it.sink.append(it.table, frame, it.commit(1))
+    assert it.rows() == [(1, "a", 10), (2, "b", 11)]
+    assert state(it) == Ours(last_commit=it.commit(1), columns=("id", "name"), empty=False)
+
+
+def test_a_merge_inserts_updates_and_deletes_by_key(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(
+        it.table, it.latest((1, "a", False, 10), (2, "b", False, 11), (3, "c", False, 12)), it.commit(1)
+    )
+    changes = it.latest((1, "A", False, 20), (2, None, True, 21), (4, "d", False, 22), (5, None, True, 23))
+    assert it.sink.merge(it.table, changes, it.key, it.commit(2))
+    assert it.rows() == [(1, "A", 20), (3, "c", 12), (4, "d", 22)]
+
+
+def test_an_older_or_equal_sequence_never_overwrites_nor_deletes(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(
+        it.table, it.latest((1, "a", False, 10), (2, "b", False, 10), (3, "c", False, 10)), it.commit(1)
+    )
+    it.sink.merge(
+        it.table,
+        it.latest((1, "old", False, 9), (2, "b", True, 9), (3, "x", False, 10)),
+        it.key,
+        it.commit(2),
+    )
+    assert it.rows() == [(1, "a", 10), (2, "b", 10), (3, "c", 10)]
+    assert state(it).last_commit == it.commit(2)
+
+
+def test_a_replayed_merge_changes_nothing_even_with_other_rows(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    assert it.sink.merge(it.table, it.latest((1, "b", False, 20)), it.key, it.commit(2))
+    assert not it.sink.merge(it.table, it.latest((1, "c", False, 30)), it.key, it.commit(2))
+    assert not it.sink.append(it.table, it.latest((7, "c", False, 30)), it.commit(1))
+    assert it.rows() == [(1, "b", 20)]
+
+
+def test_steps_of_one_epoch_are_commits_of_their_own_in_order(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    assert it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(5, 0))
+    assert it.sink.truncate(it.table, it.commit(5, 1), sequence=15)
+    assert it.sink.append(it.table, it.latest((2, "b", False, 20)), it.commit(5, 2))
+    # killed here, before the epoch was noted: all of it runs again
+    assert not it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(5, 0))
+    assert not it.sink.truncate(it.table, it.commit(5, 1), sequence=15)
+    assert not it.sink.append(it.table, it.latest((2, "b", False, 20)), it.commit(5, 2))
+    assert it.rows() == [(2, "b", 20)]
+    assert state(it).last_commit == it.commit(5, 2)
+    assert it.sink.merge(it.table, it.latest((2, "c", False, 30)), it.key, it.commit(6, 0))
+    assert it.rows() == [(2, "c", 30)]
+
+
+def test_a_sink_opened_anew_finds_the_last_commit(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    it.sink.merge(it.table, it.latest((1, "b", False, 20)), it.key, it.commit(2, 3))
+    again = Place(it.spark, it.config, pipeline=it.pipeline)
+    assert state(again).last_commit == it.commit(2, 3)
+    assert not again.sink.merge(it.table, it.latest((1, "c", False, 30)), it.key, it.commit(2, 3))
+
+
+def test_writes_without_rows_are_recorded_too(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    assert it.sink.append(it.table, it.latest(), it.commit(1))
+    assert state(it).last_commit == it.commit(1)
+    assert it.sink.merge(it.table, it.latest(), it.key, it.commit(2))
+    assert state(it).last_commit == it.commit(2)
+    assert it.sink.delete_older(it.table, 5, it.commit(3))
+    assert it.sink.truncate(it.table, it.commit(4), sequence=9)
+    assert state(it).last_commit == it.commit(4)
+    assert state(it).empty
+
+
+def test_delete_older_removes_rows_below_the_sequence(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, it.latest(*[(n, "a", False, n) for n in range(10)]), it.commit(1))
+    it.sink.append(it.table, it.latest((20, "a", False, 3)), it.commit(2))
+    assert it.sink.delete_older(it.table, 7, it.commit(3))
+    assert it.rows() == [(7, "a", 7), (8, "a", 8), (9, "a", 9)]
+    assert not it.sink.delete_older(it.table, 9, it.commit(3))
+    assert len(it.rows()) == 3
+
+
+def test_a_version_reads_as_it_was(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    version = it.sink.version(it.table)
+    assert version is not None
+    it.sink.merge(it.table, it.latest((1, "b", False, 20)), it.key, it.commit(2))
+    assert it.rows(version) == [(1, "a", 10)]
+    assert it.rows() == [(1, "b", 20)]
+
+
+ADDED: list[tuple[pa.DataType, str | None, Any]] = [
+    (pa.int32(), "5", 5),
+    (pa.int64(), "-9000000000", -9000000000),
+    (pa.float32(), "1.5", 1.5),
+    (pa.float64(), "2.5e0", 2.5),
+    (pa.string(), "'it''s'", "it's"),
+    (pa.binary(), "X'00ff'", bytearray(b"\x00\xff")),
+    (pa.decimal128(12, 3), "12.340", Decimal("12.340")),
+    (pa.bool_(), "true", True),
+    (pa.date32(), "DATE'2024-02-29'", date(2024, 2, 29)),
+    (pa.timestamp("us"), "TIMESTAMP_NTZ'2024-02-29 01:02:03.456789'", datetime(2024, 2, 29, 1, 2, 3, 456789)),
+    (pa.string(), None, None),
+]
+
+
+def test_added_columns_give_existing_rows_their_default(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    columns = [
+        AddedColumn(Column(f"c{n}", "x"), pa.field(f"c{n}", arrow), default)
+        for n, (arrow, default, _) in enumerate(ADDED)
+    ]
+    assert it.sink.add_columns(it.table, columns, it.commit(2))
+    assert not it.sink.add_columns(it.table, columns, it.commit(2))
+    assert it.rows() == [(1, "a", *[value for _, _, value in ADDED], 10)]
+    it.arrow = pa.schema([*it.arrow, *[column.field for column in columns]])
+    it.sink.merge(it.table, it.latest((2, "b", *[None] * len(ADDED), False, 20)), it.key, it.commit(3))
+    it.sink.merge(
+        it.table, it.latest((1, "z", 6, *[None] * (len(ADDED) - 1), False, 21)), it.key, it.commit(4)
+    )
+    assert it.rows() == [(1, "z", 6, *[None] * (len(ADDED) - 1), 21), (2, "b", *[None] * len(ADDED), 20)]
+
+
+def test_added_timestamp_default_is_utc(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    added = AddedColumn(
+        Column("at", "timestamp"),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        "TIMESTAMP'2024-07-01 12:00:00Z'",
+    )
+    it.sink.add_columns(it.table, [added], it.commit(2))
+    assert it.sink.read(it.table).selectExpr("unix_seconds(at)").collect()[0][0] == 1719835200
+
+
+def test_added_columns_stand_where_the_source_has_them(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    text = lambda name: pa.field(name, pa.string())  # noqa: E731
+    columns = [
+        AddedColumn(Column("first", "text"), text("first"), None, First()),
+        AddedColumn(Column("mid", "text"), text("mid"), None, "id"),
+        AddedColumn(Column("last", "text"), text("last")),
+        AddedColumn(Column("very last", "text"), text("very last")),
+    ]
+    it.sink.add_columns(it.table, columns, it.commit(1))
+    assert state(it).columns == ("first", "id", "mid", "name", "last", "very last")
+    assert state(it).last_commit == it.commit(1)
+
+
+def test_columns_added_by_a_step_that_was_killed_halfway_are_finished(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    one = AddedColumn(Column("x", "int"), pa.field("x", pa.int32()), "5")
+    two = AddedColumn(Column("y", "int"), pa.field("y", pa.int32()), "6")
+    it.sink.add_columns(it.table, [one], it.commit(2))
+    assert it.sink.add_columns(it.table, [one, two], it.commit(3))
+    assert it.rows() == [(1, "a", 5, 6, 10)]
+
+
+KEYS: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.string(), ["", "a", "A", "ä", "a ", "'\"`\\", "日本", "a\x00b"]),
+    (pa.binary(), [b"", b"\x00", b"\xff\xfe", b"a"]),
+    (pa.decimal128(20, 0), [Decimal(0), Decimal(18446744073709551615), Decimal(-1)]),
+    (pa.date32(), [date(1, 1, 1), date(9999, 12, 31), None]),
+    (pa.timestamp("us"), [datetime(1, 1, 1), datetime(2024, 1, 1, 0, 0, 0, 1), None]),
+    (pa.float64(), [0.5, -1e300]),
+    (pa.int16(), [-32768, 32767]),
+]
+
+
+@pytest.mark.parametrize(("arrow", "values"), KEYS, ids=[str(arrow) for arrow, _ in KEYS])
+def test_keys_of_this_type_are_told_apart(
+    place: Make, kind: str, arrow: pa.DataType, values: list[Any]
+) -> None:
+    it = place(kind, arrow=pa.schema([("k", arrow), ("v", pa.string())]), key=("k",)).create()
+    it.sink.append(it.table, it.latest(*[(key, "old", False, 1) for key in values]), it.commit(1))
+    changes = [(key, f"new {n}", n == 0, 2) for n, key in enumerate(values)]
+    it.sink.merge(it.table, it.latest(*changes), it.key, it.commit(2))
+    found = {
+        bytes(row[0]) if isinstance(row[0], bytearray) else row[0]: row[1]
+        for row in it.sink.read(it.table).collect()
+    }
+    assert found == {key: f"new {n}" for n, key in enumerate(values) if n > 0}
+
+
+ODD_NAMES = [
+    "a.b",
+    "a b",
+    "select",
+    "it's",
+    'dou"ble',
+    "back`tick",
+    "semi;colon,{}()=\n\t",
+    "größe",
+    "100%",
+    "#1",
+    "a:b",
+    "x/y",
+    "\\n",
+]
+
+
+def test_columns_may_have_any_name(place: Make, kind: str) -> None:
+    it = place(
+        kind, arrow=pa.schema([(name, pa.string()) for name in ODD_NAMES]), key=("a.b", "back`tick")
+    ).create()
+    old, new = ["v"] * len(ODD_NAMES), ["v"] * len(ODD_NAMES)
+    new[2] = "w"
+    it.sink.append(it.table, it.latest((*old, False, 1)), it.commit(1))
+    it.sink.merge(it.table, it.latest((*new, False, 2)), it.key, it.commit(2))
+    added = AddedColumn(Column("n.e w", "int"), pa.field("n.e w", pa.int32()), "7", "back`tick")
+    it.sink.add_columns(it.table, [added], it.commit(3))
+    assert it.sink.read(it.table).columns == [*ODD_NAMES[:6], "n.e w", *ODD_NAMES[6:], "_sequence"]
+    assert it.rows() == [(*new[:6], 7, *new[6:], 2)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *ODD_NAMES,
+        "_hidden",
+        ".dot",
+        "history",
+        "files",
+        "UPPER",
+        "@0020",
+        "日本",
+        "a=b",
+        "..",
+        "snapshot_id_1",
+    ],
+)
+def test_tables_and_databases_may_have_any_name(place: Make, kind: str, name: str) -> None:
+    it = place(kind, table=TableId(name, name)).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))
+    it.sink.merge(it.table, it.latest((1, "b", False, 2)), it.key, it.commit(2))
+    assert state(it).last_commit == it.commit(2)
+    assert it.rows() == [(1, "b", 2)]
+
+
+def test_a_column_with_a_name_of_ours_is_refused(place: Make, kind: str) -> None:
+    with pytest.raises(TableError, match="_Sequence"):
+        place(kind, arrow=pa.schema([("id", pa.int64()), ("_Sequence", pa.int64())])).create()
+
+
+def test_the_table_of_another_pipeline_is_foreign(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    other = Place(it.spark, it.config)
+    found = other.sink.open(it.table)
+    assert isinstance(found, Foreign)
+    with pytest.raises(ConfigError, match=it.pipeline) as raised:
+        raise found.error(it.table)
+    assert "sink.namespace" in raised.value.hint
+
+
+def test_a_commit_of_another_pipeline_is_refused(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    with pytest.raises(InternalError):
+        it.sink.append(it.table, it.latest((1, "a", False, 1)), Commit("other", 1))
+    assert it.rows() == []
+
+
+def test_several_tables_are_written_at_once_each_with_its_own_commits(place: Make, kind: str) -> None:
+    it = place(kind)
+    places = [
+        Place(it.spark, it.config, table=TableId("shop", f"t{n}"), pipeline=it.pipeline) for n in range(6)
+    ]
+
+    def work(n: int) -> None:
+        one = places[n]
+        one.sink = it.sink
+        one.create()
+        one.sink.append(one.table, one.latest((n, "a", False, 1)), one.commit(1, n))
+        for epoch in (2, 3):
+            one.sink.merge(
+                one.table, one.latest((n, f"e{epoch}", False, epoch)), one.key, one.commit(epoch, n)
+            )
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(inheritable_thread_target(it.spark)(work), range(len(places))))
+    for n, one in enumerate(places):
+        assert one.rows() == [(n, "e3", 3)]
+        assert state(one).last_commit == one.commit(3, n)
+
+
+def test_the_key_may_have_several_columns(place: Make, kind: str) -> None:
+    it = place(kind, key=("id", "name")).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 1), (1, "b", False, 1)), it.commit(1))
+    it.sink.merge(it.table, it.latest((1, "b", True, 2), (2, "a", False, 2)), it.key, it.commit(2))
+    assert it.rows() == [(1, "a", 1), (2, "a", 2)]
+
+
+def test_schema_of_the_source_decides_nothing_the_arrow_schema_does(place: Make, kind: str) -> None:
+    it = place(kind)
+    layout = pa.schema([*it.arrow, ("_deleted", pa.bool_()), ("_sequence", pa.int64())])
+    it.sink.create(TableSchema(it.table, (Column("id", "int"), Column("name", "text")), it.key), layout)
+    assert it.sink.read(it.table).columns == ["id", "name", "_sequence"]
