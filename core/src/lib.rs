@@ -5,11 +5,13 @@ pub mod charset;
 pub mod column;
 pub mod cursor;
 pub mod decimal;
+pub mod double;
 pub mod error;
 pub mod event;
 pub mod gtid_event;
 pub mod schema;
 pub mod temporal;
+pub mod text;
 
 #[cfg(feature = "python")]
 mod python;

@@ -152,13 +152,20 @@ class ServerError(Exception):
     sqlstate: str
     message: str
 
-# text.rs ------------------------------------------------------------------------------------------
+# text.rs ------------------------------------------------------------------------------------------------------
 
-def row_hashes(
-    table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null"
+def row_hashes(table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null") -> pa.Array:
+    """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself computes
+    with `penstock.verify.sql`. core/src/text.rs defines it, type by type."""
+
+def row_texts(table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null") -> pa.Array:
+    """string per row: the canonical text of these columns (those of the key, say)."""
+
+def row_buckets(
+    table: str, batch: pa.RecordBatch, columns: Sequence[str], *, width: int = 0, count: int = 0
 ) -> pa.Array:
-    """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself
-    computes with `penstock.verify`'s SQL: per column `~` for NULL, else `=LENGTH:TEXT`, joined by `|`."""
+    """int64 per row: the integer in the one column divided by `width`, towards zero; or, for `count`, the CRC32 of
+    the canonical text of the columns modulo `count`."""
 
 # inspect.rs ---------------------------------------------------------------------------------------
 

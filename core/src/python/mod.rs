@@ -2,6 +2,7 @@
 
 mod errors;
 mod schema;
+mod text;
 
 use pyo3::prelude::*;
 
@@ -9,5 +10,6 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
     schema::register(module)?;
+    text::register(module)?;
     Ok(())
 }

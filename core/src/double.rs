@@ -1,0 +1,87 @@
+//! Doubles as the server prints them: the fewest digits that read back as the same double, plain notation while
+//! the decimal point stands within 15 places of the first digit or among the digits, else `d.ddde-n` (no plus sign,
+//! no padding).
+
+/// Where the decimal point may stand, counted from the first digit, for plain notation.
+const PLAIN: std::ops::RangeInclusive<i32> = -14..=15;
+
+/// Writes `value`. Infinities and NaN cannot be stored by the server; they come out as Rust prints them.
+pub fn write_double(value: f64, out: &mut Vec<u8>) {
+    if !value.is_finite() {
+        out.extend_from_slice(value.to_string().as_bytes());
+        return;
+    }
+    if value.is_sign_negative() {
+        out.push(b'-');
+    }
+    if value == 0.0 {
+        out.push(b'0');
+        return;
+    }
+    let mut buffer = ryu::Buffer::new();
+    let (digits, point) = digits(buffer.format_finite(value.abs()));
+    let digits = digits.as_slice();
+    let count = digits.len() as i32;
+    if !PLAIN.contains(&point) && !(1..count).contains(&point) {
+        write_exponent(digits, point - 1, out);
+    } else if point <= 0 {
+        out.extend_from_slice(b"0.");
+        out.extend(std::iter::repeat_n(b'0', point.unsigned_abs() as usize));
+        out.extend_from_slice(digits);
+    } else if point >= count {
+        out.extend_from_slice(digits);
+        out.extend(std::iter::repeat_n(b'0', (point - count) as usize));
+    } else {
+        out.extend_from_slice(&digits[..point as usize]);
+        out.push(b'.');
+        out.extend_from_slice(&digits[point as usize..]);
+    }
+}
+
+fn write_exponent(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
+    out.push(digits[0]);
+    if digits.len() > 1 {
+        out.push(b'.');
+        out.extend_from_slice(&digits[1..]);
+    }
+    out.push(b'e');
+    out.extend_from_slice(exponent.to_string().as_bytes());
+}
+
+/// Significant digits (no leading or trailing zeros) and the place of the decimal point counted from the first.
+fn digits(text: &str) -> (Vec<u8>, i32) {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all: Vec<u8> = whole.bytes().chain(fraction.bytes()).collect();
+    let zeros = all.iter().take_while(|digit| **digit == b'0').count();
+    let end = all.iter().rposition(|digit| *digit != b'0').map_or(zeros, |last| last + 1);
+    let significant = all[zeros..end.max(zeros)].to_vec();
+    (significant, whole.len() as i32 - zeros as i32 + exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_printed_in_the_servers_notation() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.5, "1.5"),
+            (-100.0, "-100"),
+            (0.001, "0.001"),
+            (1e14, "100000000000000"),
+            (1e15, "1e15"),
+            (1_086_000_411_525_690.5, "1086000411525690.5"),
+            (9_007_199_254_740_992.0, "9.007199254740992e15"),
+            (1.25e-20, "1.25e-20"),
+            (f64::MAX, "1.7976931348623157e308"),
+        ] {
+            let mut out = Vec::new();
+            write_double(value, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The canonical text of a row, and its hash: the bridge between what the server can compute about a row and
+//! what an Arrow batch holds.
+//!
+//! `penstock.verify.sql` gives the SQL expression of the same text, column type by column type; the two files
+//! change together, and `tests/verify/test_sql.py` holds them against each other on a real server.
+//!
+//! A row is its columns joined by `|`. NULL is `~`; otherwise
+//!
+//! | column type | text |
+//! |---|---|
+//! | integers, `bit`, `year` | the number in decimal |
+//! | `decimal` | as the server prints it, with all digits of its scale |
+//! | `float`, `double` | the exact double in the fewest digits that read back as it, in the server's notation |
+//! | `date`, `datetime`, `timestamp`, `time` | as the server prints it, timestamps in UTC |
+//! | `char`, `varchar`, `enum`, `set`, `inet4`, `inet6`, `uuid` | `LENGTH:TEXT`, length in bytes of UTF-8 |
+//! | `binary`, `varbinary` | upper-case hexadecimal digits |
+//! | the `text` and `blob` families, `json`, spatial types, `vector` | MD5 of the bytes (of UTF-8 for text) |
+//!
+//! Large objects go in as their own MD5 because the server caps every string it builds at `max_allowed_packet`
+//! and answers NULL beyond it. The length in front of text makes the joined text unambiguous: only text may
+//! contain `|`, `:` or `~`.
+//!
+//! Batches may come back from a lake table, so the Arrow type need not be the one the decoder made: integers
+//! may be wider, decimals may have become text and so on. What cannot be printed as the column's type is an error.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type,
+    Int16Type, Int32Type, Int64Type, Int8Type, Time64MicrosecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt16Type, UInt32Type,
+    UInt64Type, UInt8Type,
+};
+use arrow_array::{Array, ArrayRef, Int64Array, PrimitiveArray, RecordBatch, StringArray, UInt64Array};
+use arrow_schema::{DataType, TimeUnit};
+use md5::{Digest, Md5};
+
+use crate::double::write_double;
+
+/// How a column type is written; the same split as `Shape` in `penstock.verify.sql`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Number,
+    Decimal,
+    Float,
+    Date,
+    Datetime,
+    Time,
+    Text,
+    Hex,
+    Digest,
+}
+
+fn shape(column_type: &str) -> Option<Shape> {
+    Some(match column_type {
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "bit" | "year" => Shape::Number,
+        "decimal" => Shape::Decimal,
+        "float" | "double" => Shape::Float,
+        "date" => Shape::Date,
+        "datetime" | "timestamp" => Shape::Datetime,
+        "time" => Shape::Time,
+        "char" | "varchar" | "enum" | "set" | "inet4" | "inet6" | "uuid" => Shape::Text,
+        "binary" | "varbinary" => Shape::Hex,
+        "tinytext" | "text" | "mediumtext" | "longtext" | "tinyblob" | "blob" | "mediumblob" | "longblob"
+        | "json" | "geometry" | "vector" => Shape::Digest,
+        _ => return None,
+    })
+}
+
+/// What `text` needs to know of a column.
+pub struct TextColumn<'a> {
+    pub name: &'a str,
+    /// The server's DATA_TYPE in lower case.
+    pub column_type: &'a str,
+    /// Fractional digits of `time`, `datetime`, `timestamp`.
+    pub fsp: usize,
+}
+
+type Printer = Box<dyn Fn(usize, &mut Vec<u8>)>;
+
+/// Writes the canonical text of rows of one batch.
+pub struct RowText {
+    cells: Vec<(ArrayRef, Printer)>,
+    rows: usize,
+}
+
+impl RowText {
+    pub fn new(batch: &RecordBatch, columns: &[TextColumn<'_>]) -> Result<Self, String> {
+        let mut cells = Vec::with_capacity(columns.len());
+        for column in columns {
+            let array = batch
+                .column_by_name(column.name)
+                .ok_or_else(|| format!("the batch has no column `{}`", column.name))?;
+            let printer = printer(column, array).ok_or_else(|| {
+                format!(
+                    "column `{}` ({}) cannot be read from Arrow {}",
+                    column.name,
+                    column.column_type,
+                    array.data_type()
+                )
+            })?;
+            cells.push((array.clone(), printer));
+        }
+        Ok(Self { cells, rows: batch.num_rows() })
+    }
+
+    pub fn write(&self, row: usize, out: &mut Vec<u8>) {
+        for (number, (array, printer)) in self.cells.iter().enumerate() {
+            if number > 0 {
+                out.push(b'|');
+            }
+            if array.is_null(row) {
+                out.push(b'~');
+            } else {
+                printer(row, out);
+            }
+        }
+    }
+
+    /// The first 60 bits of the MD5 of each row's text.
+    pub fn hashes(&self) -> UInt64Array {
+        let mut text = Vec::with_capacity(256);
+        (0..self.rows)
+            .map(|row| {
+                text.clear();
+                self.write(row, &mut text);
+                let digest = Md5::digest(&text);
+                let mut head = [0u8; 8];
+                head.copy_from_slice(&digest[..8]);
+                Some(u64::from_be_bytes(head) >> 4)
+            })
+            .collect()
+    }
+
+    pub fn texts(&self) -> StringArray {
+        let mut text = Vec::with_capacity(256);
+        (0..self.rows)
+            .map(|row| {
+                text.clear();
+                self.write(row, &mut text);
+                Some(String::from_utf8_lossy(&text).into_owned())
+            })
+            .collect()
+    }
+
+    /// CRC32 of each row's text modulo `count`: the hash bucket of a key, as the server's CRC32() gives it.
+    pub fn shares(&self, count: u32) -> Int64Array {
+        let mut text = Vec::with_capacity(64);
+        (0..self.rows)
+            .map(|row| {
+                text.clear();
+                self.write(row, &mut text);
+                Some(i64::from(crc32fast::hash(&text) % count.max(1)))
+            })
+            .collect()
+    }
+
+    /// The number that is each row's text divided by `width`, towards zero, as the server's DIV does. None if some
+    /// row's text is no integer.
+    pub fn ranges(&self, width: u64) -> Option<Int64Array> {
+        let width = i128::from(width.max(1));
+        let mut text = Vec::with_capacity(24);
+        let mut numbers = Int64Array::builder(self.rows);
+        for row in 0..self.rows {
+            text.clear();
+            self.write(row, &mut text);
+            let number: i128 = std::str::from_utf8(&text).ok()?.parse().ok()?;
+            numbers.append_value(i64::try_from(number / width).unwrap_or(i64::MAX));
+        }
+        Some(numbers.finish())
+    }
+}
+
+fn printer(column: &TextColumn<'_>, array: &ArrayRef) -> Option<Printer> {
+    let fsp = column.fsp;
+    match shape(column.column_type)? {
+        Shape::Number => number(array),
+        Shape::Decimal => number(array).or_else(|| decimal(array)).or_else(|| plain_text(array)),
+        Shape::Float => float(array),
+        Shape::Date => date(array).or_else(|| plain_text(array)),
+        Shape::Datetime => datetime(array, fsp).or_else(|| plain_text(array)),
+        Shape::Time => time(array, fsp).or_else(|| plain_text(array)),
+        Shape::Text => counted_text(array),
+        Shape::Hex => bytes(array, |value, out| {
+            for byte in value {
+                out.push(HEX_UPPER[usize::from(byte >> 4)]);
+                out.push(HEX_UPPER[usize::from(byte & 15)]);
+            }
+        }),
+        Shape::Digest => bytes(array, |value, out| {
+            for byte in Md5::digest(value) {
+                out.push(HEX_LOWER[usize::from(byte >> 4)]);
+                out.push(HEX_LOWER[usize::from(byte & 15)]);
+            }
+        }),
+    }
+}
+
+const HEX_UPPER: &[u8; 16] = b"0123456789ABCDEF";
+const HEX_LOWER: &[u8; 16] = b"0123456789abcdef";
+
+fn show<T: std::fmt::Display>(value: T, out: &mut Vec<u8>) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "{value}");
+}
+
+fn integers<T>(array: &ArrayRef) -> Option<Printer>
+where
+    T: ArrowPrimitiveType,
+    T::Native: std::fmt::Display,
+{
+    let array: PrimitiveArray<T> = array.as_primitive_opt::<T>()?.clone();
+    Some(Box::new(move |row, out| show(array.value(row), out)))
+}
+
+fn number(array: &ArrayRef) -> Option<Printer> {
+    match array.data_type() {
+        DataType::Int8 => integers::<Int8Type>(array),
+        DataType::Int16 => integers::<Int16Type>(array),
+        DataType::Int32 => integers::<Int32Type>(array),
+        DataType::Int64 => integers::<Int64Type>(array),
+        DataType::UInt8 => integers::<UInt8Type>(array),
+        DataType::UInt16 => integers::<UInt16Type>(array),
+        DataType::UInt32 => integers::<UInt32Type>(array),
+        DataType::UInt64 => integers::<UInt64Type>(array),
+        DataType::Decimal128(_, 0) => integers::<Decimal128Type>(array),
+        DataType::Boolean => {
+            let array = array.as_boolean_opt()?.clone();
+            Some(Box::new(move |row, out| out.push(if array.value(row) { b'1' } else { b'0' })))
+        }
+        // BIT as its bytes, the most significant first.
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            bytes(array, |value, out| {
+                let number = value.iter().fold(0u64, |number, byte| (number << 8) | u64::from(*byte));
+                show(number, out);
+            })
+        }
+        _ => None,
+    }
+}
+
+fn decimal(array: &ArrayRef) -> Option<Printer> {
+    let DataType::Decimal128(_, scale) = array.data_type() else { return None };
+    let scale = usize::try_from(*scale).ok()?;
+    let array = array.as_primitive_opt::<Decimal128Type>()?.clone();
+    Some(Box::new(move |row, out| {
+        let value = array.value(row);
+        let digits = format!("{:0>width$}", value.unsigned_abs(), width = scale + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - scale);
+        if value < 0 {
+            out.push(b'-');
+        }
+        out.extend_from_slice(whole.as_bytes());
+        out.push(b'.');
+        out.extend_from_slice(fraction.as_bytes());
+    }))
+}
+
+/// The server adds `0e0`, so a negative zero is a zero here as well.
+fn float(array: &ArrayRef) -> Option<Printer> {
+    match array.data_type() {
+        DataType::Float32 => {
+            let array = array.as_primitive_opt::<Float32Type>()?.clone();
+            Some(Box::new(move |row, out| write_double(f64::from(array.value(row)) + 0.0, out)))
+        }
+        DataType::Float64 => {
+            let array = array.as_primitive_opt::<Float64Type>()?.clone();
+            Some(Box::new(move |row, out| write_double(array.value(row) + 0.0, out)))
+        }
+        _ => None,
+    }
+}
+
+/// Year, month and day of a day counted from 1970-01-01 in the proleptic Gregorian calendar. The year is taken to
+/// begin in March, so that the leap day is its last; 400 years are 146,097 days.
+pub(crate) fn civil(days: i64) -> (i64, u32, u32) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    (year, month as u32, day as u32)
+}
+
+fn write_date(days: i64, out: &mut Vec<u8>) {
+    let (year, month, day) = civil(days);
+    let _ = write!(out, "{year:04}-{month:02}-{day:02}");
+}
+
+fn write_fraction(micros: i64, fsp: usize, out: &mut Vec<u8>) {
+    if fsp > 0 {
+        let mut digits = String::with_capacity(6);
+        let _ = write!(digits, "{micros:06}");
+        out.push(b'.');
+        out.extend_from_slice(&digits.as_bytes()[..fsp.min(6)]);
+    }
+}
+
+pub(crate) fn write_datetime(micros: i64, fsp: usize, out: &mut Vec<u8>) {
+    const DAY: i64 = 86_400_000_000;
+    write_date(micros.div_euclid(DAY), out);
+    let rest = micros.rem_euclid(DAY);
+    let seconds = rest / 1_000_000;
+    let _ = write!(out, " {:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    write_fraction(rest % 1_000_000, fsp, out);
+}
+
+pub(crate) fn write_time(micros: i64, fsp: usize, out: &mut Vec<u8>) {
+    if micros < 0 {
+        out.push(b'-');
+    }
+    let micros = micros.unsigned_abs() as i64;
+    let seconds = micros / 1_000_000;
+    let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    write_fraction(micros % 1_000_000, fsp, out);
+}
+
+fn date(array: &ArrayRef) -> Option<Printer> {
+    let array = array.as_primitive_opt::<Date32Type>()?.clone();
+    Some(Box::new(move |row, out| write_date(i64::from(array.value(row)), out)))
+}
+
+fn datetime(array: &ArrayRef, fsp: usize) -> Option<Printer> {
+    fn with<T: ArrowPrimitiveType<Native = i64>>(
+        array: &ArrayRef,
+        fsp: usize,
+        micros: impl Fn(i64) -> i64 + 'static,
+    ) -> Option<Printer> {
+        let array = array.as_primitive_opt::<T>()?.clone();
+        Some(Box::new(move |row, out| write_datetime(micros(array.value(row)), fsp, out)))
+    }
+    match array.data_type() {
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            with::<TimestampMicrosecondType>(array, fsp, |value| value)
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            with::<TimestampMillisecondType>(array, fsp, |value| value.saturating_mul(1_000))
+        }
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            with::<TimestampSecondType>(array, fsp, |value| value.saturating_mul(1_000_000))
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            with::<TimestampNanosecondType>(array, fsp, |value| value.div_euclid(1_000))
+        }
+        _ => None,
+    }
+}
+
+fn time(array: &ArrayRef, fsp: usize) -> Option<Printer> {
+    fn with<T: ArrowPrimitiveType<Native = i64>>(array: &ArrayRef, fsp: usize) -> Option<Printer> {
+        let array = array.as_primitive_opt::<T>()?.clone();
+        Some(Box::new(move |row, out| write_time(array.value(row), fsp, out)))
+    }
+    match array.data_type() {
+        DataType::Int64 => with::<Int64Type>(array, fsp),
+        DataType::Duration(TimeUnit::Microsecond) => with::<DurationMicrosecondType>(array, fsp),
+        DataType::Time64(TimeUnit::Microsecond) => with::<Time64MicrosecondType>(array, fsp),
+        _ => None,
+    }
+}
+
+fn plain_text(array: &ArrayRef) -> Option<Printer> {
+    matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8)
+        .then(|| bytes(array, |value, out| out.extend_from_slice(value)))
+        .flatten()
+}
+
+fn counted_text(array: &ArrayRef) -> Option<Printer> {
+    bytes(array, |value, out| {
+        show(value.len(), out);
+        out.push(b':');
+        out.extend_from_slice(value);
+    })
+}
+
+/// The bytes of a text or binary value, whichever of Arrow's layouts holds them.
+fn bytes(array: &ArrayRef, write: impl Fn(&[u8], &mut Vec<u8>) + 'static) -> Option<Printer> {
+    match array.data_type() {
+        DataType::Utf8 => {
+            let array = array.as_string_opt::<i32>()?.clone();
+            Some(Box::new(move |row, out| write(array.value(row).as_bytes(), out)))
+        }
+        DataType::LargeUtf8 => {
+            let array = array.as_string_opt::<i64>()?.clone();
+            Some(Box::new(move |row, out| write(array.value(row).as_bytes(), out)))
+        }
+        DataType::Binary => {
+            let array = array.as_binary_opt::<i32>()?.clone();
+            Some(Box::new(move |row, out| write(array.value(row), out)))
+        }
+        DataType::LargeBinary => {
+            let array = array.as_binary_opt::<i64>()?.clone();
+            Some(Box::new(move |row, out| write(array.value(row), out)))
+        }
+        DataType::FixedSizeBinary(_) => {
+            let array = array.as_fixed_size_binary_opt()?.clone();
+            Some(Box::new(move |row, out| write(array.value(row), out)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl Fn(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn days_are_dates_of_the_gregorian_calendar() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(-719_528), (0, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(2_932_896), (9999, 12, 31));
+    }
+
+    #[test]
+    fn times_keep_sign_hours_beyond_a_day_and_fraction() {
+        assert_eq!(text(|out| write_time(-3_020_399_000_000, 0, out)), "-838:59:59");
+        assert_eq!(text(|out| write_time(-500_000, 2, out)), "-00:00:00.50");
+        assert_eq!(text(|out| write_datetime(-1, 6, out)), "1969-12-31 23:59:59.999999");
+    }
+}

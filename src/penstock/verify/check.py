@@ -1,0 +1,185 @@
+"""The verification of one table: rounds of read view, target version, comparison.
+
+Round one compares everything. Keys that differ but were touched between the marks of its read view go into the next
+round, which opens a new view and looks only at their buckets, until all are settled or `ROUNDS_MAX` is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from penstock.errors import PenstockError
+from penstock.model.offset import Offset, SourcePosition
+from penstock.model.schema import TableId, TableSchema
+from penstock.verify.plan import (
+    Buckets,
+    BucketSum,
+    Kind,
+    KeyDifference,
+    choose_buckets,
+    different_buckets,
+    different_keys,
+    key_columns,
+    settle,
+    split_key,
+)
+from penstock.verify.report import KEYS_LISTED, DifferentKey, TableReport
+from penstock.verify.source import ReadView
+
+ROUNDS_MAX = 5
+"""Read views tried for keys that keep changing."""
+ROWS_LISTED_MAX = 200_000
+"""Rows held in memory, on each side, to name the keys of differing buckets."""
+UNCERTAIN_KEYS_MAX = 50_000
+"""A read view with more keys than this touched between its marks is given up for another."""
+
+
+class VersionAt(Protocol):
+    """Brings the target to exactly one place of the source's log."""
+
+    def version_at(self, table: TableId, position: SourcePosition) -> tuple[Offset, str | None]:
+        """The offset of `position` and the version of the target table that holds the log up to it, no more
+        and no less as far as this table goes. Waits for the pipeline if need be."""
+
+
+class LogWindow(Protocol):
+    """What the relay log holds between two marks."""
+
+    def keys_touched(
+        self, schema: TableSchema, low: str, high: SourcePosition, limit: int
+    ) -> Collection[str] | None:
+        """Canonical texts of the keys (before and after images) of transactions at or before `high` that are not in
+        `low`. None: more than `limit`."""
+
+
+class Target(Protocol):
+    """The target's side; `penstock.spark.verify` implements it."""
+
+    def sums(
+        self, schema: TableSchema, buckets: Buckets, version: str | None, zero_dates: str
+    ) -> dict[int, BucketSum]:
+        """Rows and hash sums per bucket."""
+
+    def rows(
+        self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], version: str | None, zero_dates: str
+    ) -> list[tuple[str, int]]:
+        """Key text and hash of every row in these buckets; a key that occurs twice comes twice."""
+
+
+class Verification:
+    """Verifies tables of one source against one target."""
+
+    def __init__(
+        self,
+        views: Callable[[], AbstractContextManager[ReadView]],
+        target: Target,
+        versions: VersionAt,
+        window: LogWindow,
+        *,
+        zero_dates: str = "null",
+    ) -> None:
+        self._views = views
+        self._target = target
+        self._versions = versions
+        self._window = window
+        self._zero_dates = zero_dates
+
+    def verify(self, schema: TableSchema) -> TableReport:
+        """Never raises for what belongs to one table: such an error is in the report."""
+        try:
+            return self._verify(schema)
+        except PenstockError as error:
+            return TableReport(schema.table, 0, 0, None, error=str(error))
+
+    def _verify(self, schema: TableSchema) -> TableReport:
+        if not schema.key:
+            return TableReport(
+                schema.table, 0, 0, None, error="The table has no key, so its rows cannot be matched with the target's."
+            )
+        with self._views() as view:
+            buckets = choose_buckets(schema, view.extent(schema))
+            source = view.sums(schema, buckets, self._zero_dates)
+            offset, version = self._versions.version_at(schema.table, view.high)
+            target = self._target.sums(schema, buckets, version, self._zero_dates)
+            different = different_buckets(source, target)
+            listed = _affordable(different, source, target)
+            uncertain = self._window.keys_touched(schema, view.low, view.high, UNCERTAIN_KEYS_MAX) if different else ()
+            found = self._differences(view, schema, buckets, listed, version) if listed else []
+        if uncertain is None:
+            real, unsettled = [], found
+        else:
+            real, unsettled = settle(found, uncertain)
+        more, unverified = self._settle_in_new_views(schema, buckets, unsettled)
+        real += more
+        left_out = sum(
+            max(source.get(n, _NOTHING).rows, target.get(n, _NOTHING).rows) for n in different[len(listed) :]
+        )
+        names = {buckets.describe(number) for number in different[len(listed) :]}
+        return TableReport(
+            table=schema.table,
+            rows_source=sum(part.rows for part in source.values()),
+            rows_target=sum(part.rows for part in target.values()),
+            offset=offset,
+            ranges=len(source.keys() | target.keys()),
+            ranges_different=sorted(names),
+            keys_different=[_named(schema, difference) for difference in real[:KEYS_LISTED]],
+            keys_not_listed=left_out + len(real[KEYS_LISTED:]),
+            unverified=unverified,
+        )
+
+    def _settle_in_new_views(
+        self, schema: TableSchema, buckets: Buckets, unsettled: list[KeyDifference]
+    ) -> tuple[list[KeyDifference], int]:
+        """Looks at these keys again until each is equal or really different; the rest is counted."""
+        real: list[KeyDifference] = []
+        for _ in range(ROUNDS_MAX):
+            if not unsettled:
+                break
+            open_keys = {difference.key for difference in unsettled}
+            with self._views() as view:
+                _, version = self._versions.version_at(schema.table, view.high)
+                uncertain = self._window.keys_touched(schema, view.low, view.high, UNCERTAIN_KEYS_MAX)
+                if uncertain is None:
+                    continue
+                numbers = buckets.numbers(open_keys)
+                found = self._differences(view, schema, buckets, numbers, version)
+            settled, unsettled = settle([d for d in found if d.key in open_keys], uncertain)
+            real += settled
+        return real, len(unsettled)
+
+    def _differences(
+        self, view: ReadView, schema: TableSchema, buckets: Buckets, numbers: Collection[int], version: str | None
+    ) -> list[KeyDifference]:
+        source = view.rows(schema, buckets, numbers, self._zero_dates)
+        rows = self._target.rows(schema, buckets, numbers, version, self._zero_dates)
+        target = dict(rows)
+        doubled = _doubled(key for key, _ in rows) if len(target) < len(rows) else []
+        return different_keys(source, target) + [KeyDifference(key, Kind.DOUBLED) for key in doubled]
+
+
+_NOTHING = BucketSum(0, 0)
+
+
+def _affordable(different: list[int], source: dict[int, BucketSum], target: dict[int, BucketSum]) -> list[int]:
+    """The first differing buckets whose rows can be held in memory; at least one."""
+    rows = 0
+    for count, number in enumerate(different):
+        rows += max(source.get(number, _NOTHING).rows, target.get(number, _NOTHING).rows)
+        if rows > ROWS_LISTED_MAX and count > 0:
+            return different[:count]
+    return different
+
+
+def _doubled(keys: Iterable[str]) -> list[str]:
+    seen: set[str] = set()
+    again: set[str] = set()
+    for key in keys:
+        (again if key in seen else seen).add(key)
+    return sorted(again)
+
+
+def _named(schema: TableSchema, difference: KeyDifference) -> DifferentKey:
+    values = split_key(key_columns(schema), difference.key)
+    return DifferentKey(dict(zip(schema.key, values, strict=True)), difference.kind.value)

@@ -1,0 +1,177 @@
+"""What is compared with what: buckets of keys, their sums, and the keys that differ. Pure.
+
+A bucket is a function of the key that both sides can compute. A single integer key is divided by a width, so a
+bucket is a range of keys that the server reads by its index. Any other key goes by the CRC32 of its canonical text:
+string keys cannot be ordered, nor compared, outside the server that knows their collation.
+"""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.model.schema import Column, TableSchema, quote
+from penstock.verify import sql
+
+BUCKET_ROWS = 2_000
+"""Rows aimed at per bucket: what is listed row by row because one of them differs."""
+BUCKETS_MAX = 16_384
+"""Groups of the server's aggregation, and rows that Spark sends to the driver."""
+INTEGER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+
+
+@dataclass(frozen=True)
+class KeyExtent:
+    """Least and greatest value of an integer key, and about how many rows there are."""
+
+    lowest: int
+    highest: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class RangeBuckets:
+    """Bucket of an integer key: the key divided by `width`, rounded towards zero."""
+
+    column: str
+    width: int
+
+    def sql(self) -> str:
+        return f"{quote(self.column)} DIV {self.width}"
+
+    def where(self, numbers: Collection[int]) -> str:
+        parts = []
+        for number in sorted(numbers):
+            first, last = self._bounds(number)
+            parts.append(f"{quote(self.column)} BETWEEN {first} AND {last}")
+        return "(" + " OR ".join(parts) + ")"
+
+    def numbers(self, keys: Iterable[str]) -> set[int]:
+        """The buckets of keys given by their canonical text."""
+        return {abs(int(key)) // self.width * (1 if int(key) >= 0 else -1) for key in keys}
+
+    def describe(self, number: int) -> str:
+        first, last = self._bounds(number)
+        return f"{self.column} {first} to {last}"
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        first = number * self.width - (self.width - 1 if number <= 0 else 0)
+        last = number * self.width + (self.width - 1 if number >= 0 else 0)
+        return first, last
+
+
+@dataclass(frozen=True)
+class HashBuckets:
+    """Bucket of any key: CRC32 of its canonical text modulo `count`."""
+
+    columns: tuple[Column, ...]
+    count: int
+
+    def sql(self) -> str:
+        return f"CRC32({sql.text(self.columns)}) % {self.count}"
+
+    def where(self, numbers: Collection[int]) -> str:
+        return f"({self.sql()}) IN ({', '.join(str(number) for number in sorted(numbers))})"
+
+    def numbers(self, keys: Iterable[str]) -> set[int]:
+        """The buckets of keys given by their canonical text."""
+        return {zlib.crc32(key.encode()) % self.count for key in keys}
+
+    def describe(self, number: int) -> str:
+        return f"share {number} of {self.count} by hash of the key"
+
+
+Buckets = RangeBuckets | HashBuckets
+
+
+def integer_key(schema: TableSchema) -> str | None:
+    """The name of the key column if the key is one integer."""
+    if len(schema.key) == 1 and schema.column(schema.key[0]).type in INTEGER_TYPES:
+        return schema.key[0]
+    return None
+
+
+def key_columns(schema: TableSchema) -> tuple[Column, ...]:
+    return tuple(schema.column(name) for name in schema.key)
+
+
+def choose_buckets(schema: TableSchema, extent: KeyExtent) -> Buckets:
+    """`extent.lowest` and `highest` count only for an integer key."""
+    count = max(1, min(BUCKETS_MAX, extent.rows // BUCKET_ROWS))
+    name = integer_key(schema)
+    if name is None:
+        return HashBuckets(key_columns(schema), count)
+    return RangeBuckets(name, max(1, (extent.highest - extent.lowest) // count + 1))
+
+
+@dataclass(frozen=True)
+class BucketSum:
+    """Number of rows and sum of their 60-bit hashes; exact, so in any order the same."""
+
+    rows: int
+    hash: int
+
+
+def different_buckets(source: Mapping[int, BucketSum], target: Mapping[int, BucketSum]) -> list[int]:
+    return sorted(number for number in source.keys() | target.keys() if source.get(number) != target.get(number))
+
+
+class Kind(str, enum.Enum):
+    """What is wrong with a key at the target."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+    DIFFERENT = "different"
+    DOUBLED = "doubled"
+    """The target has more than one row of this key."""
+
+
+@dataclass(frozen=True)
+class KeyDifference:
+    key: str
+    """Canonical text of the key."""
+    kind: Kind
+
+
+def different_keys(source: Mapping[str, int], target: Mapping[str, int]) -> list[KeyDifference]:
+    """Both map the text of a key to the hash of its row."""
+    found = []
+    for key in sorted(source.keys() | target.keys()):
+        if key not in target:
+            found.append(KeyDifference(key, Kind.MISSING))
+        elif key not in source:
+            found.append(KeyDifference(key, Kind.EXTRA))
+        elif source[key] != target[key]:
+            found.append(KeyDifference(key, Kind.DIFFERENT))
+    return found
+
+
+def settle(
+    differences: Iterable[KeyDifference], uncertain: Collection[str]
+) -> tuple[list[KeyDifference], list[KeyDifference]]:
+    """Splits differences into real ones and those that a transaction between the marks may explain."""
+    real: list[KeyDifference] = []
+    unsettled: list[KeyDifference] = []
+    for difference in differences:
+        (unsettled if difference.key in uncertain else real).append(difference)
+    return real, unsettled
+
+
+def split_key(columns: Iterable[Column], text: str) -> list[str | None]:
+    """The values in a key's canonical text, one per column, as people read them."""
+    values: list[str | None] = []
+    data = text.encode()
+    for column in columns:
+        if data[:1] == b"~":
+            values.append(None)
+            data = data[2:]
+        elif sql.shape(column) is sql.Shape.TEXT:
+            length, _, rest = data.partition(b":")
+            values.append(rest[: int(length)].decode("utf-8", "replace"))
+            data = rest[int(length) + 1 :]
+        else:
+            value, _, data = data.partition(b"|")
+            values.append(value.decode())
+    return values

@@ -1,0 +1,83 @@
+"""What a verification found, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.model.offset import Offset
+from penstock.model.schema import TableId
+
+KEYS_LISTED = 100
+"""Differing keys named per table; the counts go on."""
+
+
+@dataclass(frozen=True)
+class DifferentKey:
+    """`key` maps key columns to their values as the server prints them (binary ones in hexadecimal)."""
+
+    key: dict[str, str | None]
+    kind: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"key": self.key, "kind": self.kind}
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """One table. `equal` is claimed only if nothing differs and nothing is left unverified."""
+
+    table: TableId
+    rows_source: int
+    rows_target: int
+    offset: Offset | None
+    """The place in the log both sides were read at."""
+    ranges: int = 0
+    ranges_different: list[str] = field(default_factory=list)
+    keys_different: list[DifferentKey] = field(default_factory=list)
+    keys_not_listed: int = 0
+    """Differing keys, or keys in differing ranges, beyond what is listed."""
+    unverified: int = 0
+    """Keys that kept changing in every round."""
+    error: str | None = None
+
+    @property
+    def equal(self) -> bool:
+        return (
+            self.error is None
+            and not self.ranges_different
+            and not self.keys_different
+            and not self.keys_not_listed
+            and not self.unverified
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": str(self.table),
+            "equal": self.equal,
+            "rows_source": self.rows_source,
+            "rows_target": self.rows_target,
+            "offset": self.offset,
+            "ranges": self.ranges,
+            "ranges_different": self.ranges_different,
+            "keys_different": [key.to_json() for key in self.keys_different],
+            "keys_not_listed": self.keys_not_listed,
+            "unverified": self.unverified,
+            "error": self.error,
+        }
+
+    def lines(self) -> list[str]:
+        """For people: one line, and one more for each thing that differs."""
+        if self.error is not None:
+            return [f"{self.table}: not verified. {self.error}"]
+        verdict = "equal" if self.equal else "DIFFERENT" if self.keys_different else "NOT PROVEN EQUAL"
+        lines = [f"{self.table}: {verdict}, {self.rows_source:,} rows at the source, {self.rows_target:,} at the target"]
+        lines += [f"  differs in {name}" for name in self.ranges_different[:KEYS_LISTED]]
+        for key in self.keys_different:
+            values = ", ".join(f"{name}={value}" for name, value in key.key.items())
+            lines.append(f"  {key.kind}: {values}")
+        if self.keys_not_listed:
+            lines.append(f"  about {self.keys_not_listed:,} more keys are not listed")
+        if self.unverified:
+            lines.append(f"  {self.unverified:,} keys kept changing and were not verified")
+        return lines

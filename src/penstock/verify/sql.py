@@ -1,0 +1,92 @@
+"""The canonical text of a row as SQL: the server's half of a comparison.
+
+The Rust core (`core/src/text.rs`) writes the same bytes from Arrow; its head lists the text of each column type.
+The statements expect the session that `penstock.verify.source` sets up: `utf8mb4` connection, UTC, empty sql_mode.
+
+No expression is ever NULL, and none grows beyond `max_allowed_packet` by what is added here: large objects enter as
+their MD5. (Past that limit the server would answer NULL with only a warning; the reader checks for it.)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from penstock.model.schema import Column, quote
+
+
+class Shape(enum.Enum):
+    """How the values of a column type are written; the same split as `Shape` in `text.rs`."""
+
+    NUMBER = "number"
+    FLOAT = "float"
+    TEMPORAL = "temporal"
+    TIME = "time"
+    TEXT = "text"
+    HEX = "hex"
+    TEXT_DIGEST = "text digest"
+    BINARY_DIGEST = "binary digest"
+
+
+_SHAPES = {
+    **dict.fromkeys(["tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year"], Shape.NUMBER),
+    "decimal": Shape.NUMBER,
+    **dict.fromkeys(["float", "double"], Shape.FLOAT),
+    **dict.fromkeys(["date", "datetime", "timestamp"], Shape.TEMPORAL),
+    "time": Shape.TIME,
+    **dict.fromkeys(["char", "varchar", "enum", "set", "inet4", "inet6", "uuid"], Shape.TEXT),
+    **dict.fromkeys(["binary", "varbinary"], Shape.HEX),
+    **dict.fromkeys(["tinytext", "text", "mediumtext", "longtext", "json"], Shape.TEXT_DIGEST),
+    **dict.fromkeys(["tinyblob", "blob", "mediumblob", "longblob", "geometry", "vector"], Shape.BINARY_DIGEST),
+}
+
+
+def shape(column: Column) -> Shape:
+    return _SHAPES[column.type]
+
+
+def cell(column: Column, zero_dates: str = "null") -> str:
+    """The canonical text of one column, `~` for NULL."""
+    name = quote(column.name)
+    match shape(column):
+        case Shape.NUMBER:
+            # `+ 0` drops the padding of ZEROFILL and makes a number of BIT and YEAR.
+            text = name if column.type == "decimal" and "zerofill" not in column.column_type else f"{name} + 0"
+        case Shape.FLOAT:
+            text = f"{name} + 0e0"
+        case Shape.TEMPORAL:
+            text = _date(name, zero_dates)
+        case Shape.TIME:
+            text = name
+        case Shape.TEXT:
+            converted = f"CONVERT({name} USING utf8mb4)"
+            text = f"CONCAT(LENGTH({converted}), ':', {converted})"
+        case Shape.HEX:
+            text = f"HEX({name})"
+        case Shape.TEXT_DIGEST:
+            text = f"MD5(CONVERT({name} USING utf8mb4))"
+        case Shape.BINARY_DIGEST:
+            text = f"MD5({name})"
+    return f"IFNULL({text}, '~')"
+
+
+def _date(name: str, zero_dates: str) -> str:
+    """Dates that are no day of the years 1 to 9999 are NULL under policy `null`, as in the target.
+
+    TO_DAYS is NULL for zero and partial dates and counts on past the end of a month (2024-02-31); FROM_DAYS has no
+    year 0.
+    """
+    if zero_dates == "text":
+        return name
+    return f"IF(FROM_DAYS(TO_DAYS({name})) = DATE({name}), {name}, NULL)"
+
+
+def text(columns: Sequence[Column], zero_dates: str = "null") -> str:
+    """The canonical text of these columns of a row."""
+    cells = [cell(column, zero_dates) for column in columns]
+    return cells[0] if len(cells) == 1 else "CONCAT(" + ", '|', ".join(cells) + ")"
+
+
+def row_hash(columns: Sequence[Column], zero_dates: str = "null") -> str:
+    """The first 60 bits of the MD5 of the row's text, as an unsigned integer."""
+    return f"CAST(CONV(LEFT(MD5({text(columns, zero_dates)}), 15), 16, 10) AS UNSIGNED)"
