@@ -1,7 +1,8 @@
 """What every kind of source offers to the rest, and the values it answers with.
 
 A source is split by what is asked of it: its catalog (`Catalog`), and whether it is fit to be followed
-(`Finding`). `TableFilter` decides which of its tables a pipeline captures, also for tables that do not exist yet.
+(`Finding`). `TableFilter` decides which of its tables a pipeline captures, also for tables that do not
+exist yet.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ Level = Literal["error", "warning", "ok"]
 class Finding:
     """One answer to "can this source be captured?".
 
-    `check` names the demand (stable, for programs), `message` says what was found in one paragraph, `sql` holds
-    the statements that mend it (empty: nothing to mend, or SQL cannot do it).
+    `check` names the demand (stable, for programs), `message` says what was found in one paragraph, `sql`
+    holds the statements that mend it (empty: nothing to mend, or SQL cannot do it).
     """
 
     level: Level

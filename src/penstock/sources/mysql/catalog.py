@@ -1,15 +1,17 @@
 """Table definitions from `information_schema`.
 
-A number of queries that depends on the number of tables only by the hundreds: one for the names, then for every
-`_TABLES_PER_QUERY` tables one for columns and one for unique indexes. Statistics columns (TABLE_ROWS,
+A number of queries that depends on the number of tables only by the hundreds: one for the names, then for
+every `_TABLES_PER_QUERY` tables one for columns and one for unique indexes. Statistics columns (TABLE_ROWS,
 CARDINALITY) are never selected, since reading them makes old servers open every table.
 
 What differs between servers is settled here, so that a `Column` means the same whatever server it came from:
 
 - MariaDB prints COLUMN_DEFAULT as SQL (`'abc'`, `NULL`, `current_timestamp()`), MySQL prints the bare value.
 - MySQL 8.0.13+ marks expressions by DEFAULT_GENERATED in EXTRA; before, only CURRENT_TIMESTAMP could be one.
-- Integer widths in COLUMN_TYPE (`int(11)`) and the spelling of spatial types come and go: neither is relied upon.
-- A generated invisible primary key (8.0.30+) is in the log, but the catalog may hide it: the session asks to see it.
+- Integer widths in COLUMN_TYPE (`int(11)`) and the spelling of spatial types come and go: neither is relied
+  upon.
+- A generated invisible primary key (8.0.30+) is in the log, but the catalog may hide it: the session asks
+  to see it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pymysql.cursors import Cursor
 from penstock.config import TablesConfig
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.base import TableFilter
+from penstock.sources.mysql.tokens import unescape
 
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys", "ndbinfo"})
 
@@ -178,8 +181,8 @@ def _key(
 ) -> tuple[str, ...]:
     """The primary key, else the first usable unique index, else nothing.
 
-    A primary key over a prefix (`PRIMARY KEY (url(20))`) does not identify a row by whole values, but its whole
-    columns still do: equal columns have equal prefixes, so no two rows share them.
+    A primary key over a prefix (`PRIMARY KEY (url(20))`) does not identify a row by whole values, but its
+    whole columns still do: equal columns have equal prefixes, so no two rows share them.
     """
     primary = indexes.pop("PRIMARY", None)
     if primary is not None and primary.usable:
@@ -277,23 +280,13 @@ def parse_labels(column_type: str) -> tuple[str, ...]:
     return tuple(unescape(quoted[1:-1]) for quoted in re.findall(r"'(?:[^'\\]|''|\\.)*'", inside, re.DOTALL))
 
 
-_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "b": "\b"}
-
-
-def unescape(text: str) -> str:
-    """The inside of a single-quoted SQL literal as the server prints it."""
-    return re.sub(
-        r"''|\\(.)", lambda m: "'" if m[1] is None else _ESCAPES.get(m[1], m[1]), text, flags=re.DOTALL
-    )
-
-
 def _rows_of(
     connection: Connection[Any], query: str, names: Sequence[TableId]
 ) -> Iterator[tuple[TableId, Sequence[Any]]]:
     """Rows of an information_schema query whose first two columns name the table, for exactly these tables.
 
-    Two IN lists may select more than the pairs asked for (same table names in several databases): what was not
-    asked for is passed over here.
+    Two IN lists may select more than the pairs asked for (same table names in several databases): what was
+    not asked for is passed over here.
     """
     wanted = set(names)
     databases = sorted({name.database for name in names})

@@ -1,0 +1,273 @@
+"""SQL text of MySQL and MariaDB as tokens, and a cursor over them.
+
+The lexical rules are those of the server (sql_lex.cc's documentation, "Language Structure" in the manual):
+`/*!50100 … */` is code for servers from 5.1.0 on, `/*M!100100 … */` for MariaDB alone; `--` starts a
+comment only before white space; quotes are doubled or, in strings, escaped by a backslash. Double quotes
+are a string or, under ANSI_QUOTES, an identifier: the cursor takes them for what its caller expects.
+
+Tokens are made on demand, since statements may be very long and mostly their head matters; time is linear
+in the text that is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from penstock.model.schema import TableId
+
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "b": "\b"}
+
+TOKENS_MAX = 500_000
+"""A statement that needs more tokens to be understood is not understood. Some tens of MB, about a second. The
+longest sensible ones, an ENUM of 65,535 labels or 8,192 partitions, stay well below."""
+
+Kind = Literal["word", "name", "string", "double", "sign", "end"]
+
+
+def unescape(text: str, quote: str = "'") -> str:
+    """The inside of a quoted SQL literal as plain text."""
+
+    def plain(match: re.Match[str]) -> str:
+        return quote if match[1] is None else _ESCAPES.get(match[1], match[1])
+
+    return re.sub(quote * 2 + r"|\\(.)", plain, text, flags=re.DOTALL)
+
+
+def keywords(text: str) -> frozenset[str]:
+    """A set of keywords, written side by side."""
+    return frozenset(text.split())
+
+
+class NotUnderstood(Exception):
+    """The statement does not fit the grammar known here."""
+
+
+class Token(NamedTuple):
+    """`text` is the word, the unquoted name, the string's value or the sign; `start` and `end` are in the SQL.
+
+    A string's value is only unescaped by `value`.
+    """
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def keyword(self) -> str:
+        return self.text.upper() if self.kind == "word" else ""
+
+    @property
+    def value(self) -> str:
+        """The contents of a string."""
+        return unescape(self.text, '"' if self.kind == "double" else "'")
+
+
+# Each alternative can match a given text in one way only, so failing takes linear time.
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+ | \#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]*)
+  | (?P<code>/\*(?P<maria>M?)!(?P<version>\d{5,6})?)
+  | (?P<comment>/\*)
+  | (?P<close>\*/)
+  | (?P<name>`[^`]*(?:``[^`]*)*`)
+  | (?P<string>'[^'\\]*(?:(?:''|\\.)[^'\\]*)*')
+  | (?P<double>"[^"\\]*(?:(?:""|\\.)[^"\\]*)*")
+  | (?P<word>[\w$\u0080-\U0010ffff]+)
+  | (?P<sign>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def tokenize(
+    sql: str, *, version: tuple[int, int, int] | None = None, mariadb: bool = False
+) -> Iterator[Token]:
+    """`version` decides which version comments are code; None: all of them."""
+    position = 0
+    inside_code = 0
+    while position < len(sql):
+        match = _TOKEN.match(sql, position)
+        assert match is not None  # `.` matches anything
+        kind, start, position = str(match.lastgroup), match.start(), match.end()
+        if match["code"] is not None:
+            kind = "code"
+        if kind == "space":
+            continue
+        if kind == "code":
+            if _is_code(match, version, mariadb):
+                inside_code += 1
+            else:
+                position = _comment_end(sql, position, nested=True)
+        elif kind == "comment":
+            position = _comment_end(sql, position, nested=False)
+        elif kind == "close" and inside_code:
+            inside_code -= 1
+        elif kind == "close":
+            yield Token("sign", "*", start, start + 1)
+            yield Token("sign", "/", start + 1, position)
+        elif kind == "name":
+            yield Token("name", sql[start + 1 : position - 1].replace("``", "`"), start, position)
+        elif kind == "string":
+            yield Token("string", sql[start + 1 : position - 1], start, position)
+        elif kind == "double":
+            yield Token("double", sql[start + 1 : position - 1], start, position)
+        elif kind == "word":
+            yield Token("word", match[0], start, position)
+        elif match[0] in "'\"`":
+            raise NotUnderstood("a quote that is not closed")
+        else:
+            yield Token("sign", match[0], start, position)
+
+
+def _is_code(match: re.Match[str], version: tuple[int, int, int] | None, mariadb: bool) -> bool:
+    if match["maria"] and not mariadb and version is not None:
+        return False
+    if match["version"] is None or version is None:
+        return True
+    wanted = int(match["version"])
+    if mariadb and not match["maria"] and 50700 <= wanted <= 99999:
+        return False  # written for MySQL versions that MariaDB does not follow
+    major, minor, patch = version
+    return wanted <= major * 10_000 + minor * 100 + patch
+
+
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+
+
+def _comment_end(sql: str, position: int, *, nested: bool) -> int:
+    if not nested:
+        close = sql.find("*/", position)
+        return len(sql) if close < 0 else close + 2
+    depth = 1
+    for mark in _COMMENT_MARK.finditer(sql, position):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(sql)
+
+
+class Cursor:
+    """A place in the tokens, with the small moves from which a grammar is made."""
+
+    def __init__(self, sql: str, tokens: Iterator[Token], *, database: str, lower_case: bool = False) -> None:
+        self.sql = sql
+        self.database = database
+        self.lower_case = lower_case
+        self._tokens = tokens
+        self._ahead: list[Token] = []
+        self._count = 0
+
+    def peek(self, distance: int = 0) -> Token:
+        while len(self._ahead) <= distance:
+            self._count += 1
+            if self._count > TOKENS_MAX:
+                raise NotUnderstood("a statement that is too long")
+            self._ahead.append(next(self._tokens, Token("end", "", len(self.sql), len(self.sql))))
+        return self._ahead[distance]
+
+    def next(self) -> Token:
+        token = self.peek()
+        del self._ahead[0]
+        return token
+
+    @property
+    def at_end(self) -> bool:
+        token = self.peek()
+        return token.kind == "end" or (
+            token.text == ";" and token.kind == "sign" and self.peek(1).kind == "end"
+        )
+
+    def at(self, *keywords: str) -> bool:
+        """These keywords come next, in this order."""
+        return all(self.peek(index).keyword == word for index, word in enumerate(keywords))
+
+    def at_any(self, *keywords: str) -> bool:
+        return self.peek().keyword in keywords
+
+    def at_sign(self, sign: str) -> bool:
+        token = self.peek()
+        return token.kind == "sign" and token.text == sign
+
+    def take(self, *keywords: str) -> bool:
+        """Steps over these keywords if they come next."""
+        if not self.at(*keywords):
+            return False
+        for _ in keywords:
+            self.next()
+        return True
+
+    def take_sign(self, sign: str) -> bool:
+        if not self.at_sign(sign):
+            return False
+        self.next()
+        return True
+
+    def take_any(self, *keywords: str) -> None:
+        """Steps over any number of these keywords, in any order."""
+        while self.at_any(*keywords):
+            self.next()
+
+    def expect(self, *keywords: str) -> None:
+        if not self.take(*keywords):
+            raise NotUnderstood(" ".join(keywords))
+
+    def identifier(self) -> str:
+        token = self.next()
+        if token.kind in ("word", "name"):
+            return token.text
+        if token.kind == "double":
+            return token.text.replace('""', '"')
+        raise NotUnderstood("a name")
+
+    def table(self) -> TableId:
+        """`[database] . table`; without a database, the session's."""
+        if self.take_sign("."):
+            database, name = self.database, self.identifier()
+        else:
+            database, name = self.database, self.identifier()
+            if self.take_sign("."):
+                database, name = name, self.identifier()
+        if not database:
+            raise NotUnderstood("a table without a database")
+        if self.lower_case:
+            database, name = database.lower(), name.lower()
+        return TableId(database, name)
+
+    def tables(self) -> list[TableId]:
+        """`table [, table] …`"""
+        names = [self.table()]
+        while self.take_sign(","):
+            names.append(self.table())
+        return names
+
+    def item(self) -> list[Token]:
+        """Tokens up to the next comma outside parentheses, the parenthesis that closes around, or the end."""
+        tokens: list[Token] = []
+        depth = 0
+        while not self.at_end:
+            token = self.peek()
+            if token.kind == "sign":
+                if depth == 0 and token.text in ",)":
+                    break
+                depth += (token.text == "(") - (token.text == ")")
+            tokens.append(self.next())
+        if depth:
+            raise NotUnderstood("a parenthesis that is not closed")
+        return tokens
+
+
+def top_level(tokens: list[Token]) -> list[Token]:
+    """Without what stands in parentheses (the parentheses themselves stay)."""
+    kept: list[Token] = []
+    depth = 0
+    for token in tokens:
+        if token.kind == "sign" and token.text == ")":
+            depth -= 1
+        if depth == 0:
+            kept.append(token)
+        if token.kind == "sign" and token.text == "(":
+            depth += 1
+    return kept
