@@ -19,16 +19,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import pymysql
-from pymysql.connections import Connection
-from pymysql.cursors import Cursor
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import TablesConfig
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.tokens import unescape
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
 
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys", "ndbinfo"})
 
@@ -42,7 +41,6 @@ _SPATIAL = frozenset(
 _FRACTIONAL = frozenset({"time", "datetime", "timestamp"})
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 _NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\b", re.IGNORECASE)
-_ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 
 
 def read_tables(
@@ -101,11 +99,9 @@ class ServerTraits:
 def describe_server(connection: Connection[Any]) -> ServerTraits:
     """Reads version and name rules, and makes the session show generated invisible primary keys."""
     [(version, case)] = _rows(connection, "SELECT VERSION(), @@lower_case_table_names")
-    try:
-        _rows(connection, "SET SESSION show_gipk_in_create_table_and_information_schema = ON")
-    except pymysql.MySQLError as error:
-        if error.args[0] != _ER_UNKNOWN_SYSTEM_VARIABLE:
-            raise
+    hides = "show_gipk_in_create_table_and_information_schema"
+    if _rows(connection, f"SHOW SESSION VARIABLES LIKE '{hides}'"):
+        _rows(connection, f"SET SESSION {hides} = ON")
     return ServerTraits(
         version=parse_version(str(version)),
         mariadb="mariadb" in str(version).lower(),
@@ -302,6 +298,6 @@ def _rows_of(
 
 
 def _rows(connection: Connection[Any], query: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    with connection.cursor(Cursor) as cursor:
+    with connection.cursor() as cursor:
         cursor.execute(query, arguments or None)
         return list(cursor.fetchall())

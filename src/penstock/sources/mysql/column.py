@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"[-+]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![\w$])
 
 
 def added_column(cursor: Cursor) -> tuple[AddedColumn, bool]:
-    """`name definition [FIRST | AFTER other]`, up to the end of the cursor's tokens; and whether it is UNIQUE."""
+    """`name definition [FIRST | AFTER other]`, up to the end of the tokens; and whether it is UNIQUE."""
     name = cursor.identifier()
     tokens: list[Token] = []
     while not cursor.at_end:

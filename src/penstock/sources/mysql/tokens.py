@@ -45,7 +45,7 @@ class NotUnderstood(Exception):
 
 
 class Token(NamedTuple):
-    """`text` is the word, the unquoted name, the string's value or the sign; `start` and `end` are in the SQL.
+    """`text` is the word, the name or string without quotes, or the sign; `start` and `end` are in the SQL.
 
     A string's value is only unescaped by `value`.
     """

@@ -1,0 +1,223 @@
+"""What existing rows hold in a column that an ALTER TABLE added: a value for the column's Arrow type.
+
+The server fills them with the constant DEFAULT converted to the column's type, with NULL, or, for a NOT
+NULL column without DEFAULT, with the implicit default of the type ("Data Type Default Values" in the
+manual). What only the server can know (an expression, CURRENT_TIMESTAMP, a conversion that is not plain) is
+a `TableError`: the table needs a new snapshot.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+
+from penstock.errors import TableError
+from penstock.model.effect import AddedColumn, DefaultLiteral
+from penstock.model.schema import Column, TableId
+
+Value = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+_BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+_DATETIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
+_TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
+
+
+def existing_value(table: TableId, column: Column, added: AddedColumn, *, zero_dates: str = "null") -> Value:
+    """The value of `added` in the rows that were there before, as Arrow's type of the column takes it.
+
+    `column` is the column as the catalog tells it; its type decides the value. The statement's own DEFAULT is
+    used, since the catalog may already have a later one. Raises `TableError` where only the server knows.
+    """
+    if added.needs_rows is not None:
+        raise _needs_snapshot(table, column, added.needs_rows)
+    nullable = column.nullable if added.nullable is None else added.nullable
+    default = added.default
+    if default is None and added.nullable is None and (column.default_is_expression or column.default):
+        # TIMESTAMP where explicit_defaults_for_timestamp is OFF
+        raise _needs_snapshot(table, column, "got the time of the statement")
+    if default is None:
+        return None if nullable else _implicit(table, column, zero_dates)
+    if default.kind == "null":
+        return None
+    try:
+        return _convert(column, default, zero_dates)
+    except (ValueError, InvalidOperation, OverflowError) as error:
+        raise _needs_snapshot(table, column, "has a default of a form that is not converted here") from error
+
+
+def _needs_snapshot(table: TableId, column: Column, reason: str) -> TableError:
+    return TableError(
+        f"{table}: the added column {column.name} {reason}, so what existing rows hold is not in the log.",
+        hint="Read the table again with a new snapshot.",
+        table=str(table),
+        column=column.name,
+    )
+
+
+def _implicit(table: TableId, column: Column, zero_dates: str) -> Value:
+    kind = column.type
+    if kind in _TEXTS or kind == "set":
+        return ""
+    if kind == "enum" and column.labels:
+        return column.labels[0]
+    if kind == "binary":
+        return bytes(column.length or 0)
+    if kind in _BINARIES:
+        return b""
+    if kind == "json":
+        return "null"
+    if kind in ("date", "datetime", "timestamp"):
+        return _zero_date(column, zero_dates)
+    if kind == "time":
+        return _time(column, "00:00:00")
+    if kind in _INTEGERS or kind in ("decimal", "float", "double", "year", "bit"):
+        return _convert(column, DefaultLiteral("number", "0"), zero_dates)
+    raise _needs_snapshot(table, column, f"is NOT NULL without a default ({kind})")
+
+
+def _zero_date(column: Column, zero_dates: str) -> Value:
+    if zero_dates == "null":
+        return None
+    if zero_dates == "text":
+        time = "" if column.type == "date" else " 00:00:00" + ("." + "0" * column.fsp if column.fsp else "")
+        return "0000-00-00" + time
+    raise ValueError("a zero date")
+
+
+def _convert(column: Column, default: DefaultLiteral, zero_dates: str) -> Value:
+    kind = column.type
+    if kind in _INTEGERS or kind in ("decimal", "float", "double", "year"):
+        return _number(column, default)
+    if kind == "bit":
+        bits = _bits(default)
+        return bool(bits) if column.length == 1 else Decimal(bits) if column.length == 64 else bits
+    if kind in _BINARIES:
+        data = _bytes(default)
+        return data.ljust(column.length or 0, b"\0") if kind == "binary" else data
+    if default.kind in ("hex", "bits"):
+        raise ValueError("a binary literal")
+    text = default.text
+    if kind == "char":
+        return text.rstrip(" ")
+    if kind in _TEXTS:
+        return text
+    if kind in ("enum", "set"):
+        return _labels(column, default)
+    if kind == "json":
+        return _json(text)
+    if kind == "time":
+        return _time(column, text)
+    if kind in ("date", "datetime", "timestamp"):
+        return _date(column, text, zero_dates)
+    raise ValueError(kind)
+
+
+def _number(column: Column, default: DefaultLiteral) -> Value:
+    if default.kind in ("hex", "bits"):
+        number = Decimal(_bits(default))
+    else:
+        number = Decimal(default.text.strip())
+    if column.type in ("float", "double"):
+        if column.column_type.startswith(column.type + "("):
+            raise ValueError("rounded to the display width")
+        return float(number)
+    with localcontext() as context:
+        context.prec = 100
+        if column.type == "decimal":
+            rounded = number.quantize(Decimal(1).scaleb(-(column.scale or 0)), rounding=ROUND_HALF_UP)
+            return str(rounded) if (column.precision or 0) > 38 else rounded
+        rounded = number.quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    integer = int(rounded)
+    if column.type == "year":
+        if default.kind == "string" and integer == 0 and len(default.text.strip()) < 3:
+            return 2000
+        if 1 <= integer <= 99:
+            return integer + (2000 if integer < 70 else 1900)
+    if column.type == "bigint" and column.unsigned:
+        return Decimal(integer)
+    return integer
+
+
+def _bits(default: DefaultLiteral) -> int:
+    if default.kind == "hex":
+        return int(default.text or "0", 16)
+    if default.kind == "bits":
+        return int(default.text or "0", 2)
+    if default.kind == "string":
+        return int.from_bytes(default.text.encode("ascii"), "big")
+    return int(default.text)
+
+
+def _bytes(default: DefaultLiteral) -> bytes:
+    if default.kind == "hex":
+        return bytes.fromhex(default.text if len(default.text) % 2 == 0 else "0" + default.text)
+    if default.kind == "bits":
+        return int(default.text or "0", 2).to_bytes((len(default.text) + 7) // 8, "big")
+    return default.text.encode("ascii")  # others depend on the session's character set
+
+
+def _labels(column: Column, default: DefaultLiteral) -> str:
+    """The labels as they were declared, although DEFAULT may spell them in another case."""
+    declared = {label.casefold(): label for label in column.labels or ()}
+    if column.type == "enum":
+        if default.text.casefold() not in declared:
+            raise ValueError("not a label")
+        return declared[default.text.casefold()]
+    wanted = {label.casefold() for label in default.text.split(",") if label}
+    if not wanted <= declared.keys():
+        raise ValueError("not a label")
+    return ",".join(label for label in column.labels or () if label.casefold() in wanted)
+
+
+def _json(text: str) -> str:
+    """As the server prints it, for values about which there is no doubt."""
+    value = json.loads(text)
+    if value in ([], {}) or value is None or isinstance(value, bool | int):
+        return json.dumps(value)
+    raise ValueError("a JSON value whose printed form only the server knows")
+
+
+def _time(column: Column, text: str) -> str:
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("a time")
+    sign, hours, minutes, seconds, fraction = match.groups()
+    if int(hours) > 838 or int(minutes) > 59 or int(seconds) > 59:
+        raise ValueError("a time out of range")
+    digits = _fraction(column, fraction)
+    return f"{sign}{int(hours):02d}:{int(minutes):02d}:{int(seconds):02d}" + ("." + digits if digits else "")
+
+
+def _fraction(column: Column, fraction: str | None) -> str:
+    """Exactly `fsp` digits; rounding is left to the server."""
+    fsp = column.fsp or 0
+    if fraction and fraction[fsp:].strip("0"):
+        raise ValueError("more digits than the column holds")
+    return (fraction or "")[:fsp].ljust(fsp, "0")
+
+
+def _date(column: Column, text: str, zero_dates: str) -> Value:
+    match = _DATETIME.fullmatch(text.strip()) or _DATE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("a date")
+    parts = [int(part) for part in match.groups()[:6]]
+    hour, minute, second = [*parts[3:], 0, 0, 0][:3]
+    if column.type == "date" and (hour or minute or second):
+        raise ValueError("a date with a time")
+    year, month, day = parts[:3]
+    digits = "" if column.type == "date" else _fraction(column, match.groups()[6] if len(parts) > 3 else None)
+    if zero_dates == "text":
+        time = "" if column.type == "date" else f" {hour:02d}:{minute:02d}:{second:02d}"
+        return f"{year:04d}-{month:02d}-{day:02d}{time}" + ("." + digits if digits else "")
+    if year == month == day == 0 and not (hour or minute or second):
+        return _zero_date(column, zero_dates)
+    if column.type == "date":
+        return datetime.date(year, month, day)
+    if column.type == "timestamp":
+        raise ValueError("a time in the session's zone")
+    return datetime.datetime(year, month, day, hour, minute, second, int(digits.ljust(6, "0") or "0"))
