@@ -1,13 +1,13 @@
 """What a statement in the source's log does to captured tables.
 
-A statement has a list of effects. One `Unsupported`, `RowStatement` or `Unknown` that concerns a table means that
-the log alone does not tell the table's rows any more, whatever other effects the statement has.
+A statement has a list of effects. One `Unsupported`, `RowStatement` or `Unknown` that concerns a table
+means that the log alone does not tell the table's rows any more, whatever other effects the statement has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from penstock.model.schema import TableId
 
@@ -38,7 +38,8 @@ class AddedColumn:
 
     Existing rows get `default`; without one, NULL if `nullable`, else the type's implicit default.
     `nullable` is None where the statement does not tell (TIMESTAMP, which explicit_defaults_for_timestamp
-    decides): then the catalog does. `needs_rows` says why existing rows get values that only the server knows.
+    decides): then the catalog does. `needs_rows` says why existing rows get values that only the server
+    knows.
     """
 
     name: str
@@ -105,7 +106,8 @@ class DropDatabase:
 class RowStatement:
     """Statement-format DML: rows of these tables may change, and no row event says how.
 
-    Tables that the statement only reads may be among them. What its triggers and stored functions change is not.
+    Tables that the statement only reads may be among them. What its triggers and stored functions change is
+    not.
     """
 
     tables: tuple[TableId, ...]
@@ -119,6 +121,4 @@ class Unknown:
     sql_head: str
 
 
-Effect = Union[
-    CreateTable, AddColumns, Truncate, Harmless, Unsupported, DropDatabase, RowStatement, Unknown
-]  # fmt: skip
+Effect = CreateTable | AddColumns | Truncate | Harmless | Unsupported | DropDatabase | RowStatement | Unknown

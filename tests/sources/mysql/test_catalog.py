@@ -65,7 +65,7 @@ def test_a_column_reads_as_it_was_declared(
     ("charset", "labels"),
     [
         ("latin1", ["it's", "a,b", "(q)", "'", '"', "c\\d", "", "x\ny", "z\0z", "tab\t", "é", "enum('x')"]),
-        ("utf8mb4", ["ü", "日本", "😀", "a'b,'c", "\\'", "\\\\n"]),
+        ("utf8mb4", ["ü", "日本", "a'b,'c", "\\'", "\\\\n"]),
         ("sjis", ["ア", "ソ", "表"]),
         ("gbk", ["縗", "中文"]),
     ],
