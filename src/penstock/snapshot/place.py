@@ -198,10 +198,7 @@ def place_all(
     limits: PlacementLimits,
 ) -> list[Placement]:
     """One table's staged chunks, in the order of their numbers."""
-    return [
-        place(chunk, epoch, table, log, limits)
-        for chunk in sorted(chunks, key=lambda item: item.chunk.number)
-    ]
+    return [place(chunk, epoch, table, log, limits) for chunk in sorted(chunks, key=lambda item: item.chunk.number)]
 
 
 def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -> str | None:
@@ -276,3 +273,5 @@ def _with_columns(batch: pa.RecordBatch, target: pa.Schema, end: Offset) -> pa.R
     for field in list(target)[batch.num_columns :]:
         columns.append(pa.repeat(pa.scalar(added[field.name], field.type), batch.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
