@@ -1,0 +1,69 @@
+"""`penstock demo`: see it work, on a private server, in a few minutes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from penstock.commands.run import render, summary_line
+from penstock.demo import Demo, DemoOptions, DemoResult
+
+PLAIN_EVERY_SECONDS = 5
+
+
+def demo(options: DemoOptions, *, as_json: bool) -> int:
+    """Exit code 0 only if every table was proven equal."""
+    console = Console(stderr=as_json)
+    if console.is_terminal and not as_json:
+        with Live(console=console, refresh_per_second=2, transient=True) as live:
+            result = Demo(options, say=console.print, show=lambda s: live.update(render(s))).run()
+    else:
+        result = Demo(options, say=console.print, show=_Plain(console)).run()
+    report(console, options, result)
+    if as_json:
+        sys.stdout.write(json.dumps(result.to_json()) + "\n")
+    return 0 if result.equal else 1
+
+
+class _Plain:
+    """A line of progress every few seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last = 0.0
+
+    def __call__(self, status: dict[str, Any]) -> None:
+        if time.monotonic() - self._last >= PLAIN_EVERY_SECONDS:
+            self._last = time.monotonic()
+            self._console.print("  " + summary_line(status), highlight=False, soft_wrap=True)
+
+
+def report(console: Console, options: DemoOptions, result: DemoResult) -> None:
+    table = Table(title="Source and target", title_justify="left")
+    for name in ("table", "rows at the source", "rows at the target", "equal"):
+        table.add_column(name, justify="left" if name in ("table", "equal") else "right")
+    for item in result.tables:
+        mark = "[green]yes[/]" if item["equal"] else "[red]NO[/]"
+        table.add_row(item["table"], f"{item['rows_source']:,}", f"{item['rows_target']:,}", mark)
+    console.print(table)
+    phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.phases.items())
+    console.print(
+        f"{result.rows:,} rows, {result.changes:,} changes while it ran, {result.chunks} chunks, "
+        f"killed: {', '.join(result.kills)}; {result.seconds:.0f} s ({phases})"
+    )
+    if options.keep:
+        console.print(f"Everything is kept in {result.folder}. To query the target:")
+        console.print(_query_hint(options, result), highlight=False, markup=False)
+    else:
+        console.print("Run it with --keep to keep the warehouse and query it.")
+
+
+def _query_hint(options: DemoOptions, result: DemoResult) -> str:
+    file = f"{result.folder}/shop.yaml"
+    return f"  penstock query {file} \"SELECT status, count(*) FROM shop.orders GROUP BY status\""

@@ -1,0 +1,192 @@
+"""The demonstration: a shop on a private MySQL, under load, into a lake table; killed twice; proven equal.
+
+Nothing is staged: the same `penstock run`, `penstock verify` and files as in the README, run as processes of their
+own, so that kill -9 is a real kill. The judge is `penstock verify`, which lets the server compute its side.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from penstock.errors import PenstockError
+from penstock.testing import servers, workload
+from penstock.testing.running import RunningPipeline
+
+DRAIN_SECONDS_MAX = 600.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    rows: int = 1_000_000
+    """Rows of the shop before the pipeline starts, at least."""
+    seconds: float = 45
+    """How long the writer works while the pipeline runs; longer if the snapshot takes longer."""
+    sink: Literal["iceberg", "delta"] = "iceberg"
+    keep: bool = False
+    """Leave the server's data, the pipeline's state and the warehouse behind."""
+    rate: float = 800
+    """Changes per second of the writer."""
+    seed: int = 1
+
+
+@dataclass
+class DemoResult:
+    equal: bool = False
+    tables: list[dict[str, Any]] = field(default_factory=list)
+    rows: int = 0
+    changes: int = 0
+    chunks: int = 0
+    kills: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
+    folder: str = ""
+    warehouse: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+class Demo:
+    """`run()` does it all. `say` takes a line about each step, `show` each new progress document."""
+
+    def __init__(self, options: DemoOptions, *, say: Say, show: Callable[[dict[str, Any]], None]) -> None:
+        self.options = options
+        self.result = DemoResult()
+        self._say = say
+        self._show = show
+        self._started = time.monotonic()
+
+    def run(self) -> DemoResult:
+        with ExitStack() as stack:
+            folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+            if not self.options.keep:
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            self.result.folder = str(folder)
+            server = stack.enter_context(servers.mysql())
+            shop = workload.Shop.of_rows(self.options.rows)
+            with self._phase("load"):
+                self._say(f"MySQL {server.variable('version')} on 127.0.0.1:{server.port}: loading the shop …")
+                workload.load(server, shop)
+            file = self._pipeline_file(folder, server)
+            self._say(f"loaded {shop.rows:,} rows; starting a writer and the pipeline ({file})")
+            writer = stack.enter_context(
+                workload.Writer(server, shop, seed=self.options.seed, rate=self.options.rate)
+            )
+            pipeline = stack.enter_context(RunningPipeline(file))
+            with self._phase("snapshot and stream"):
+                self._under_load(pipeline)
+                writer.stop()
+            with self._phase("drain"):
+                self._say(f"writer stopped after {_changes(writer):,} changes; draining")
+                final = pipeline.drained(*server.position(), seconds=DRAIN_SECONDS_MAX, restart=True)
+                self._show(final)
+                self._summary(final, writer, pipeline)
+                pipeline.stop()
+            with self._phase("verify"):
+                self._say("verifying every table, row by row, inside the server and inside Spark …")
+                self._verify(file)
+        self.result.seconds = round(time.monotonic() - self._started, 1)
+        return self.result
+
+    def _pipeline_file(self, folder: Path, server: Any) -> Path:
+        warehouse = folder / "warehouse"
+        self.result.warehouse = str(warehouse)
+        file = folder / "shop.yaml"
+        document = {
+            "name": "shop",
+            "source": {
+                "host": server.host,
+                "port": server.port,
+                "user": server.user,
+                "password": server.password,
+            },
+            "tables": ["shop.*"],
+            "sink": {"type": self.options.sink, "path": str(warehouse)},
+            "state": str(folder / "state"),
+        }
+        file.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
+        file.chmod(0o600)
+        return file
+
+    def _under_load(self, pipeline: RunningPipeline) -> None:
+        """The snapshot under writes, with one kill of the receiver and one of Spark in the middle of it."""
+        began = time.monotonic()
+        self._until(pipeline, 0.25)
+        pipeline.kill("receiver")
+        self._say("killed the receiver (kill -9) in the middle of the snapshot; it is started again")
+        self._until(pipeline, 0.5)
+        pipeline.kill("driver")
+        self._say("killed the Spark job (kill -9 of the driver); starting it again")
+        pipeline.wait(seconds=60)
+        pipeline.start()
+        self._until(pipeline, 1.0)
+        self._say("snapshot complete; streaming")
+        while time.monotonic() - began < self.options.seconds:
+            pipeline.wait_until(lambda _: True, "progress", seconds=60)
+            self._show(pipeline.latest)
+            time.sleep(1)  # the pace of the display
+        self.result.kills = list(pipeline.kills)
+
+    def _until(self, pipeline: RunningPipeline, share: float) -> None:
+        """Waits until this share of all chunks is placed, showing progress."""
+
+        def far_enough(status: dict[str, Any]) -> bool:
+            self._show(status)
+            snapshot = status["snapshot"]
+            if share >= 1:
+                return bool(snapshot["done"]) and snapshot["chunks"] > 0
+            return bool(snapshot["chunks"]) and snapshot["chunks_placed"] >= share * snapshot["chunks"]
+
+        pipeline.wait_until(far_enough, f"{share:.0%} of the snapshot", seconds=DRAIN_SECONDS_MAX)
+
+    def _summary(self, final: dict[str, Any], writer: Any, pipeline: RunningPipeline) -> None:
+        self.result.changes = _changes(writer)
+        self.result.chunks = final["snapshot"]["chunks"]
+        self.result.kills = list(pipeline.kills)
+
+    def _verify(self, file: Path) -> None:
+        command = [sys.executable, "-m", "penstock", "verify", str(file), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+        try:
+            document = json.loads(done.stdout.strip().splitlines()[-1])
+            tables = document["tables"]
+        except (IndexError, ValueError, KeyError, TypeError):
+            raise PenstockError(f"verify gave no result: {done.stderr[-2000:]}") from None
+        self.result.tables = tables
+        self.result.rows = sum(table["rows_source"] for table in tables)
+        self.result.equal = (
+            done.returncode == 0 and len(tables) == len(workload.TABLES) and all(t["equal"] for t in tables)
+        )
+
+    def _phase(self, name: str) -> _Phase:
+        return _Phase(self.result.phases, name)
+
+
+class _Phase:
+    def __init__(self, phases: dict[str, float], name: str) -> None:
+        self._phases = phases
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._phases[self._name] = round(time.monotonic() - self._began, 1)
+
+
+def _changes(writer: Any) -> int:
+    return int(writer.changes)
