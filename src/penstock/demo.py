@@ -1,7 +1,8 @@
 """The demonstration: a shop on a private MySQL, under load, into a lake table; killed twice; proven equal.
 
-Nothing is staged: the same `penstock run`, `penstock verify` and files as in the README, run as processes of their
-own, so that kill -9 is a real kill. The judge is `penstock verify`, which lets the server compute its side.
+Nothing is staged: the same `penstock run`, `penstock verify` and files as in the README, run as processes of
+their own, so that kill -9 is a real kill. The judge is `penstock verify`, which lets the server compute its
+side.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class Demo:
             server = stack.enter_context(servers.mysql())
             shop = workload.Shop.of_rows(self.options.rows)
             with self._phase("load"):
-                self._say(f"MySQL {server.variable('version')} on 127.0.0.1:{server.port}: loading the shop …")
+                self._say(
+                    f"MySQL {server.variable('version')} on 127.0.0.1:{server.port}: loading the shop …"
+                )
                 workload.load(server, shop)
             file = self._pipeline_file(folder, server)
             self._say(f"loaded {shop.rows:,} rows; starting a writer and the pipeline ({file})")

@@ -98,7 +98,7 @@ def restart_table(
                 fresh,
                 written=keeps,
                 replaces=start if keeps else Offset(0),
-                last_epoch=old.last_epoch * keeps,
+                last_epoch=old.last_epoch if same else -1,
             )
         )
 

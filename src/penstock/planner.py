@@ -178,8 +178,8 @@ class Planner:
                 continue
             effect = by_table.get(state.table)
             steps: list[Step] = []
-            if state.last_epoch == 0:
-                steps.append(CreateTarget())
+            if state.last_epoch <= 0:
+                steps.append(CreateTarget(anew=state.last_epoch < 0))
             if state.table in prepared and state.start < reach.end:
                 steps.append(_prepared_xa(reach.start, state.table))
             elif state.table in touched and state.start < reach.end:

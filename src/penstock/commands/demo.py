@@ -66,4 +66,4 @@ def report(console: Console, options: DemoOptions, result: DemoResult) -> None:
 
 def _query_hint(options: DemoOptions, result: DemoResult) -> str:
     file = f"{result.folder}/shop.yaml"
-    return f"  penstock query {file} \"SELECT status, count(*) FROM shop.orders GROUP BY status\""
+    return f'  penstock query {file} "SELECT status, count(*) FROM orders GROUP BY status"'

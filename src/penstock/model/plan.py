@@ -21,8 +21,12 @@ log."""
 
 @dataclass(frozen=True)
 class CreateTarget:
-    """The target table is created with this step's schema. Commits nothing; done when missing."""
+    """The target table is created, if it is missing, with the table's schema. Commits nothing by itself.
 
+    `anew`: what is there is dropped first. Repeating the epoch repeats that, so its other steps are repeated too.
+    """
+
+    anew: bool = False
     kind: Literal["create"] = "create"
 
 
@@ -166,7 +170,7 @@ def _step_json(step: Step) -> dict[str, Any]:
 def _step(fields: dict[str, Any]) -> Step:
     kind = fields["kind"]
     if kind == "create":
-        return CreateTarget()
+        return CreateTarget(fields["anew"])
     if kind == "events":
         return ApplyEvents(_splits(fields["splits"]), fields["mode"], fields["bytes"])
     if kind == "chunks":

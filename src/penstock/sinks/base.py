@@ -116,6 +116,9 @@ class Sink(Protocol):
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         """Creates the target, and its namespace, with the columns of `arrow` (any layout); nothing if it is ours."""
 
+    def drop(self, table: TableId) -> None:
+        """Removes the target and all it holds; nothing if it is missing. Never of a target that is not ours."""
+
     def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
         """Adds rows that are known to collide with none of the target. Layout `latest`; deleted ones are left out."""
 

@@ -82,6 +82,9 @@ class ConsoleSink:
         self._last[table] = commit
         return True
 
+    def drop(self, table: TableId) -> None:
+        raise append_only("console", "drop")
+
     def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
         raise append_only("console", "append")
 

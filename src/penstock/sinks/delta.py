@@ -7,6 +7,7 @@ counts epoch and step.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,11 @@ class DeltaSink:
             f"CREATE TABLE IF NOT EXISTS {self._name(schema.table)} ({column_definitions(target_type(arrow))}) "
             f"USING delta TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
         )
+
+    def drop(self, table: TableId) -> None:
+        if isinstance(self.open(table), Ours):
+            shutil.rmtree(self.path(table))
+            self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
         if self._done(table, commit):

@@ -124,6 +124,10 @@ class IcebergSink:
             f"USING iceberg TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
         )
 
+    def drop(self, table: TableId) -> None:
+        if isinstance(self.open(table), Ours):
+            self._spark.sql(f"DROP TABLE {self._name(table)} PURGE")
+
     def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
         if self._done(table, commit):
             return False

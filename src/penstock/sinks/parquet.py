@@ -146,6 +146,9 @@ class ParquetSink:
         )
         return True
 
+    def drop(self, table: TableId) -> None:
+        raise append_only("parquet", "drop")
+
     def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
         raise append_only("parquet", "append")
 

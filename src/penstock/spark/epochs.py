@@ -171,7 +171,9 @@ class EpochRunner:
     ) -> None:
         commit = Commit(self._state.uuid, plan.epoch, number)
         match step:
-            case CreateTarget():
+            case CreateTarget(anew=anew):
+                if anew:
+                    self._sink.drop(table.table)
                 self._sink.create(table.schema, self._arrow(table.schema, "rows"))
             case ApplyEvents():
                 self._write(table.schema, step.mode, self._events(table.schema, step), commit)

@@ -1,0 +1,28 @@
+"""SQL over the targets of a pipeline, with tables under the names they have at the source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.config import PipelineConfig
+from penstock.model.schema import TableId
+from penstock.sinks import build_sink
+from penstock.spark.session import build_session
+
+
+def query(
+    config: PipelineConfig, uuid: str, tables: list[TableId], sql: str, limit: int
+) -> tuple[list[str], list[Any]]:
+    """Runs one SELECT: (column names, at most `limit` rows). Tables are `database.table` for Iceberg's
+    catalog, and views named by the table alone for every sink."""
+    spark = build_session(config.spark, config.sink, config.state / "query")
+    try:
+        sink = build_sink(config.sink, spark, uuid)
+        for table in tables:
+            sink.read(table).createOrReplaceTempView(table.table)
+        if config.sink.type == "iceberg":
+            spark.catalog.setCurrentCatalog(config.sink.catalog)
+        frame = spark.sql(sql).limit(limit)
+        return list(frame.columns), [tuple(row) for row in frame.collect()]
+    finally:
+        spark.stop()
