@@ -1,0 +1,581 @@
+//! From the replication connection's bytes to the relay log's: packets, checksums, transaction ends, segments, index.
+//!
+//! The framer decides nothing about files and clocks. It is fed what the socket gave and yields `Piece`s: bytes to
+//! append, and the places where a new segment begins. Offsets are counted here, and only here. A segment begins at a
+//! transaction boundary with a head of its own (magic, FORMAT_DESCRIPTION, PREVIOUS_GTIDS), so each is a valid
+//! binlog file. Memory: at most one event (whole packets of one event are joined), and `OUTPUT_MAX` of output.
+//!
+//! What a source sends and we do not store: heartbeats, rotates, and per source file FORMAT_DESCRIPTION,
+//! PREVIOUS_GTIDS and STOP. They move the source's position only.
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Result};
+use crate::group::{is_gtid, Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2};
+use crate::group::{GTID_TAGGED, PREVIOUS_GTIDS, ROTATE, STOP, TRANSACTION_PAYLOAD};
+use crate::gtid::{Gtid, GtidEvent, GtidSet};
+use crate::payload::Payload;
+use crate::span::{Place, Tracker};
+
+const MAGIC: [u8; 4] = [0xfe, b'b', b'i', b'n'];
+const PACKET_MAX: usize = 0xff_ffff;
+/// Output gathered before `feed` returns; what was fed beyond that waits inside.
+const OUTPUT_MAX: usize = 8 << 20;
+const FLAG_IN_USE: u8 = 0x01;
+
+/// One step of what is to be written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece {
+    Bytes(Vec<u8>),
+    /// A new segment. `entries` close the one before.
+    Segment { base: u64, head: Vec<u8>, entries: Vec<String> },
+}
+
+/// Transactions before the start of a new log: dropped until one begins at or after both bounds.
+#[derive(Debug, Clone, Default)]
+pub struct Skip {
+    pub until_us: Option<u64>,
+    pub until: Option<Place>,
+}
+
+/// Our last transaction, asked for again: it must come back byte for byte, and is not stored twice.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// None: the first transaction that comes.
+    pub gtid: Option<Gtid>,
+    pub length: u64,
+    pub crc: u32,
+}
+
+pub struct Options {
+    pub offset: u64,
+    pub segment_size: u64,
+    pub span_size: u64,
+    /// What was executed before `offset`; None: take it from the source file's PREVIOUS_GTIDS.
+    pub executed: Option<GtidSet>,
+    pub source: Place,
+    /// Put into the first entry of each segment.
+    pub server_uuid: String,
+    pub skip: Skip,
+    pub expected: Option<Expected>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Store,
+    Drop,
+    Compare,
+}
+
+struct Format {
+    /// As it goes into a segment's head.
+    event: Vec<u8>,
+    checksum: bool,
+}
+
+/// What the server said instead of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerError {
+    pub code: u16,
+    pub sqlstate: String,
+    pub message: String,
+}
+
+pub struct Framer {
+    options: Options,
+    packet: Vec<u8>,
+    joined: Vec<u8>,
+    joining: bool,
+    backlog: Vec<u8>,
+    payload: Option<Payload>,
+    format: Option<Format>,
+    /// The head's FORMAT_DESCRIPTION of the open segment; None: no segment is open.
+    segment: Option<Vec<u8>>,
+    segment_base: u64,
+    roll: bool,
+    has_executed: bool,
+    skipping: bool,
+    /// The transaction that is not stored: its state, and its bytes so far.
+    aside: Group,
+    fate: Fate,
+    aside_gtid: Option<Gtid>,
+    aside_crc: crc32fast::Hasher,
+    aside_length: u64,
+    output: Vec<u8>,
+    pieces: Vec<Piece>,
+    entries: Vec<String>,
+    pub tracker: Tracker,
+    pub server_error: Option<ServerError>,
+    pub ended: bool,
+    pub verified: bool,
+    pub diverged: bool,
+    pub dropped: u64,
+}
+
+impl Framer {
+    pub fn new(options: Options) -> Framer {
+        let executed = options.executed.clone();
+        Framer {
+            packet: Vec::new(),
+            joined: Vec::new(),
+            joining: false,
+            backlog: Vec::new(),
+            payload: None,
+            format: None,
+            segment: None,
+            segment_base: options.offset,
+            roll: false,
+            has_executed: executed.is_some(),
+            skipping: options.skip.until.is_some() || options.skip.until_us.is_some(),
+            aside: Group::default(),
+            fate: Fate::Store,
+            aside_gtid: None,
+            aside_crc: crc32fast::Hasher::new(),
+            aside_length: 0,
+            output: Vec::new(),
+            pieces: Vec::new(),
+            entries: Vec::new(),
+            tracker: Tracker::new(options.offset, executed.unwrap_or_default(), options.source.clone()),
+            server_error: None,
+            ended: false,
+            verified: false,
+            diverged: false,
+            dropped: 0,
+            options,
+        }
+    }
+
+    /// Takes bytes of the connection, from the answer to the dump command on. Call again with nothing while `more`.
+    pub fn feed(&mut self, data: &[u8]) -> Result<Vec<Piece>> {
+        if self.backlog.is_empty() {
+            let rest = self.consume(data)?;
+            self.backlog.extend_from_slice(rest);
+        } else {
+            let mut waiting = std::mem::take(&mut self.backlog);
+            waiting.extend_from_slice(data);
+            let rest = self.consume(&waiting)?.len();
+            waiting.drain(..waiting.len() - rest);
+            self.backlog = waiting;
+        }
+        self.flush_output();
+        Ok(std::mem::take(&mut self.pieces))
+    }
+
+    pub fn more(&self) -> bool {
+        !self.backlog.is_empty() || self.payload.is_some()
+    }
+
+    /// Index entries for everything that `feed` has given since the last cut.
+    pub fn cut(&mut self) -> Vec<String> {
+        if self.segment.is_some() {
+            self.entries.extend(self.tracker.cut(""));
+        }
+        std::mem::take(&mut self.entries)
+    }
+
+    /// The next transaction begins a new segment.
+    pub fn roll(&mut self) {
+        self.roll = true;
+    }
+
+    pub fn segment_base(&self) -> u64 {
+        self.segment_base
+    }
+
+    pub fn has_segment(&self) -> bool {
+        self.segment.is_some()
+    }
+
+    fn consume<'a>(&mut self, mut data: &'a [u8]) -> Result<&'a [u8]> {
+        loop {
+            if self.payload.is_some() && !self.pump()? || self.output.len() >= OUTPUT_MAX {
+                return Ok(data);
+            }
+            if self.packet.is_empty() && data.len() >= 4 {
+                let length = 4 + packet_length(data);
+                if let Some(packet) = data.get(4..length) {
+                    data = &data[length..];
+                    self.packet(packet)?;
+                    continue;
+                }
+            }
+            if data.is_empty() {
+                return Ok(data);
+            }
+            // A packet in pieces: take exactly what is missing.
+            let wanted = if self.packet.len() < 4 { 4 } else { 4 + packet_length(&self.packet) };
+            let count = (wanted - self.packet.len()).min(data.len());
+            self.packet.extend_from_slice(&data[..count]);
+            data = &data[count..];
+            if self.packet.len() >= 4 && self.packet.len() == 4 + packet_length(&self.packet) {
+                let mut packet = std::mem::take(&mut self.packet);
+                self.packet(&packet[4..])?;
+                packet.clear();
+                if packet.capacity() <= 1 << 20 {
+                    self.packet = packet;
+                }
+            }
+        }
+    }
+
+    fn packet(&mut self, packet: &[u8]) -> Result<()> {
+        if !self.joining && packet.len() < PACKET_MAX {
+            return self.answer(packet);
+        }
+        self.joined.extend_from_slice(packet);
+        self.joining = packet.len() == PACKET_MAX;
+        if self.joining {
+            return Ok(());
+        }
+        let joined = std::mem::take(&mut self.joined);
+        self.answer(&joined)
+    }
+
+    fn answer(&mut self, packet: &[u8]) -> Result<()> {
+        match packet.first() {
+            Some(0) => self.event(&packet[1..]),
+            Some(0xff) => {
+                self.server_error = Some(server_error(packet, self.tracker.end)?);
+                Ok(())
+            }
+            Some(0xfe) if packet.len() < 9 => {
+                self.ended = true;
+                Ok(())
+            }
+            _ => Err(self.fail("the server sent a packet that is neither an event nor an error")),
+        }
+    }
+
+    fn event(&mut self, event: &[u8]) -> Result<()> {
+        let header = Header::parse(event, self.tracker.end)?;
+        if header.length as usize != event.len() {
+            let reason = format!("an event of {} bytes came in {} bytes", header.length, event.len());
+            return Err(self.fail(reason));
+        }
+        let body = self.checked(&header, event)?;
+        match header.kind {
+            ROTATE => self.rotate(&header, body),
+            FORMAT_DESCRIPTION => self.format(&header, event),
+            PREVIOUS_GTIDS => {
+                if !self.has_executed {
+                    self.tracker.executed = GtidSet::decode(&mut Cursor::new(body, self.tracker.end))?;
+                    self.has_executed = true;
+                }
+                self.stands_at(header.log_pos);
+                self.open_when_ready();
+                Ok(())
+            }
+            HEARTBEAT => {
+                let file = String::from_utf8_lossy(body).into_owned();
+                let before = if self.tracker.source.file == file { self.tracker.source.position } else { 0 };
+                let mut place = Place { file, position: before };
+                place.advance(header.log_pos);
+                self.tracker.moved(&place);
+                self.skipping &= self.options.skip.until.is_some();
+                self.open_when_ready();
+                Ok(())
+            }
+            HEARTBEAT_V2 => Ok(()),
+            STOP => {
+                self.stands_at(header.log_pos);
+                Ok(())
+            }
+            TRANSACTION_PAYLOAD => {
+                self.payload = Some(Payload::open(body, header.log_pos, self.tracker.end)?);
+                self.pump().map(drop)
+            }
+            _ => self.transactional(&header, event, body),
+        }
+    }
+
+    /// The event's body, its checksum proven.
+    fn checked<'a>(&self, header: &Header, event: &'a [u8]) -> Result<&'a [u8]> {
+        let end = event.len();
+        let checksum = match (&self.format, header.kind) {
+            (_, FORMAT_DESCRIPTION) => end > HEADER + 5 && event[end - 5] == 1,
+            (Some(format), _) => format.checksum,
+            // The rotate before the first format description: whether it has one shows by trying.
+            (None, _) => end >= HEADER + 4 && crc32fast::hash(&event[..end - 4]).to_le_bytes() == event[end - 4..],
+        };
+        if !checksum {
+            return Ok(&event[HEADER..]);
+        }
+        if end < HEADER + 4 {
+            return Err(self.fail("an event is too short for its checksum"));
+        }
+        if crc32fast::hash(&event[..end - 4]).to_le_bytes() != event[end - 4..] {
+            return Err(self.fail(format!("an event of type {} fails its checksum", header.kind)));
+        }
+        Ok(&event[HEADER..end - 4])
+    }
+
+    fn rotate(&mut self, header: &Header, body: &[u8]) -> Result<()> {
+        if !self.idle() {
+            return Err(self.fail("the source's log file ends inside a transaction"));
+        }
+        let mut cursor = Cursor::new(body, self.tracker.end);
+        let position = cursor.u64("rotate position")?;
+        let file = String::from_utf8_lossy(cursor.rest()).into_owned();
+        if header.flags & FLAG_ARTIFICIAL == 0 && header.timestamp != 0 {
+            self.stands_at(header.log_pos);
+        }
+        self.tracker.moved(&Place { file, position });
+        Ok(())
+    }
+
+    fn format(&mut self, header: &Header, event: &[u8]) -> Result<()> {
+        if !self.idle() {
+            return Err(self.fail("the source's log file ends inside a transaction"));
+        }
+        let end = event.len();
+        if end < HEADER + 2 + 50 + 4 + 1 {
+            return Err(self.fail("the format description is cut off"));
+        }
+        // Servers before 5.6.1 know no checksums: their last byte is a header length.
+        let algorithm = event[end - 5];
+        let known = known_checksum(&event[HEADER + 2..HEADER + 52]);
+        if known && algorithm > 1 {
+            return Err(self.fail(format!("binlog checksum algorithm {algorithm} is unknown")));
+        }
+        let checksum = known && algorithm == 1;
+        let mut event = event.to_vec();
+        event[17] &= !FLAG_IN_USE;
+        event[13..17].copy_from_slice(&(MAGIC.len() as u32 + end as u32).to_le_bytes());
+        if known {
+            // Servers write a CRC32 here whatever the algorithm is.
+            let crc = crc32fast::hash(&event[..end - 4]);
+            event[end - 4..].copy_from_slice(&crc.to_le_bytes());
+        }
+        if self.segment.as_ref().is_some_and(|open| !same_format(open, &event)) {
+            self.roll = true;
+        }
+        self.format = Some(Format { event, checksum });
+        self.stands_at(header.log_pos);
+        self.open_when_ready();
+        Ok(())
+    }
+
+    fn stands_at(&mut self, log_pos: u32) {
+        if log_pos != 0 {
+            let mut place = self.tracker.source.clone();
+            place.advance(log_pos);
+            self.tracker.moved(&place);
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.tracker.group.is_idle() && self.aside.is_idle()
+    }
+
+    /// A log exists for readers as soon as it is known where it begins.
+    fn open_when_ready(&mut self) {
+        if self.segment.is_none() && self.has_executed && !self.skipping && self.format.is_some() && self.idle() {
+            self.open_segment();
+        }
+    }
+
+    /// Events of the transaction that came compressed; false when there are more and the output is full.
+    fn pump(&mut self) -> Result<bool> {
+        let Some(mut payload) = self.payload.take() else { return Ok(true) };
+        let mut event = Vec::new();
+        while self.output.len() < OUTPUT_MAX {
+            if !payload.next_into(&mut event)? {
+                return Ok(true);
+            }
+            let mut length = event.len();
+            event[13..17].copy_from_slice(&payload.log_pos.to_le_bytes());
+            if self.format.as_ref().is_some_and(|format| format.checksum) {
+                event[9..13].copy_from_slice(&(length as u32 + 4).to_le_bytes());
+                let crc = crc32fast::hash(&event);
+                event.extend_from_slice(&crc.to_le_bytes());
+                length += 4;
+            }
+            let header = Header::parse(&event, self.tracker.end)?;
+            debug_assert_eq!(header.length as usize, length);
+            let body_end = if self.format.as_ref().is_some_and(|format| format.checksum) { length - 4 } else { length };
+            if self.idle() {
+                return Err(self.fail("a transaction payload holds more than one transaction"));
+            }
+            self.transactional(&header, &event, &event[HEADER..body_end])?;
+        }
+        self.payload = Some(payload);
+        Ok(false)
+    }
+
+    fn transactional(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+        if self.format.is_none() {
+            return Err(self.fail("an event came before the format description"));
+        }
+        if self.idle() {
+            self.begin(header, body)?;
+        }
+        if self.fate != Fate::Store {
+            return self.set_aside(header, event, body);
+        }
+        let offset = self.tracker.end;
+        self.output.extend_from_slice(event);
+        self.tracker.event(header, body, event.len(), offset)?;
+        if self.tracker.span_bytes() >= self.options.span_size {
+            self.entries.extend(self.tracker.cut(""));
+        }
+        Ok(())
+    }
+
+    /// Before the first event of a transaction: what becomes of it, and where it goes.
+    fn begin(&mut self, header: &Header, body: &[u8]) -> Result<()> {
+        let event = match header.kind {
+            GTID_TAGGED => GtidEvent::parse_tagged(body, self.tracker.end)?,
+            kind if is_gtid(kind) => GtidEvent::parse_plain(body, self.tracker.end, kind != crate::group::GTID)?,
+            _ => GtidEvent::default(),
+        };
+        self.fate = Fate::Store;
+        if self.skipping && self.is_early(header, &event) {
+            self.fate = Fate::Drop;
+        } else if let Some(expected) = &self.options.expected {
+            if expected.gtid.is_none() || expected.gtid == event.gtid {
+                self.fate = Fate::Compare;
+            }
+        }
+        if self.fate == Fate::Store {
+            self.skipping = false;
+            let full = self.tracker.end - self.segment_base >= self.options.segment_size;
+            if self.segment.is_none() || self.roll || full {
+                self.open_segment();
+            }
+        } else {
+            self.aside_gtid = event.gtid;
+            self.aside_crc = crc32fast::Hasher::new();
+            self.aside_length = 0;
+        }
+        Ok(())
+    }
+
+    fn is_early(&self, header: &Header, event: &GtidEvent) -> bool {
+        let commit_us = event.immediate_commit_us.unwrap_or(u64::from(header.timestamp) * 1_000_000);
+        let too_soon = self.options.skip.until_us.is_some_and(|bound| commit_us < bound);
+        let mut start = self.tracker.source.clone();
+        start.advance(header.log_pos.saturating_sub(header.length));
+        too_soon || self.options.skip.until.as_ref().is_some_and(|bound| start.is_before(bound))
+    }
+
+    fn set_aside(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+        self.aside_crc.update(event);
+        self.aside_length += event.len() as u64;
+        let step = self.aside.step(header, body, self.tracker.end)?;
+        if header.log_pos != 0 {
+            self.tracker.source.advance(header.log_pos);
+        }
+        if !step.ends {
+            return Ok(());
+        }
+        let place = self.tracker.source.clone();
+        self.tracker.moved(&place);
+        if let Some(gtid) = self.aside_gtid.take() {
+            self.tracker.executed.add(&gtid);
+        }
+        if self.fate == Fate::Drop {
+            self.dropped += 1;
+        } else if let Some(expected) = self.options.expected.take() {
+            let crc = std::mem::take(&mut self.aside_crc).finalize();
+            self.verified = (expected.length, expected.crc) == (self.aside_length, crc);
+            self.diverged = !self.verified;
+        }
+        self.fate = Fate::Store;
+        Ok(())
+    }
+
+    fn open_segment(&mut self) {
+        let Some(format) = &self.format else { return };
+        let closing = self.tracker.cut("");
+        if self.segment.is_some() {
+            self.entries.extend(closing);
+        }
+        let base = self.tracker.end;
+        let mut head = MAGIC.to_vec();
+        head.extend_from_slice(&format.event);
+        if has_gtids(&format.event) {
+            let gtids = previous_gtids(&self.tracker.executed, format, head.len());
+            head.extend_from_slice(&gtids);
+        }
+        self.segment = Some(format.event.clone());
+        self.flush_output();
+        let (length, entries) = (head.len() as u64, std::mem::take(&mut self.entries));
+        self.pieces.push(Piece::Segment { base, head, entries });
+        self.tracker.padding(length);
+        let extra = format!(
+            ",\"head\":{{\"server_uuid\":{},\"gtids\":\"{}\"}}",
+            crate::span::json(&self.options.server_uuid),
+            self.tracker.executed
+        );
+        self.entries.extend(self.tracker.cut(&extra));
+        self.segment_base = base;
+        self.roll = false;
+    }
+
+    fn flush_output(&mut self) {
+        if !self.output.is_empty() {
+            self.pieces.push(Piece::Bytes(std::mem::take(&mut self.output)));
+        }
+    }
+
+    #[cold]
+    fn fail(&self, reason: impl Into<String>) -> DecodeError {
+        DecodeError::new(reason, self.tracker.end)
+    }
+}
+
+#[inline]
+fn packet_length(bytes: &[u8]) -> usize {
+    usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16
+}
+
+fn server_error(packet: &[u8], offset: u64) -> Result<ServerError> {
+    let mut cursor = Cursor::new(packet, offset);
+    cursor.skip(1, "error mark")?;
+    let code = cursor.u16("error code")?;
+    let text = String::from_utf8_lossy(cursor.rest()).into_owned();
+    let (sqlstate, message) = match text.strip_prefix('#') {
+        Some(rest) if rest.is_char_boundary(5) && rest.len() >= 5 => (rest[..5].to_owned(), rest[5..].to_owned()),
+        _ => (String::from("HY000"), text),
+    };
+    Ok(ServerError { code, sqlstate, message })
+}
+
+/// Whether a server of this version ends its events with checksums (MySQL 5.6.1, MariaDB 5.3) and says so.
+fn known_checksum(version: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(version);
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0_u32));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next(), next()) >= (5, 6, 1)
+}
+
+/// Type 35 (PREVIOUS_GTIDS) has a post-header length in the table of event types that follows the fixed part.
+fn has_gtids(format: &[u8]) -> bool {
+    const FIXED: usize = HEADER + 2 + 50 + 4 + 1;
+    let version = String::from_utf8_lossy(format.get(HEADER + 2..HEADER + 52).unwrap_or_default()).into_owned();
+    format.len() >= FIXED + usize::from(PREVIOUS_GTIDS) + 5 && !version.contains("MariaDB")
+}
+
+/// The same but for creation times, flags and checksum.
+fn same_format(left: &[u8], right: &[u8]) -> bool {
+    const CREATED: usize = HEADER + 52;
+    left.len() == right.len()
+        && left[HEADER..CREATED] == right[HEADER..CREATED]
+        && left[CREATED + 4..left.len() - 4] == right[CREATED + 4..right.len() - 4]
+}
+
+fn previous_gtids(executed: &GtidSet, format: &Format, position: usize) -> Vec<u8> {
+    let body = executed.encode();
+    let length = HEADER + body.len() + if format.checksum { 4 } else { 0 };
+    let mut event = format.event[..4].to_vec();
+    event.push(PREVIOUS_GTIDS);
+    event.extend_from_slice(&format.event[5..9]);
+    event.extend_from_slice(&(length as u32).to_le_bytes());
+    event.extend_from_slice(&((position + length) as u32).to_le_bytes());
+    event.extend_from_slice(&crate::group::FLAG_IGNORABLE.to_le_bytes());
+    event.extend_from_slice(&body);
+    if format.checksum {
+        let crc = crc32fast::hash(&event);
+        event.extend_from_slice(&crc.to_le_bytes());
+    }
+    event
+}

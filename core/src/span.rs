@@ -1,0 +1,540 @@
+//! Index entries: what a span of the log holds, gathered while the events pass by.
+//!
+//! The same `Tracker` serves the receiver (events as they arrive) and readers that need to know more than an entry
+//! of a closed segment says (`scan` walks the events of a part of it again).
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+use hashbrown::HashMap;
+
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Result};
+use crate::group::{is_gtid, is_rows, Group, Header, Statement, FORMAT_DESCRIPTION, GTID_TAGGED, HEADER};
+use crate::group::{ANONYMOUS_GTID, PREVIOUS_GTIDS, TABLE_MAP};
+use crate::gtid::{Gtid, GtidEvent, GtidSet};
+
+/// A place in the source's own binary log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    pub file: String,
+    pub position: u64,
+}
+
+impl Place {
+    fn number(&self) -> u64 {
+        self.file.rsplit('.').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    }
+
+    pub fn is_before(&self, other: &Place) -> bool {
+        (self.number(), self.position) < (other.number(), other.position)
+    }
+
+    /// Moves on to an event's end, of which the log has only the low 32 bits.
+    #[inline]
+    pub fn advance(&mut self, log_pos: u32) {
+        let mut position = self.position & !0xffff_ffff | u64::from(log_pos);
+        if position < self.position && self.position - position > 1 << 31 {
+            position += 1 << 32;
+        }
+        if position > self.position {
+            self.position = position;
+        }
+    }
+}
+
+/// SQL kept in an index entry; the statement itself can be read at its offset.
+const SQL_DDL_MAX: usize = 256 * 1024;
+const SQL_DML_MAX: usize = 1024;
+/// Table names remembered at most; beyond that the memory is dropped between transactions.
+const NAMES_MAX: usize = 100_000;
+const DUMMY_TABLE_ID: u64 = 0x00ff_ffff;
+
+#[derive(Default)]
+struct Names {
+    names: Vec<String>,
+    slots: HashMap<Box<[u8]>, usize>,
+    ids: HashMap<u64, usize>,
+}
+
+/// The transaction that is passing by.
+#[derive(Default, Clone)]
+struct Transaction {
+    gtid: Option<Gtid>,
+    gtid_event: Option<u64>,
+    commit_us: Option<u64>,
+    start: u64,
+    source_start: u64,
+    maps: Vec<(usize, u64)>,
+    maps_stale: bool,
+    xa_tables: Vec<usize>,
+}
+
+#[derive(Default)]
+struct Span {
+    start: u64,
+    open: Option<String>,
+    gtids: GtidSet,
+    first_commit_us: Option<u64>,
+    last_commit_us: Option<u64>,
+    transactions: u64,
+    touched: Vec<usize>,
+    statements: Vec<String>,
+    xa: Vec<usize>,
+}
+
+/// A transaction that has ended: where it lies in the log and lay at the source.
+#[derive(Default)]
+struct Ended {
+    start: u64,
+    end: u64,
+    gtid: Option<Gtid>,
+    source: Place,
+}
+
+pub struct Tracker {
+    pub group: Group,
+    pub executed: GtidSet,
+    /// Where the source stands after the last event, and stood at the last transaction end.
+    pub source: Place,
+    pub committed_source: Place,
+    pub committed: u64,
+    pub end: u64,
+    pub transactions: u64,
+    pub events: u64,
+    pub last_commit_us: Option<u64>,
+    names: Names,
+    counts: Vec<(u64, u64)>,
+    transaction: Transaction,
+    ended: Ended,
+    span: Span,
+    reported: Place,
+}
+
+impl Tracker {
+    pub fn new(offset: u64, executed: GtidSet, source: Place) -> Tracker {
+        Tracker {
+            group: Group::default(),
+            executed,
+            committed_source: source.clone(),
+            reported: source.clone(),
+            source,
+            committed: offset,
+            end: offset,
+            transactions: 0,
+            events: 0,
+            last_commit_us: None,
+            names: Names::default(),
+            counts: Vec::new(),
+            transaction: Transaction::default(),
+            ended: Ended::default(),
+            span: Span { start: offset, ..Span::default() },
+        }
+    }
+
+    /// An event of the log that ends at `offset + event.len()`; `body` is it between header and checksum.
+    #[inline]
+    pub fn event(&mut self, header: &Header, body: &[u8], length: usize, offset: u64) -> Result<()> {
+        let base = offset + HEADER as u64;
+        self.events += 1;
+        if self.group.is_idle() {
+            self.begin(header, offset);
+        }
+        if header.kind == TABLE_MAP {
+            self.table_map(body, base, offset)?;
+        } else if is_rows(header.kind) {
+            self.rows(body, base, length)?;
+        } else if is_gtid(header.kind) {
+            let event = match header.kind {
+                GTID_TAGGED => GtidEvent::parse_tagged(body, base)?,
+                kind => GtidEvent::parse_plain(body, base, kind == ANONYMOUS_GTID)?,
+            };
+            self.transaction.gtid_event = Some(offset);
+            self.transaction.commit_us = event.original_commit_us;
+            self.transaction.gtid = event.gtid;
+        }
+        let step = self.group.step(header, body, base)?;
+        self.end = offset + length as u64;
+        if header.log_pos != 0 {
+            self.source.advance(header.log_pos);
+        }
+        if let Some(statement) = step.statement {
+            self.statement(&statement, header, offset);
+        }
+        if step.ends {
+            self.finish(header, step.prepared, step.uncounted);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, header: &Header, offset: u64) {
+        if self.names.names.len() > NAMES_MAX && self.span.touched.is_empty() {
+            self.names = Names::default();
+            self.counts.clear();
+        }
+        let mut maps = std::mem::take(&mut self.transaction.maps);
+        maps.clear();
+        let mut source_start = self.source.clone();
+        source_start.advance(header.log_pos);
+        self.transaction = Transaction {
+            start: offset,
+            source_start: source_start.position.saturating_sub(header.length.into()),
+            maps,
+            ..Transaction::default()
+        };
+    }
+
+    fn table_map(&mut self, body: &[u8], base: u64, offset: u64) -> Result<()> {
+        let mut cursor = Cursor::new(body, base);
+        let id = cursor.uint_le(6, "table id")?;
+        cursor.skip(2, "table map flags")?;
+        let database = cursor.take_u8_prefixed("database name")?;
+        cursor.skip(1, "end of database name")?;
+        let table = cursor.take_u8_prefixed("table name")?;
+        let slot = self.slot(id, database, table);
+        let transaction = &mut self.transaction;
+        if transaction.maps_stale {
+            transaction.maps.clear();
+            transaction.maps_stale = false;
+        }
+        transaction.maps.retain(|(known, _)| *known != slot);
+        transaction.maps.push((slot, offset));
+        Ok(())
+    }
+
+    fn slot(&mut self, id: u64, database: &[u8], table: &[u8]) -> usize {
+        let names = &mut self.names;
+        if let Some(&slot) = names.ids.get(&id) {
+            let known = names.names[slot].as_bytes();
+            if known.len() == database.len() + 1 + table.len()
+                && known.starts_with(database)
+                && known.ends_with(table)
+                && known[database.len()] == b'.'
+            {
+                return slot;
+            }
+        }
+        let mut name = database.to_vec();
+        name.push(b'.');
+        name.extend_from_slice(table);
+        let slot = match names.slots.get(name.as_slice()) {
+            Some(&slot) => slot,
+            None => {
+                names.names.push(String::from_utf8_lossy(&name).into_owned());
+                names.slots.insert(name.into(), names.names.len() - 1);
+                self.counts.push((0, 0));
+                names.names.len() - 1
+            }
+        };
+        if names.ids.len() > NAMES_MAX {
+            // Table ids only grow; those of tables long closed are of no use.
+            names.ids.clear();
+        }
+        names.ids.insert(id, slot);
+        slot
+    }
+
+    #[inline]
+    fn rows(&mut self, body: &[u8], base: u64, length: usize) -> Result<()> {
+        let mut cursor = Cursor::new(body, base);
+        let id = cursor.uint_le(6, "table id")?;
+        let flags = cursor.u16("row event flags")?;
+        if flags & 1 != 0 {
+            self.transaction.maps_stale = true;
+        }
+        let Some(&slot) = self.names.ids.get(&id) else {
+            if id == DUMMY_TABLE_ID {
+                return Ok(());
+            }
+            return Err(DecodeError::new(format!("a row event names table {id}, which no table map announced"), base));
+        };
+        let count = &mut self.counts[slot];
+        if count.0 == 0 {
+            self.span.touched.push(slot);
+        }
+        count.0 += 1;
+        count.1 += length as u64;
+        if self.group.is_xa() && !self.transaction.xa_tables.contains(&slot) {
+            self.transaction.xa_tables.push(slot);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn statement(&mut self, statement: &Statement<'_>, header: &Header, offset: u64) {
+        let dml = is_dml(statement.sql);
+        let limit = if dml { SQL_DML_MAX } else { SQL_DDL_MAX };
+        let sql = String::from_utf8_lossy(&statement.sql[..statement.sql.len().min(limit)]);
+        let mut text = format!(
+            "{{\"offset\":{offset},\"end\":{},\"database\":{},\"sql\":{},\"timestamp\":{}",
+            self.end,
+            json(&String::from_utf8_lossy(statement.database)),
+            json(&sql),
+            header.timestamp
+        );
+        if statement.sql.len() > limit {
+            text.push_str(",\"truncated\":true");
+        }
+        if let Some(kind) = statement.kind {
+            let _ = write!(text, ",\"event\":{kind}");
+        }
+        text.push('}');
+        self.span.statements.push(text);
+    }
+
+    fn finish(&mut self, header: &Header, prepared: bool, uncounted: bool) {
+        self.committed = self.end;
+        self.committed_source.position = self.source.position;
+        if self.committed_source.file != self.source.file {
+            self.committed_source.file.clone_from(&self.source.file);
+        }
+        if prepared {
+            let tables = std::mem::take(&mut self.transaction.xa_tables);
+            self.prepared(&tables);
+        }
+        if uncounted {
+            return;
+        }
+        let commit_us = self.transaction.commit_us.unwrap_or(u64::from(header.timestamp) * 1_000_000);
+        self.span.first_commit_us.get_or_insert(commit_us);
+        self.span.last_commit_us = Some(commit_us);
+        self.last_commit_us = Some(commit_us);
+        self.span.transactions += 1;
+        self.transactions += 1;
+        let ended = &mut self.ended;
+        (ended.start, ended.end) = (self.transaction.start, self.end);
+        ended.source.position = self.transaction.source_start;
+        if ended.source.file != self.source.file {
+            ended.source.file.clone_from(&self.source.file);
+        }
+        ended.gtid = self.transaction.gtid.take();
+        if let Some(gtid) = &ended.gtid {
+            self.executed.add(gtid);
+            self.span.gtids.add(gtid);
+        }
+    }
+
+    fn prepared(&mut self, tables: &[usize]) {
+        for slot in tables {
+            if !self.span.xa.contains(slot) {
+                self.span.xa.push(*slot);
+            }
+        }
+    }
+
+    /// The source has moved on without events for us (rotate, heartbeat): between transactions that counts.
+    pub fn moved(&mut self, place: &Place) {
+        if self.source.is_before(place) {
+            self.source = place.clone();
+        }
+        if self.group.is_idle() && self.committed_source.is_before(&self.source) {
+            self.committed_source = self.source.clone();
+        }
+    }
+
+    /// Bytes that are in the log but no event of the source (a segment's head).
+    pub fn padding(&mut self, length: u64) {
+        self.end += length;
+        self.committed = self.end;
+    }
+
+    pub fn span_bytes(&self) -> u64 {
+        self.end - self.span.start
+    }
+
+    /// Closes the span and gives its entry; None if there is nothing new to tell.
+    pub fn cut(&mut self, extra: &str) -> Option<String> {
+        let moved = self.reported != self.committed_source;
+        if self.end == self.span.start && !moved {
+            return None;
+        }
+        // Tables of a transaction that may still turn out to be prepared count as such already.
+        let undecided = std::mem::take(&mut self.transaction.xa_tables);
+        self.prepared(&undecided);
+        let entry = self.entry(extra);
+        self.reported.clone_from(&self.committed_source);
+        for slot in &self.span.touched {
+            self.counts[*slot] = (0, 0);
+        }
+        self.span = Span { start: self.end, open: self.open(), ..Span::default() };
+        Some(entry)
+    }
+
+    fn open(&self) -> Option<String> {
+        if self.group.is_idle() {
+            return None;
+        }
+        let mut text = String::from("{\"gtid_event\":");
+        match self.transaction.gtid_event {
+            Some(offset) => drop(write!(text, "{offset}")),
+            None => text.push_str("null"),
+        }
+        text.push_str(",\"table_maps\":{");
+        if !self.transaction.maps_stale {
+            for (index, (slot, offset)) in self.transaction.maps.iter().enumerate() {
+                let comma = if index > 0 { "," } else { "" };
+                let _ = write!(text, "{comma}{}:{offset}", json(&self.names.names[*slot]));
+            }
+        }
+        text.push_str("}}");
+        Some(text)
+    }
+
+    fn entry(&self, extra: &str) -> String {
+        let (span, name) = (&self.span, |slot: &usize| json(&self.names.names[*slot]));
+        let mut text = format!(
+            "{{\"start\":{},\"end\":{},\"committed\":{},\"file\":{},\"position\":{}",
+            span.start,
+            self.end,
+            self.committed,
+            json(&self.committed_source.file),
+            self.committed_source.position
+        );
+        if span.transactions > 0 {
+            let _ = write!(text, ",\"transactions\":{}", span.transactions);
+        }
+        if !span.gtids.is_empty() {
+            let _ = write!(text, ",\"gtids\":\"{}\"", span.gtids);
+        }
+        if let (Some(first), Some(last)) = (span.first_commit_us, span.last_commit_us) {
+            let _ = write!(text, ",\"first_commit_us\":{first},\"last_commit_us\":{last}");
+        }
+        if !span.touched.is_empty() {
+            let tables: Vec<String> = span
+                .touched
+                .iter()
+                .map(|slot| format!("{}:[{},{}]", name(slot), self.counts[*slot].0, self.counts[*slot].1))
+                .collect();
+            let _ = write!(text, ",\"tables\":{{{}}}", tables.join(","));
+        }
+        if !span.statements.is_empty() {
+            let _ = write!(text, ",\"statements\":[{}]", span.statements.join(","));
+        }
+        if !span.xa.is_empty() {
+            let _ = write!(text, ",\"xa\":[{}]", span.xa.iter().map(name).collect::<Vec<_>>().join(","));
+        }
+        if let Some(open) = &span.open {
+            let _ = write!(text, ",\"open\":{open}");
+        }
+        if let Some(last) = self.last() {
+            let _ = write!(text, ",\"last\":{last}");
+        }
+        text.push_str(extra);
+        text.push('}');
+        text
+    }
+
+    /// The transaction that ended last in this span: what a reconnect asks for again to compare.
+    fn last(&self) -> Option<String> {
+        if self.span.transactions == 0 {
+            return None;
+        }
+        let ended = &self.ended;
+        let gtid = ended.gtid.as_ref().map_or(String::from("null"), |gtid| format!("\"{gtid}\""));
+        Some(format!(
+            "{{\"start\":{},\"end\":{},\"gtid\":{gtid},\"file\":{},\"position\":{}}}",
+            ended.start,
+            ended.end,
+            json(&ended.source.file),
+            ended.source.position
+        ))
+    }
+}
+
+fn is_dml(sql: &[u8]) -> bool {
+    ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"]
+        .iter()
+        .any(|word| sql.len() >= word.len() && sql[..word.len()].eq_ignore_ascii_case(word.as_bytes()))
+}
+
+pub fn json(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_else(|_| String::from("\"\""))
+}
+
+/// Walks the events of `(start, end]` of a segment and gives the entry of that part. `open` is the offset of the GTID
+/// event when `start` lies inside a transaction, `source` the source's place at `start`.
+pub fn scan(path: &str, base: u64, start: u64, end: u64, open: Option<u64>, source: Place) -> Result<String> {
+    let mut reader = Events::open(path, base)?;
+    let mut tracker = Tracker::new(start, GtidSet::default(), source);
+    let mut event = Vec::new();
+    if let Some(offset) = open {
+        reader.seek(offset)?;
+        reader.next_into(&mut event, end)?;
+        reader.account(&mut tracker, &event, offset)?;
+        tracker.events = 0;
+        tracker.end = start;
+    }
+    reader.seek(start)?;
+    let mut offset = start;
+    while offset < end {
+        reader.next_into(&mut event, end)?;
+        reader.account(&mut tracker, &event, offset)?;
+        offset += event.len() as u64;
+    }
+    Ok(tracker.entry(""))
+}
+
+/// The events of a segment file, one after the other.
+struct Events<'a> {
+    path: &'a str,
+    base: u64,
+    offset: u64,
+    checksum: bool,
+    file: std::io::BufReader<File>,
+}
+
+impl<'a> Events<'a> {
+    fn open(path: &'a str, base: u64) -> Result<Events<'a>> {
+        let file = File::open(path).map_err(|error| DecodeError::new(error.to_string(), base).in_file(path))?;
+        let file = std::io::BufReader::with_capacity(1 << 20, file);
+        let mut events = Events { path, base, offset: base, checksum: false, file };
+        events.seek(base + 4)?;
+        let mut head = Vec::new();
+        events.next_into(&mut head, u64::MAX)?;
+        if head.get(4) != Some(&FORMAT_DESCRIPTION) {
+            return Err(DecodeError::new("a binlog file must begin with a format description", base + 4).in_file(path));
+        }
+        events.checksum = head.len() > HEADER + 5 && head[head.len() - 5] == 1;
+        Ok(events)
+    }
+
+    fn seek(&mut self, offset: u64) -> Result<()> {
+        self.offset = offset;
+        let position = offset.saturating_sub(self.base);
+        self.file.seek(SeekFrom::Start(position)).map_err(|error| self.fail(error)).map(drop)
+    }
+
+    fn next_into(&mut self, event: &mut Vec<u8>, end: u64) -> Result<()> {
+        event.clear();
+        let mut head = [0; HEADER];
+        self.file.read_exact(&mut head).map_err(|error| self.fail(error))?;
+        let length = u64::from(Header::parse(&head, self.offset)?.length);
+        if self.offset.saturating_add(length) > end {
+            return Err(self.fail("the end of the range is not the end of an event"));
+        }
+        event.extend_from_slice(&head);
+        let rest = length - HEADER as u64;
+        let got = self.file.by_ref().take(rest).read_to_end(event).map_err(|error| self.fail(error))?;
+        if got as u64 != rest {
+            return Err(self.fail("the event is cut off"));
+        }
+        self.offset += length;
+        Ok(())
+    }
+
+    fn account(&self, tracker: &mut Tracker, event: &[u8], offset: u64) -> Result<()> {
+        let header = Header::parse(event, offset)?;
+        if matches!(header.kind, FORMAT_DESCRIPTION | PREVIOUS_GTIDS) {
+            return Ok(());
+        }
+        let tail = if self.checksum { 4 } else { 0 };
+        let body = event.get(HEADER..event.len() - tail).ok_or_else(|| self.fail("the event is cut off"))?;
+        tracker.event(&header, body, event.len(), offset).map_err(|error| error.in_file(self.path))
+    }
+
+    #[cold]
+    fn fail(&self, reason: impl ToString) -> DecodeError {
+        DecodeError::new(reason.to_string(), self.offset).in_file(self.path)
+    }
+}

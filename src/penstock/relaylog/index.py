@@ -1,0 +1,211 @@
+"""Index entries: one JSON object a line, and the CRC32 of its bytes behind it.
+
+A line is committed by its newline. The writer appends the line without it, makes that durable, and only then appends
+the newline: so what readers see is durable already, and an offset that was ever visible survives a power cut (the
+next writer finds the last line whole, lacking only its newline, and completes it). A line whose CRC does not fit, or
+that lacks its newline, does not exist for readers.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from penstock._core import GtidSet
+from penstock.errors import RelayLogCorrupt
+from penstock.model.offset import Offset, SourcePosition
+from penstock.model.schema import TableId
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A QUERY event that is not transaction control: DDL or statement-format DML.
+
+    `event` is set when it was no QUERY but an event that may have changed rows without saying which: its binlog type
+    code (26: INCIDENT, 18: LOAD DATA). `sql` may be cut short (`truncated`); the event at `offset` holds all of it.
+    """
+
+    offset: Offset
+    end: Offset
+    database: str
+    sql: str
+    timestamp: int
+    event: int | None = None
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class LastTransaction:
+    """The last transaction of a span: its place in the log and at the source."""
+
+    start: Offset
+    end: Offset
+    gtid: str | None
+    file: str
+    position: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One span `(start, end]`. See ARCHITECTURE.md for the fields."""
+
+    fields: dict[str, Any]
+
+    @cached_property
+    def start(self) -> Offset:
+        return Offset(self.fields["start"])
+
+    @cached_property
+    def end(self) -> Offset:
+        return Offset(self.fields["end"])
+
+    @cached_property
+    def committed(self) -> Offset:
+        return Offset(self.fields["committed"])
+
+    @property
+    def position(self) -> SourcePosition:
+        return SourcePosition(self.fields["file"], self.fields["position"])
+
+    @cached_property
+    def gtids(self) -> GtidSet:
+        return GtidSet(self.fields.get("gtids", ""))
+
+    @property
+    def transactions(self) -> int:
+        return int(self.fields.get("transactions", 0))
+
+    @property
+    def first_commit_us(self) -> int | None:
+        return self.fields.get("first_commit_us")
+
+    @property
+    def last_commit_us(self) -> int | None:
+        return self.fields.get("last_commit_us")
+
+    @property
+    def tables(self) -> dict[str, list[int]]:
+        return self.fields.get("tables") or {}
+
+    @cached_property
+    def statements(self) -> list[Statement]:
+        return [Statement(**statement) for statement in self.fields.get("statements", ())]
+
+    @cached_property
+    def xa(self) -> frozenset[TableId]:
+        return frozenset(TableId.parse(name) for name in self.fields.get("xa", ()))
+
+    @property
+    def open(self) -> dict[str, Any] | None:
+        """Set when `start` lies inside a transaction: `gtid_event`, `table_maps`."""
+        return self.fields.get("open")
+
+    @property
+    def last(self) -> LastTransaction | None:
+        last = self.fields.get("last")
+        return None if last is None else LastTransaction(**last)
+
+    @property
+    def head(self) -> dict[str, str] | None:
+        """Only in the first entry of a segment: the source's `server_uuid`, and `gtids` executed before it."""
+        return self.fields.get("head")
+
+    def trimmed(self, end: Offset) -> Entry:
+        """The entry of a span that was cut off at `end`, a transaction end at or before its `committed`."""
+        statements = [item for item in self.fields.get("statements", ()) if item["end"] <= end]
+        return Entry({**self.fields, "end": end, "committed": end, "statements": statements})
+
+
+def format_line(entry: str) -> bytes:
+    """The line of an entry, without its newline."""
+    data = entry.encode()
+    return data + b" %08x" % zlib.crc32(data)
+
+
+def parse_line(line: bytes) -> Entry | None:
+    """The entry of a line (without newline); None if it is torn."""
+    data, _, crc = line.rpartition(b" ")
+    if len(crc) != 8 or not data or b"%08x" % zlib.crc32(data) != crc:
+        return None
+    return Entry(json.loads(data))
+
+
+def parse_lines(data: bytes, path: Path) -> list[Entry]:
+    """Entries of whole lines. A torn line that is not the last one is damage, not a crash."""
+    entries = []
+    position = 0
+    for line in data.split(b"\n")[:-1]:
+        entry = parse_line(line)
+        if entry is None:
+            raise RelayLogCorrupt(
+                f"The index {path} is damaged at byte {position}.",
+                hint="Restore the file, or remove the relay log and start it anew (a new snapshot is then needed).",
+                path=str(path),
+                offset=position,
+            )
+        entries.append(entry)
+        position += len(line) + 1
+    return entries
+
+
+def merge(left: Entry, right: Entry) -> Entry:
+    """One entry for two neighbouring spans."""
+    a, b = left.fields, right.fields
+    merged: dict[str, Any] = {**b, "start": a["start"]}
+    merged.pop("open", None)
+    if "open" in a:
+        merged["open"] = a["open"]
+    if "gtids" in a:
+        merged["gtids"] = str(left.gtids.union(right.gtids)) if "gtids" in b else a["gtids"]
+    if "first_commit_us" in a:
+        merged["first_commit_us"] = a["first_commit_us"]
+        merged.setdefault("last_commit_us", a["last_commit_us"])
+    if "transactions" in a:
+        merged["transactions"] = a["transactions"] + b.get("transactions", 0)
+    if "last" in a:
+        merged.setdefault("last", a["last"])
+    if "tables" in a:
+        tables = {name: list(counts) for name, counts in a["tables"].items()}
+        for name, (events, size) in b.get("tables", {}).items():
+            before = tables.setdefault(name, [0, 0])
+            before[0] += events
+            before[1] += size
+        merged["tables"] = tables
+    if "statements" in a:
+        merged["statements"] = a["statements"] + b.get("statements", [])
+    if "xa" in a:
+        merged["xa"] = sorted({*a["xa"], *b.get("xa", [])})
+    return Entry(merged)
+
+
+def cut_off(entries: Iterable[Entry], end: Offset) -> list[Entry]:
+    """The entries of a segment that was cut at `end`, a transaction end: what lies behind it is gone."""
+    kept = [entry for entry in entries if entry.end <= end or entry.start < end]
+    return [entry if entry.end <= end else entry.trimmed(end) for entry in kept]
+
+
+def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
+    """Neighbours joined up to `span_size` bytes; heads stay alone. What an entry says of its range stays true.
+
+    A span that ends inside a transaction is never joined with one whose transactions ended, unless the sum still
+    ends where `committed` says: the joined entry keeps the later `committed`, so nothing is claimed beyond it.
+    """
+    joined: list[Entry] = []
+    for entry in entries:
+        if joined and joined[-1].head is None and entry.end - joined[-1].start <= span_size:
+            joined[-1] = merge(joined[-1], entry)
+        else:
+            joined.append(entry)
+    return joined
+
+
+def encode(entries: Iterable[Entry]) -> bytes:
+    return b"".join(
+        format_line(json.dumps(entry.fields, ensure_ascii=False, separators=(",", ":"))) + b"\n"
+        for entry in entries
+    )

@@ -1,0 +1,89 @@
+"""One writer per relay log: a flock, and a generation that counts writers.
+
+The lock dies with its process, however that ends. The generation is in the name of every segment, so what a writer
+leaves behind can never be taken for its successor's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import LeaseHeld
+from penstock.relaylog.segment import LEASE_FILE, list_segments
+
+
+class Lease:
+    """Held from construction to `release`. Raises `LeaseHeld` if another process holds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LEASE_FILE
+        self._descriptor = self._lock()
+        try:
+            self.generation = self._next_generation(folder)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _lock(self) -> int:
+        while True:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                raise self._held() from None
+            if self._is_current(descriptor):
+                return descriptor
+            os.close(descriptor)
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            return os.stat(self.path).st_ino == os.fstat(descriptor).st_ino
+        except FileNotFoundError:
+            return False
+
+    def _held(self) -> LeaseHeld:
+        owner = read_owner(self.path)
+        by = f" (process {owner['pid']} on {owner['host']})" if owner else ""
+        return LeaseHeld(
+            f"Another receiver{by} writes the relay log {self.path.parent}.",
+            hint="One receiver serves any number of pipelines: use the one that runs, or stop it first.",
+            path=str(self.path.parent),
+            **owner,
+        )
+
+    def _next_generation(self, folder: Path) -> int:
+        seen = [name.generation for name in list_segments(folder)]
+        generation = max([int(read_owner(self.path).get("generation", 0)), *seen]) + 1
+        owner = {
+            "generation": generation,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": time.time(),
+        }
+        data = json.dumps(owner).encode()
+        os.pwrite(self._descriptor, data.ljust(200), 0)
+        os.fsync(self._descriptor)
+        return generation
+
+    def check(self) -> None:
+        """Raises `LeaseHeld` when the lock is no longer ours (its file was replaced)."""
+        if not self._is_current(self._descriptor):
+            raise self._held()
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def read_owner(path: Path) -> dict[str, Any]:
+    try:
+        owner = json.loads(path.read_bytes() or b"{}")
+    except (OSError, ValueError):
+        return {}
+    return owner if isinstance(owner, dict) else {}

@@ -1,0 +1,362 @@
+"""Reading a relay log while its writer goes on, in any process, without a lease.
+
+Everything here speaks of committed transaction ends: `end` is the last one, and a range's bounds are such ends. The
+index of a closed segment has one entry per few MiB, so planning costs O(entries), not O(events). Where a bound lies
+inside a span (it was planned while the segment was open and its index finer), what must be exact (GTIDs, positions,
+split bounds) is: the events of that part of the span are walked. Counts are upper bounds there.
+
+A segment's entries end where the next segment begins: what a fenced or crashed writer left behind is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock._core import GtidSet, scan_span
+from penstock.errors import ConfigError, RelayLogCorrupt
+from penstock.model.offset import LogRange, Offset, SourcePosition, Split
+from penstock.model.schema import TableId
+from penstock.relaylog import index
+from penstock.relaylog.index import Entry, LastTransaction, Statement
+from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments
+
+_LOADED_MAX = 256
+"""Closed segments whose entries are kept in memory (about 64 entries each)."""
+
+
+def order(position: SourcePosition) -> tuple[int, int]:
+    """Sort key of a position; one that is not known yet comes first."""
+    return position.order if position.file else (0, 0)
+
+
+class _Segment:
+    """One segment's index, read as far as it has been written."""
+
+    def __init__(self, folder: Path, name: SegmentName) -> None:
+        self.name = name
+        self.path = str(folder / name.binlog)
+        self.index_path = folder / name.index
+        self.entries: list[Entry] = []
+        self._inode = 0
+        self._position = 0
+
+    def read(self) -> None:
+        """Takes in lines that have come since, or all of them if the file was replaced."""
+        with open(self.index_path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_ino != self._inode or status.st_size < self._position:
+                self._inode, self._position, self.entries = status.st_ino, 0, []
+            file.seek(self._position)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self.entries += index.parse_lines(whole, self.index_path)
+        self._position += len(whole)
+
+
+class RelayLog:
+    """A relay log as far as it was committed at the last `refresh`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        try:
+            self._relay = json.loads((folder / RELAY_FILE).read_bytes())
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{folder} holds no relay log (no {RELAY_FILE}).",
+                hint="Start one with `penstock receive FILE`, or check relay_log.path.",
+            ) from None
+        except ValueError as error:
+            raise RelayLogCorrupt(
+                f"{folder / RELAY_FILE} is damaged: {error}.", path=str(folder / RELAY_FILE), offset=0
+            ) from error
+        self.uuid = str(self._relay["uuid"])
+        self._names: list[SegmentName] = []
+        self._bases: list[Offset] = []
+        self._open: _Segment | None = None
+        self._closed: OrderedDict[Offset, list[Entry]] = OrderedDict()
+        self._ends: list[Offset] = []
+        self.refresh()
+
+    @classmethod
+    def open(cls, path: str | Path) -> RelayLog:
+        return cls(Path(path))
+
+    @classmethod
+    def exists(cls, path: str | Path) -> bool:
+        """A log that readers can open: its receiver has reached the source and knows where it begins."""
+        return (Path(path) / RELAY_FILE).exists() and bool(list_segments(Path(path)))
+
+    def refresh(self) -> Offset:
+        """Takes in what was committed (or removed by retention) since; the new end."""
+        names = list_segments(self.path)
+        # The newest segment may not have committed anything yet: then it does not exist.
+        while names:
+            segment = self._open
+            if segment is None or segment.name != names[-1]:
+                segment = _Segment(self.path, names[-1])
+            try:
+                segment.read()
+            except FileNotFoundError:
+                names = list_segments(self.path)
+                continue
+            if segment.entries:
+                self._open = segment
+                break
+            names.pop()
+        if names != self._names:
+            self._names, self._bases = names, [name.base for name in names]
+            kept = {name.base for name in names[:-1]}
+            for base in [base for base in self._closed if base not in kept]:
+                del self._closed[base]
+        if not names:
+            self._open = None
+        return self.end
+
+    # places ----------------------------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> Offset:
+        """The first offset a range can begin at."""
+        return self._entries(0)[0].end if self._names else Offset(0)
+
+    @property
+    def end(self) -> Offset:
+        return self._open.entries[-1].committed if self._open else Offset(0)
+
+    @property
+    def started_at(self) -> dict[str, object]:
+        """How the log's start was asked for, as recorded when it was created."""
+        return dict(self._relay.get("start") or {})
+
+    @property
+    def source_uuid(self) -> str:
+        """The server followed at `end`."""
+        return self._head(len(self._names) - 1)["server_uuid"] if self._names else ""
+
+    def position_at(self, offset: Offset) -> SourcePosition:
+        """Where the source stood at a committed offset."""
+        number = self._locate(offset)
+        entries = self._entries(number)
+        after = bisect_right(entries, offset, key=lambda entry: entry.committed)
+        if after and entries[after - 1].committed == offset:
+            return entries[after - 1].position
+        at = bisect_left(entries, offset, key=lambda entry: entry.end)
+        if at == len(entries) or at == 0:
+            return entries[min(at, len(entries) - 1)].position
+        found = self._scan(number, at, offset)
+        return found.position
+
+    def reached(self, position: SourcePosition) -> bool:
+        """Everything the source had written up to `position` is in the log."""
+        return bool(self._open) and order(self._open.entries[-1].position) >= order(position)  # type: ignore[union-attr]
+
+    def offset_reaching(self, position: SourcePosition) -> Offset | None:
+        """The smallest known committed offset at which the log had reached `position`; None: not yet.
+
+        Positions are those of the server followed now: segments received from another one are not looked at.
+        """
+        if not self.reached(position):
+            return None
+        wanted = order(position)
+        number = len(self._names) - 1
+        while number > 0 and order(self._entries(number)[0].position) >= wanted:
+            if self._head(number - 1)["server_uuid"] != self._head(number)["server_uuid"]:
+                break
+            number -= 1
+        for candidate in range(number, len(self._names)):
+            for entry in self._entries(candidate):
+                if order(entry.position) >= wanted:
+                    return entry.committed
+        return None
+
+    def gtids_at(self, offset: Offset) -> GtidSet:
+        """Exactly the transactions executed at the source up to a committed offset, also those before the log."""
+        number = self._locate(offset)
+        entries = self._entries(number)
+        known = GtidSet(self._head(number)["gtids"])
+        for position, entry in enumerate(entries):
+            if entry.start >= offset and entry.end > offset:
+                break
+            if not entry.transactions:
+                continue
+            whole = entry.end <= offset or entry.committed <= offset
+            known = known.union(entry.gtids if whole else self._scan(number, position, offset).gtids)
+        return known
+
+    def last_transaction(self) -> LastTransaction | None:
+        """The transaction that ends at or last before `end`, if one is in the log."""
+        for number in reversed(range(len(self._names))):
+            for entry in reversed(self._entries(number)):
+                if entry.last is not None:
+                    return entry.last
+        return None
+
+    def window_start(self, gtids: GtidSet, *, not_after: Offset) -> Offset:
+        """A committed offset behind which every transaction lies that is in the log, before `not_after`, and not
+        in `gtids`: where a scan for them has to begin."""
+        number = 0
+        low, high = 0, len(self._names)
+        while low < high:
+            middle = (low + high) // 2
+            if GtidSet(self._head(middle)["gtids"]).issubset(gtids):
+                number, low = middle, middle + 1
+            else:
+                high = middle
+        for at in range(number, len(self._names)):
+            committed = Offset(max(self._names[at].base, self.start))
+            for entry in self._entries(at):
+                if committed >= not_after:
+                    return not_after
+                if entry.transactions and not entry.gtids.issubset(gtids):
+                    return committed
+                committed = Offset(max(committed, entry.committed))
+        return min(not_after, self.end)
+
+    # what a range holds ----------------------------------------------------------------------------------------
+
+    def cut(self, after: Offset, bytes_max: int) -> Offset:
+        """The last committed offset within `bytes_max` of `after`; at least the next one; `after` if there is none."""
+        best = after
+        for _, entry in self._spans(LogRange(min(after, self.end), self.end)):
+            if entry.committed <= after:
+                continue
+            if best > after and entry.committed > after + bytes_max:
+                break
+            best = entry.committed
+        return best
+
+    def tables(self, range_: LogRange) -> dict[TableId, tuple[int, int]]:
+        """Row events and their bytes per table. Upper bounds where a bound lies inside a span."""
+        totals: dict[str, list[int]] = {}
+        for _, entry in self._spans(range_):
+            for name, (events, size) in entry.tables.items():
+                total = totals.setdefault(name, [0, 0])
+                total[0] += events
+                total[1] += size
+        return {TableId.parse(name): (events, size) for name, (events, size) in totals.items()}
+
+    def statements(self, range_: LogRange) -> list[Statement]:
+        """DDL and statement-format DML that end in the range, in log order."""
+        return [
+            statement
+            for _, entry in self._spans(range_)
+            for statement in entry.statements
+            if range_.start < statement.end <= range_.end
+        ]
+
+    def xa_tables(self, range_: LogRange) -> set[TableId]:
+        """Tables with rows in an XA-prepared transaction in or beside the range's spans."""
+        return {table for _, entry in self._spans(range_) for table in entry.xa}
+
+    def transactions_between(self, range_: LogRange) -> int:
+        return sum(entry.transactions for _, entry in self._spans(range_))
+
+    def commit_time_us_at(self, offset: Offset) -> int | None:
+        """Commit time of the last transaction at or (within one span) about `offset`; None: none in the log yet."""
+        for number in reversed(range(self._locate(offset) + 1)):
+            entries = self._entries(number)
+            after = bisect_left(entries, offset, key=lambda entry: entry.end) + 1
+            for entry in reversed(entries[:after]):
+                if entry.last_commit_us is not None:
+                    return entry.last_commit_us
+        return None
+
+    def splits(self, range_: LogRange, table: TableId, *, bytes_aim: int) -> list[Split]:
+        """Even parts of the range that hold the table's row events, each in one segment, in log order.
+
+        Bounds are the range's own where they cut a span; a split that begins inside a transaction names the
+        events to read first. A range's start is a transaction end, so a split that begins there needs none.
+        """
+        name = str(table)
+        spans = [item for item in self._spans(range_) if name in item[1].tables]
+        total = sum(entry.tables[name][1] for _, entry in spans)
+        share = total / max(1, -(-total // max(1, bytes_aim)))
+        splits: list[Split] = []
+        first: tuple[int, Entry] | None = None
+        size, last = 0, None
+        for number, entry in spans:
+            far = last is not None and entry.start - last.end > bytes_aim // 2
+            if first is not None and last is not None and (size >= share or number != first[0] or far):
+                splits.append(self._split(range_, name, first, last))
+                first, size = None, 0
+            first = first or (number, entry)
+            size += entry.tables[name][1]
+            last = entry
+        if first is not None and last is not None:
+            splits.append(self._split(range_, name, first, last))
+        return splits
+
+    def _split(self, range_: LogRange, name: str, first: tuple[int, Entry], last: Entry) -> Split:
+        number, entry = first
+        segment = self._names[number]
+        path = str(self.path / segment.binlog)
+        preamble: list[Offset] = []
+        if entry.open is not None and entry.start > range_.start:
+            found = [entry.open.get("gtid_event"), entry.open["table_maps"].get(name)]
+            preamble = sorted(Offset(offset) for offset in found if offset is not None)
+        return Split(
+            path=path,
+            base=segment.base,
+            start=max(entry.start, range_.start),
+            end=min(last.end, range_.end),
+            preamble=tuple((path, segment.base, offset) for offset in preamble),
+        )
+
+    # entries ---------------------------------------------------------------------------------------------------
+
+    def _spans(self, range_: LogRange) -> Iterator[tuple[int, Entry]]:
+        """Entries that share bytes with the range, each with its segment's number."""
+        if not self._names or not range_:
+            return
+        for number in range(self._locate(Offset(range_.start + 1)), len(self._names)):
+            if self._bases[number] >= range_.end:
+                return
+            entries = self._entries(number)
+            for at in range(bisect_right(entries, range_.start, key=lambda entry: entry.end), len(entries)):
+                if entries[at].start >= range_.end:
+                    return
+                yield number, entries[at]
+
+    def _locate(self, offset: Offset) -> int:
+        """The number of the segment that holds the byte before `offset`."""
+        if not self._names:
+            raise ConfigError(f"The relay log {self.path} holds nothing yet.")
+        return max(0, bisect_left(self._bases, offset) - 1)
+
+    def _head(self, number: int) -> dict[str, str]:
+        return self._entries(number)[0].head or {"server_uuid": "", "gtids": ""}
+
+    def _entries(self, number: int) -> list[Entry]:
+        if number == len(self._names) - 1 and self._open is not None:
+            return self._open.entries
+        base = self._bases[number]
+        if base in self._closed:
+            self._closed.move_to_end(base)
+            return self._closed[base]
+        segment = _Segment(self.path, self._names[number])
+        segment.read()
+        entries = index.cut_off(segment.entries, self._bases[number + 1])
+        self._closed[base] = entries
+        if len(self._closed) > _LOADED_MAX:
+            self._closed.popitem(last=False)
+        return entries
+
+    def _scan(self, number: int, at: int, offset: Offset) -> Entry:
+        """The entry of a span's part up to `offset`, from its events."""
+        entry, segment = self._entries(number)[at], self._names[number]
+        before = self._entries(number)[max(0, at - 1)].position
+        text = scan_span(
+            str(self.path / segment.binlog),
+            segment.base,
+            entry.start,
+            offset,
+            open_gtid=(entry.open or {}).get("gtid_event"),
+            file=before.file,
+            position=before.position,
+        )
+        return Entry(json.loads(text))

@@ -1,0 +1,83 @@
+"""Names and places of a relay log's files.
+
+A segment is `{base:020d}-{generation:06d}.binlog`, its index the same with `.index`. Of two segments with one base the
+one of the later generation counts: the other is what a fenced writer left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.model.offset import Offset
+
+_NAME = re.compile(r"^(\d{20})-(\d{6})\.(binlog|index)$")
+
+FORMAT = 1
+RELAY_FILE = "relay.json"
+LEASE_FILE = "lease"
+STATUS_FILE = "receiver.json"
+CONSUMERS_FOLDER = "consumers"
+
+
+@dataclass(frozen=True, order=True)
+class SegmentName:
+    base: Offset
+    generation: int
+
+    @property
+    def binlog(self) -> str:
+        return f"{self.base:020d}-{self.generation:06d}.binlog"
+
+    @property
+    def index(self) -> str:
+        return f"{self.base:020d}-{self.generation:06d}.index"
+
+
+def list_segments(folder: Path) -> list[SegmentName]:
+    """Segments that have both files, by base; for each base only the latest generation."""
+    kinds: dict[SegmentName, set[str]] = {}
+    for name in os.listdir(folder):
+        if match := _NAME.match(name):
+            kinds.setdefault(SegmentName(Offset(int(match[1])), int(match[2])), set()).add(match[3])
+    complete = sorted(name for name, found in kinds.items() if len(found) == 2)
+    return list({name.base: name for name in complete}.values())
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files of segments that never had a committed entry, or lost one of their two files, and temporary files."""
+    known = {name for segment in list_segments(folder) for name in (segment.binlog, segment.index)}
+    return [
+        folder / name
+        for name in os.listdir(folder)
+        if name not in known and (_NAME.match(name) or name.endswith(".tmp"))
+    ]
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes creations, renames and removals in the folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
+    """Writes the whole file so that others see the old or the new content, never a part."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
