@@ -10,7 +10,9 @@
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::group::{is_gtid, Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2};
+use crate::group::{
+    is_gtid, Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2,
+};
 use crate::group::{GTID_TAGGED, PREVIOUS_GTIDS, ROTATE, STOP, TRANSACTION_PAYLOAD};
 use crate::gtid::{Gtid, GtidEvent, GtidSet};
 use crate::payload::Payload;
@@ -27,7 +29,11 @@ const FLAG_IN_USE: u8 = 0x01;
 pub enum Piece {
     Bytes(Vec<u8>),
     /// A new segment. `entries` close the one before.
-    Segment { base: u64, head: Vec<u8>, entries: Vec<String> },
+    Segment {
+        base: u64,
+        head: Vec<u8>,
+        entries: Vec<String>,
+    },
 }
 
 /// Transactions before the start of a new log: dropped until one begins at or after both bounds.
@@ -294,7 +300,9 @@ impl Framer {
             (_, FORMAT_DESCRIPTION) => end > HEADER + 5 && event[end - 5] == 1,
             (Some(format), _) => format.checksum,
             // The rotate before the first format description: whether it has one shows by trying.
-            (None, _) => end >= HEADER + 4 && crc32fast::hash(&event[..end - 4]).to_le_bytes() == event[end - 4..],
+            (None, _) => {
+                end >= HEADER + 4 && crc32fast::hash(&event[..end - 4]).to_le_bytes() == event[end - 4..]
+            }
         };
         if !checksum {
             return Ok(&event[HEADER..]);
@@ -368,7 +376,12 @@ impl Framer {
 
     /// A log exists for readers as soon as it is known where it begins.
     fn open_when_ready(&mut self) {
-        if self.segment.is_none() && self.has_executed && !self.skipping && self.format.is_some() && self.idle() {
+        if self.segment.is_none()
+            && self.has_executed
+            && !self.skipping
+            && self.format.is_some()
+            && self.idle()
+        {
             self.open_segment();
         }
     }
@@ -391,7 +404,8 @@ impl Framer {
             }
             let header = Header::parse(&event, self.tracker.end)?;
             debug_assert_eq!(header.length as usize, length);
-            let body_end = if self.format.as_ref().is_some_and(|format| format.checksum) { length - 4 } else { length };
+            let body_end =
+                if self.format.as_ref().is_some_and(|format| format.checksum) { length - 4 } else { length };
             if self.idle() {
                 return Err(self.fail("a transaction payload holds more than one transaction"));
             }
@@ -424,7 +438,9 @@ impl Framer {
     fn begin(&mut self, header: &Header, body: &[u8]) -> Result<()> {
         let event = match header.kind {
             GTID_TAGGED => GtidEvent::parse_tagged(body, self.tracker.end)?,
-            kind if is_gtid(kind) => GtidEvent::parse_plain(body, self.tracker.end, kind != crate::group::GTID)?,
+            kind if is_gtid(kind) => {
+                GtidEvent::parse_plain(body, self.tracker.end, kind != crate::group::GTID)?
+            }
             _ => GtidEvent::default(),
         };
         self.fate = Fate::Store;
@@ -534,7 +550,9 @@ fn server_error(packet: &[u8], offset: u64) -> Result<ServerError> {
     let code = cursor.u16("error code")?;
     let text = String::from_utf8_lossy(cursor.rest()).into_owned();
     let (sqlstate, message) = match text.strip_prefix('#') {
-        Some(rest) if rest.is_char_boundary(5) && rest.len() >= 5 => (rest[..5].to_owned(), rest[5..].to_owned()),
+        Some(rest) if rest.is_char_boundary(5) && rest.len() >= 5 => {
+            (rest[..5].to_owned(), rest[5..].to_owned())
+        }
         _ => (String::from("HY000"), text),
     };
     Ok(ServerError { code, sqlstate, message })
@@ -551,7 +569,8 @@ fn known_checksum(version: &[u8]) -> bool {
 /// Type 35 (PREVIOUS_GTIDS) has a post-header length in the table of event types that follows the fixed part.
 fn has_gtids(format: &[u8]) -> bool {
     const FIXED: usize = HEADER + 2 + 50 + 4 + 1;
-    let version = String::from_utf8_lossy(format.get(HEADER + 2..HEADER + 52).unwrap_or_default()).into_owned();
+    let version =
+        String::from_utf8_lossy(format.get(HEADER + 2..HEADER + 52).unwrap_or_default()).into_owned();
     format.len() >= FIXED + usize::from(PREVIOUS_GTIDS) + 5 && !version.contains("MariaDB")
 }
 

@@ -132,7 +132,8 @@ impl Group {
         match header.kind {
             kind if is_gtid(kind) => {
                 if !self.is_idle() {
-                    return Err(Cursor::new(body, base).fail("a transaction begins before the one before it has ended"));
+                    return Err(Cursor::new(body, base)
+                        .fail("a transaction begins before the one before it has ended"));
                 }
                 self.state = State::Announced;
             }

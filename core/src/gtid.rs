@@ -347,7 +347,8 @@ impl FromStr for GtidSet {
                     continue;
                 }
                 let (first, last) = field.split_once('-').unwrap_or((field, field));
-                let bound = |text: &str| text.trim().parse::<u64>().ok().filter(|n| *n > 0 && *n < NUMBER_MAX);
+                let bound =
+                    |text: &str| text.trim().parse::<u64>().ok().filter(|n| *n > 0 && *n < NUMBER_MAX);
                 match (bound(first), bound(last)) {
                     (Some(first), Some(last)) if first <= last => {
                         insert(set.origins.entry(origin.clone()).or_default(), first, last + 1);

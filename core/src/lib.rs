@@ -8,8 +8,13 @@ pub mod decimal;
 pub mod double;
 pub mod error;
 pub mod event;
+pub mod frame;
+pub mod group;
+pub mod gtid;
 pub mod gtid_event;
+pub mod payload;
 pub mod schema;
+pub mod span;
 pub mod temporal;
 pub mod text;
 

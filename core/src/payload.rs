@@ -51,7 +51,10 @@ impl Payload {
             COMPRESSION_ZSTD => Input::Zstd(Box::new(zstd(packed, offset)?)),
             COMPRESSION_NONE => Input::Plain(packed),
             other => {
-                return Err(DecodeError::new(format!("transaction payload has unknown compression {other}"), offset))
+                return Err(DecodeError::new(
+                    format!("transaction payload has unknown compression {other}"),
+                    offset,
+                ))
             }
         };
         Ok(Payload { input, offset, log_pos })
@@ -65,7 +68,9 @@ impl Payload {
         }
         let length = Cursor::new(&event[9..13], self.offset).u32("inner event length")? as usize;
         if !(HEADER..=EVENT_LENGTH_MAX).contains(&length) {
-            return Err(self.fail(format!("an event inside a transaction payload cannot be {length} bytes long")));
+            return Err(
+                self.fail(format!("an event inside a transaction payload cannot be {length} bytes long"))
+            );
         }
         self.fill(event, length - HEADER)?;
         if event.len() != length {
@@ -138,6 +143,7 @@ fn zstd(
     packed: IoCursor<Vec<u8>>,
     offset: u64,
 ) -> Result<StreamingDecoder<IoCursor<Vec<u8>>, ruzstd::decoding::FrameDecoder>> {
-    StreamingDecoder::new(packed)
-        .map_err(|error| DecodeError::new(format!("a transaction payload cannot be unpacked: {error}"), offset))
+    StreamingDecoder::new(packed).map_err(|error| {
+        DecodeError::new(format!("a transaction payload cannot be unpacked: {error}"), offset)
+    })
 }

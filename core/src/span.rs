@@ -247,7 +247,10 @@ impl Tracker {
             if id == DUMMY_TABLE_ID {
                 return Ok(());
             }
-            return Err(DecodeError::new(format!("a row event names table {id}, which no table map announced"), base));
+            return Err(DecodeError::new(
+                format!("a row event names table {id}, which no table map announced"),
+                base,
+            ));
         };
         let count = &mut self.counts[slot];
         if count.0 == 0 {
@@ -486,14 +489,16 @@ struct Events<'a> {
 
 impl<'a> Events<'a> {
     fn open(path: &'a str, base: u64) -> Result<Events<'a>> {
-        let file = File::open(path).map_err(|error| DecodeError::new(error.to_string(), base).in_file(path))?;
+        let file =
+            File::open(path).map_err(|error| DecodeError::new(error.to_string(), base).in_file(path))?;
         let file = std::io::BufReader::with_capacity(1 << 20, file);
         let mut events = Events { path, base, offset: base, checksum: false, file };
         events.seek(base + 4)?;
         let mut head = Vec::new();
         events.next_into(&mut head, u64::MAX)?;
         if head.get(4) != Some(&FORMAT_DESCRIPTION) {
-            return Err(DecodeError::new("a binlog file must begin with a format description", base + 4).in_file(path));
+            return Err(DecodeError::new("a binlog file must begin with a format description", base + 4)
+                .in_file(path));
         }
         events.checksum = head.len() > HEADER + 5 && head[head.len() - 5] == 1;
         Ok(events)

@@ -42,6 +42,79 @@ class GtidSet:
     def __hash__(self) -> int: ...
     def __str__(self) -> str: ...
 
+# frame.rs, span.rs ----------------------------------------------------------------------------------------------
+
+class Framer:
+    """The replication connection's bytes to the relay log's: packets, checksums, transaction ends, segments, index.
+
+    Offsets are counted here. A segment begins at a transaction boundary, once `segment_size` is passed, `roll` was
+    called, or the source's format changed. Index entries are JSON text (see ARCHITECTURE.md), spans of at most about
+    `span_size`. `executed`: GTIDs before `offset` (None: taken from the source file's PREVIOUS_GTIDS). `file` and
+    `position`: where the source is known to stand; never moves back. `skip_until_us` / `skip_until` drop transactions
+    until one begins at or after the commit time / source position. `expected` is `(GTID or None, length, CRC32)` of
+    our last transaction, asked for again: compared when it comes, not stored.
+    """
+
+    def __init__(
+        self,
+        *,
+        offset: int,
+        segment_size: int,
+        span_size: int,
+        server_uuid: str,
+        executed: GtidSet | None = None,
+        file: str = "",
+        position: int = 0,
+        skip_until_us: int | None = None,
+        skip_until: tuple[str, int] | None = None,
+        expected: tuple[str | None, int, int] | None = None,
+    ) -> None: ...
+    def feed(self, data: bytes) -> list[bytes | tuple[int, bytes, list[str]]]:
+        """Bytes to append to the open segment, and `(base, head, entries)`: commit `entries`, close the segment,
+        open the one at `base` beginning with `head`. Call again with nothing while `more`."""
+    @property
+    def more(self) -> bool: ...
+    def cut(self) -> list[str]:
+        """Index entries for everything given since the last cut; none when there is nothing new."""
+    def roll(self) -> None:
+        """The next transaction begins a new segment."""
+    @property
+    def has_segment(self) -> bool: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def committed(self) -> int: ...
+    @property
+    def source(self) -> tuple[str, int]: ...
+    @property
+    def executed(self) -> GtidSet: ...
+    @property
+    def transactions(self) -> int: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def last_commit_us(self) -> int | None: ...
+    @property
+    def verified(self) -> bool:
+        """The expected transaction came and was equal."""
+    @property
+    def diverged(self) -> bool:
+        """It came and was not equal."""
+    @property
+    def ended(self) -> bool:
+        """The server said that its log ends here."""
+    @property
+    def server_error(self) -> tuple[int, str, str] | None:
+        """Code, SQLSTATE and message of the ERR packet that ended the stream."""
+
+def scan_span(
+    path: str, base: int, start: int, end: int, *, open_gtid: int | None = None, file: str = "", position: int = 0
+) -> str:
+    """The index entry (JSON) of `(start, end]` of a segment, from its events. `file`/`position`: the source's place
+    at `start`; `open_gtid`: offset of the GTID event when `start` lies inside a transaction."""
+
 # column/ : the only home of the type mapping ------------------------------------------------------
 
 def arrow_schema(table: str, layout: str, zero_dates: str = "null") -> pa.Schema:

@@ -143,7 +143,9 @@ impl Framer {
         for piece in pieces {
             match piece {
                 Piece::Bytes(bytes) => list.append(PyBytes::new(py, &bytes))?,
-                Piece::Segment { base, head, entries } => list.append((base, PyBytes::new(py, &head), entries))?,
+                Piece::Segment { base, head, entries } => {
+                    list.append((base, PyBytes::new(py, &head), entries))?
+                }
             }
         }
         Ok(list)

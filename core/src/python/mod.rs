@@ -1,6 +1,7 @@
 //! The Python skin: `penstock._core`, whose stub is `src/penstock/_core.pyi`. No logic here.
 
 mod errors;
+mod frame;
 mod schema;
 mod text;
 
@@ -9,6 +10,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
+    frame::register(module)?;
     schema::register(module)?;
     text::register(module)?;
     Ok(())

@@ -1,9 +1,9 @@
 """Index entries: one JSON object a line, and the CRC32 of its bytes behind it.
 
-A line is committed by its newline. The writer appends the line without it, makes that durable, and only then appends
-the newline: so what readers see is durable already, and an offset that was ever visible survives a power cut (the
-next writer finds the last line whole, lacking only its newline, and completes it). A line whose CRC does not fit, or
-that lacks its newline, does not exist for readers.
+A line is committed by its newline. The writer appends the line without it, makes that durable, and only
+then appends the newline: so what readers see is durable already, and an offset that was ever visible
+survives a power cut (the next writer finds the last line whole, lacking only its newline, and completes
+it). A line whose CRC does not fit, or that lacks its newline, does not exist for readers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from penstock.model.schema import TableId
 class Statement:
     """A QUERY event that is not transaction control: DDL or statement-format DML.
 
-    `event` is set when it was no QUERY but an event that may have changed rows without saying which: its binlog type
-    code (26: INCIDENT, 18: LOAD DATA). `sql` may be cut short (`truncated`); the event at `offset` holds all of it.
+    `event` is set when it was no QUERY but an event that may have changed rows without saying which: its
+    binlog type code (26: INCIDENT, 18: LOAD DATA). `sql` may be cut short (`truncated`); the event at
+    `offset` holds all of it.
     """
 
     offset: Offset
@@ -112,7 +113,8 @@ class Entry:
 
     @property
     def head(self) -> dict[str, str] | None:
-        """Only in the first entry of a segment: the source's `server_uuid`, and `gtids` executed before it."""
+        """Only in the first entry of a segment: the source's `server_uuid`, and `gtids` executed before
+        it."""
         return self.fields.get("head")
 
     def trimmed(self, end: Offset) -> Entry:
@@ -190,10 +192,12 @@ def cut_off(entries: Iterable[Entry], end: Offset) -> list[Entry]:
 
 
 def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
-    """Neighbours joined up to `span_size` bytes; heads stay alone. What an entry says of its range stays true.
+    """Neighbours joined up to `span_size` bytes; heads stay alone. What an entry says of its range stays
+    true.
 
-    A span that ends inside a transaction is never joined with one whose transactions ended, unless the sum still
-    ends where `committed` says: the joined entry keeps the later `committed`, so nothing is claimed beyond it.
+    A span that ends inside a transaction is never joined with one whose transactions ended, unless the sum
+    still ends where `committed` says: the joined entry keeps the later `committed`, so nothing is claimed
+    beyond it.
     """
     joined: list[Entry] = []
     for entry in entries:

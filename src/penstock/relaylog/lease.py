@@ -1,7 +1,7 @@
 """One writer per relay log: a flock, and a generation that counts writers.
 
-The lock dies with its process, however that ends. The generation is in the name of every segment, so what a writer
-leaves behind can never be taken for its successor's.
+The lock dies with its process, however that ends. The generation is in the name of every segment, so what a
+writer leaves behind can never be taken for its successor's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Lease:
 
     def _is_current(self, descriptor: int) -> bool:
         try:
-            return os.stat(self.path).st_ino == os.fstat(descriptor).st_ino
+            return self.path.stat().st_ino == os.fstat(descriptor).st_ino
         except FileNotFoundError:
             return False
 

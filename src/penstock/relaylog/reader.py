@@ -1,11 +1,13 @@
 """Reading a relay log while its writer goes on, in any process, without a lease.
 
-Everything here speaks of committed transaction ends: `end` is the last one, and a range's bounds are such ends. The
-index of a closed segment has one entry per few MiB, so planning costs O(entries), not O(events). Where a bound lies
-inside a span (it was planned while the segment was open and its index finer), what must be exact (GTIDs, positions,
-split bounds) is: the events of that part of the span are walked. Counts are upper bounds there.
+Everything here speaks of committed transaction ends: `end` is the last one, and a range's bounds are such
+ends. The index of a closed segment has one entry per few MiB, so planning costs O(entries), not O(events).
+Where a bound lies inside a span (it was planned while the segment was open and its index finer), what must
+be exact (GTIDs, positions, split bounds) is: the events of that part of the span are walked. Counts are
+upper bounds there.
 
-A segment's entries end where the next segment begins: what a fenced or crashed writer left behind is not seen.
+A segment's entries end where the next segment begins: what a fenced or crashed writer left behind is not
+seen.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from penstock.errors import ConfigError, RelayLogCorrupt
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
 from penstock.relaylog import index
-from penstock.relaylog.index import Entry, LastTransaction, Statement
+from penstock.relaylog.index import Entry, LastTransaction
+from penstock.relaylog.index import Statement as Statement
 from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments
 
 _LOADED_MAX = 256
@@ -117,7 +120,8 @@ class RelayLog:
             self._open = None
         return self.end
 
-    # places ----------------------------------------------------------------------------------------------------
+    # places
+    # ----------------------------------------------------------------------------------------------------
 
     @property
     def start(self) -> Offset:
@@ -175,7 +179,8 @@ class RelayLog:
         return None
 
     def gtids_at(self, offset: Offset) -> GtidSet:
-        """Exactly the transactions executed at the source up to a committed offset, also those before the log."""
+        """Exactly the transactions executed at the source up to a committed offset, also those before the
+        log."""
         number = self._locate(offset)
         entries = self._entries(number)
         known = GtidSet(self._head(number)["gtids"])
@@ -197,8 +202,8 @@ class RelayLog:
         return None
 
     def window_start(self, gtids: GtidSet, *, not_after: Offset) -> Offset:
-        """A committed offset behind which every transaction lies that is in the log, before `not_after`, and not
-        in `gtids`: where a scan for them has to begin."""
+        """A committed offset behind which every transaction lies that is in the log, before `not_after`,
+        and not in `gtids`: where a scan for them has to begin."""
         number = 0
         low, high = 0, len(self._names)
         while low < high:
@@ -217,10 +222,12 @@ class RelayLog:
                 committed = Offset(max(committed, entry.committed))
         return min(not_after, self.end)
 
-    # what a range holds ----------------------------------------------------------------------------------------
+    # what a range holds
+    # ----------------------------------------------------------------------------------------
 
     def cut(self, after: Offset, bytes_max: int) -> Offset:
-        """The last committed offset within `bytes_max` of `after`; at least the next one; `after` if there is none."""
+        """The last committed offset within `bytes_max` of `after`; at least the next one; `after` if there
+        is none."""
         best = after
         for _, entry in self._spans(LogRange(min(after, self.end), self.end)):
             if entry.committed <= after:
@@ -257,7 +264,8 @@ class RelayLog:
         return sum(entry.transactions for _, entry in self._spans(range_))
 
     def commit_time_us_at(self, offset: Offset) -> int | None:
-        """Commit time of the last transaction at or (within one span) about `offset`; None: none in the log yet."""
+        """Commit time of the last transaction at or (within one span) about `offset`; None: none in the log
+        yet."""
         for number in reversed(range(self._locate(offset) + 1)):
             entries = self._entries(number)
             after = bisect_left(entries, offset, key=lambda entry: entry.end) + 1
@@ -307,7 +315,8 @@ class RelayLog:
             preamble=tuple((path, segment.base, offset) for offset in preamble),
         )
 
-    # entries ---------------------------------------------------------------------------------------------------
+    # entries
+    # ---------------------------------------------------------------------------------------------------
 
     def _spans(self, range_: LogRange) -> Iterator[tuple[int, Entry]]:
         """Entries that share bytes with the range, each with its segment's number."""

@@ -19,7 +19,9 @@ _NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 def register(path: str | Path, name: str, offset: Offset) -> None:
     """Says durably that consumer `name` needs nothing at or before `offset` any more. Creates or replaces."""
     if not _NAME.match(name):
-        raise ConfigError(f"{name!r} cannot name a consumer of a relay log; use letters, digits, dots, dashes.")
+        raise ConfigError(
+            f"{name!r} cannot name a consumer of a relay log; use letters, digits, dots, dashes."
+        )
     folder = Path(path) / CONSUMERS_FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     data = json.dumps({"offset": int(offset), "updated": time.time()}).encode()
@@ -31,7 +33,8 @@ def unregister(path: str | Path, name: str) -> None:
 
 
 def consumers(path: str | Path) -> dict[str, Offset]:
-    """Every registered consumer and what it has passed. One whose file cannot be read counts as having read nothing."""
+    """Every registered consumer and what it has passed. One whose file cannot be read counts as having read
+    nothing."""
     found: dict[str, Offset] = {}
     for file in (Path(path) / CONSUMERS_FOLDER).glob("*.json"):
         try:
@@ -77,7 +80,8 @@ def apply(folder: Path, config: RelayLogConfig) -> list[SegmentName]:
         segments.append((name, status.st_size, status.st_mtime))
     gone = expendable(segments, passed=min(readers.values()), now=time.time(), config=config)
     for name in gone:
-        # Without its index a segment does not exist; a crash in between leaves a leftover for the next writer.
+        # Without its index a segment does not exist; a crash in between leaves a leftover for the next
+        # writer.
         for file in (name.index, name.binlog):
             with contextlib.suppress(FileNotFoundError):
                 (folder / file).unlink()

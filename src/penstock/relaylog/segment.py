@@ -1,7 +1,7 @@
 """Names and places of a relay log's files.
 
-A segment is `{base:020d}-{generation:06d}.binlog`, its index the same with `.index`. Of two segments with one base the
-one of the later generation counts: the other is what a fenced writer left.
+A segment is `{base:020d}-{generation:06d}.binlog`, its index the same with `.index`. Of two segments with
+one base the one of the later generation counts: the other is what a fenced writer left.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def list_segments(folder: Path) -> list[SegmentName]:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Files of segments that never had a committed entry, or lost one of their two files, and temporary files."""
+    """Files of segments that never had a committed entry, or lost one of their two files, and temporary
+    files."""
     known = {name for segment in list_segments(folder) for name in (segment.binlog, segment.index)}
     return [
         folder / name

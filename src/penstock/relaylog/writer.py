@@ -5,14 +5,15 @@ Order, and why a crash at any point is harmless:
 1. Bytes are appended to the segment. No index line speaks of them yet; readers do not see them.
 2. The segment is made durable (`fdatasync`).
 3. The index line is appended without its newline and made durable. Readers ignore a line without newline.
-4. The newline is appended: the span exists. If a crash loses only the newline, the next writer finds the whole line
-   and completes it, so an offset a reader has ever seen is never taken back.
+4. The newline is appended: the span exists. If a crash loses only the newline, the next writer finds the
+   whole line and completes it, so an offset a reader has ever seen is never taken back.
 
-A writer starts by recovering: the last segment is cut to the last transaction end that an index line commits. Bytes
-behind it were never visible to a reader, so their offsets may be issued again. The segment is then closed for good and
-the next one begins at its end, under the new writer's generation.
+A writer starts by recovering: the last segment is cut to the last transaction end that an index line
+commits. Bytes behind it were never visible to a reader, so their offsets may be issued again. The segment
+is then closed for good and the next one begins at its end, under the new writer's generation.
 
-Steps 2-4 run in a thread of their own, so that the socket is read while the disk works. Jobs are done in order.
+Steps 2-4 run in a thread of their own, so that the socket is read while the disk works. Jobs are done in
+order.
 """
 
 from __future__ import annotations
