@@ -151,7 +151,9 @@ class _Run:
         self._check_targets()
         discover(self.state, self.log, self.source, self.captured, config, append_only=self.sink.append_only,
                  wait=self._wait_for)  # fmt: skip
-        statements = MySqlStatements(self.captured, self.source.read_table)
+        statements = MySqlStatements(
+            self.captured, self.source.read_table, zero_dates=config.types.zero_dates
+        )
         placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
         self.planner = Planner(
             state,
@@ -180,7 +182,7 @@ class _Run:
             parallel=config.snapshot.parallel,
             zero_dates=config.types.zero_dates,
             find_chunks=self._find_chunks,
-            require_gtids=self._start_gtids,
+            start_gtids=self._start_gtids,
             allowed=self._may_read,
             failed=self._snapshot_failed,
         )

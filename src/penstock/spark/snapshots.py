@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,27 @@ from pyspark.sql import SparkSession
 from penstock.config import SourceConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.schema import TableId
+from penstock.model.schema import TableId, TableSchema
 from penstock.snapshot import stage
+from penstock.snapshot.base import ChunkOutdated
 from penstock.spark.errors import crossing, returned
 from penstock.state import StateStore, TableState
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 5
+
+@dataclass(frozen=True)
+class StageTask:
+    """What a task needs to read and stage one chunk. `start_gtids`: executed at the source at the table's start."""
+
+    source: SourceConfig
+    schema: TableSchema
+    chunk: Chunk
+    directory: str
+    start_gtids: str
+    zero_dates: str
+
 
 FindChunks = Callable[[TableState], Any]
 """Iterates the chunks of a table, while they are being found."""
@@ -51,7 +65,7 @@ class SnapshotReader:
         parallel: int,
         zero_dates: str,
         find_chunks: FindChunks,
-        require_gtids: Callable[[TableState], str],
+        start_gtids: Callable[[TableState], str],
         allowed: Callable[[], bool],
         failed: Callable[[TableId, TableError], None],
     ) -> None:
@@ -61,7 +75,7 @@ class SnapshotReader:
         self._directory = directory
         self._zero_dates = zero_dates
         self._find_chunks = find_chunks
-        self._require_gtids = require_gtids
+        self._start_gtids = start_gtids
         self._allowed = allowed
         self._failed = failed
         self._stopping = threading.Event()
@@ -74,6 +88,9 @@ class SnapshotReader:
         ]
 
     def start(self) -> None:
+        if self._directory.exists():
+            for folder in self._directory.iterdir():
+                stage.sweep(folder)
         for state in self._state.tables().values():
             for item in stage.staged(self._directory_of(state)):
                 self._state.chunk_staged(item)
@@ -166,6 +183,10 @@ class SnapshotReader:
                 if isinstance(found, TableError):
                     self._failed(state.table, found)
                     return
+                if isinstance(found, ChunkOutdated):
+                    # The log brings the statement that says what happened to the table; until then it waits.
+                    self._stopping.wait(1)
+                    return
                 if attempt == ATTEMPTS_MAX:
                     raise found from error
                 log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
@@ -173,22 +194,31 @@ class SnapshotReader:
                 time.sleep(min(0.2 * 2**attempt, 5))  # back-off, bounded by ATTEMPTS_MAX
 
     def _read_once(self, state: TableState, chunk: Chunk) -> StagedChunk:
-        job = stage.StageTask(
+        job = StageTask(
             source=self._source,
             schema=state.schema,
             chunk=chunk,
             directory=str(self._directory_of(state)),
-            require_gtids=self._require_gtids(state),
+            start_gtids=self._start_gtids(state),
             zero_dates=self._zero_dates,
         )
-        done = self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
+        done: list[StagedChunk] = (
+            self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
+        )
         return done[0]
 
 
 def _stage(jobs: Any) -> Any:
     for job in jobs:
         with crossing(str(job.chunk.table)):
-            yield stage.stage_chunk(job)
+            yield stage.stage_chunk(
+                job.source,
+                job.schema,
+                job.chunk,
+                job.directory,
+                start_gtids=job.start_gtids,
+                zero_dates=job.zero_dates,
+            )
 
 
 def _as_table_error(error: PenstockError, table: TableId) -> TableError:

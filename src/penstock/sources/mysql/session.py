@@ -17,12 +17,15 @@ from penstock.errors import TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId, TableSchema
-from penstock.snapshot import split
+from penstock.snapshot.read import prepare_session
+from penstock.snapshot.split import MySqlChunkPlanner
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql import catalog, watermark
 from penstock.sources.mysql.connection import connect
 
 T = TypeVar("T")
+
+GTID_WAIT_SECONDS = 60
 
 
 class SourceSession:
@@ -55,18 +58,21 @@ class SourceSession:
                         ) from error
             raise AssertionError("unreachable")
 
+    def _marks(self, connection: Any) -> watermark.MySqlWatermarks:
+        return watermark.MySqlWatermarks(connection, catalog.describe_server(connection).version)
+
     @property
     def fold_case(self) -> bool:
         return self._ask(catalog.describe_server).fold_case
 
     def server_uuid(self) -> str:
         if self._server_uuid is None:
-            self._server_uuid = self._ask(watermark.server_uuid)
+            self._server_uuid = self._ask(lambda connection: self._marks(connection).server_uuid)
         return self._server_uuid
 
     def end_position(self) -> SourcePosition:
         """The end of the source's binary log: claims no less than what is visible now."""
-        return self._ask(watermark.high)
+        return self._ask(lambda connection: self._marks(connection).high())
 
     def read_table(self, table: TableId) -> TableSchema | None:
         return self._ask(lambda connection: catalog.read_table(connection, table))
@@ -74,11 +80,14 @@ class SourceSession:
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
         return self._ask(lambda connection: catalog.read_tables(connection, captured))
 
-    def find_chunks(self, schema: TableSchema, chunk_rows: int, require_gtids: str) -> list[Chunk]:
+    def find_chunks(self, schema: TableSchema, chunk_rows: int, start_gtids: str) -> list[Chunk]:
+        """Not before the server has executed everything up to the table's start."""
         connection = connect(self._config)
         try:
-            return list(
-                split.find_chunks(connection, schema, chunk_rows=chunk_rows, require_gtids=require_gtids)
-            )
+            prepare_session(connection)
+            watermark.ensure_executed(connection, start_gtids, timeout_s=GTID_WAIT_SECONDS)
+            return list(MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows).chunks())
+        except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
+            raise TransientError(f"The chunks of {schema.table} could not be planned: {error}.") from error
         finally:
             connection.close()

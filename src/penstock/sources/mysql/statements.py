@@ -8,12 +8,15 @@ On doubt the table is parked, with the reason and the cure; others go on.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from typing_extensions import assert_never
 
+from penstock.errors import TableError
 from penstock.model import plan
 from penstock.model.effect import (
     AddColumns,
@@ -34,7 +37,7 @@ from penstock.planner import TableEffect, effect_of_park, effect_of_truncate
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql import ddl
-from penstock.sources.mysql.defaults import NeedsSnapshot, existing_rows_default
+from penstock.sources.mysql.defaults import Value, existing_value
 
 ReadTable = Callable[[TableId], TableSchema | None]
 
@@ -43,9 +46,10 @@ class MySqlStatements:
     """`planner.StatementReader` for MySQL. `read_table` asks the catalog; it may be None for a table that is
     gone."""
 
-    def __init__(self, captured: TableFilter, read_table: ReadTable) -> None:
+    def __init__(self, captured: TableFilter, read_table: ReadTable, *, zero_dates: str) -> None:
         self._captured = captured
         self._read_table = read_table
+        self._zero_dates = zero_dates
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         found: list[TableEffect] = []
@@ -114,11 +118,11 @@ class MySqlStatements:
             if definition.generated:
                 return _unsupported(known.table, f"generated column {new.name} was added", statement.end)
             try:
-                default = existing_rows_default(definition)
-            except NeedsSnapshot as reason:
-                return _unsupported(known.table, f"column {new.name} was added {reason}", statement.end)
+                value = existing_value(known.table, definition, new, zero_dates=self._zero_dates)
+            except TableError as error:
+                return effect_of_park(known.table, statement.end, error.message, _again(known.table))
             after = _insert(columns, definition, new.position)
-            added.append(plan.NewColumn(definition, after, default))
+            added.append(plan.NewColumn(definition, after, spark_literal(value)))
         schema = replace(known, columns=tuple(columns), version=known.version + 1)
         if not added:
             return TableEffect(known.table)
@@ -160,8 +164,12 @@ def _unsupported(table: TableId, what: str, offset: Offset) -> TableEffect:
         table,
         offset,
         f"Table {table} changed in a way that its target cannot follow yet: {what}.",
-        f"Run `penstock resnapshot FILE {table}` to read it again with its present definition.",
+        _again(table),
     )
+
+
+def _again(table: TableId) -> str:
+    return f"Run `penstock resnapshot FILE {table}` to read it again with its present definition."
 
 
 def _row_statement(table: TableId, kind: str, offset: Offset) -> TableEffect:
@@ -173,3 +181,29 @@ def _row_statement(table: TableId, kind: str, offset: Offset) -> TableEffect:
         "run "
         f"`penstock resnapshot FILE {table}`.",
     )
+
+
+def spark_literal(value: Value) -> str | None:
+    """A value as a constant of Spark SQL; None for NULL."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return f"CAST('{value!r}' AS DOUBLE)"
+        case Decimal():
+            return f"{value:f}BD"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case str():
+            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        case datetime.datetime():
+            kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+            return f"{kind}'{value.isoformat(' ')}'"
+        case datetime.date():
+            return f"DATE'{value.isoformat()}'"
+        case _:
+            assert_never(value)
