@@ -1,0 +1,119 @@
+"""The command line. Each command is one function in `commands/`; here are only names, options and errors.
+
+Exit codes: 0 done, 1 an error (one paragraph on stderr, or one JSON object with `--json`), 2 wrong usage, 3 somebody
+else holds what is needed (a relay log's lease).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock import __version__
+from penstock.errors import LeaseHeld, PenstockError
+
+app = typer.Typer(
+    help="Change data capture for Spark: MySQL into lake tables, exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+File = Annotated[Path, typer.Argument(help="The pipeline file (YAML).", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+@app.command()
+def run(
+    file: File,
+    once: Annotated[bool, typer.Option(help="End when all that is committed now has arrived.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a pipeline: snapshot and stream, until SIGTERM or Ctrl-C."""
+    from penstock.commands.run import run as command
+
+    command(file, once=once, as_json=as_json)
+
+
+@app.command()
+def status(file: File, as_json: Json = False) -> None:
+    """Offset, lag, snapshot progress, and the state of each table."""
+    from penstock.commands.status import status as command
+
+    command(file, as_json=as_json)
+
+
+@app.command()
+def resnapshot(
+    file: File,
+    tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Read tables again from their beginning, for example after one was parked. The pipeline must be running."""
+    from penstock.commands.status import resnapshot as command
+
+    command(file, tables, as_json=as_json)
+
+
+@app.command()
+def query(
+    file: File,
+    sql: Annotated[str, typer.Argument(help="A SELECT over the targets.", show_default=False)],
+    limit: Annotated[int, typer.Option(help="Rows shown at most.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """Run SQL over the target tables."""
+    from penstock.commands.query import query as command
+
+    command(file, sql, limit=limit, as_json=as_json)
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(help="Rows of the shop before the pipeline starts.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(help="How long the writer works at least.")] = 45,
+    sink: Annotated[str, typer.Option(help="iceberg or delta.")] = "iceberg",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep state and warehouse, to look at.")] = False,
+    as_json: Json = False,
+) -> None:
+    """See it work: a private MySQL under load into a lake table, killed twice, proven equal."""
+    from penstock.commands.demo import DemoOptions
+    from penstock.commands.demo import demo as command
+
+    if sink not in ("iceberg", "delta"):
+        raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta", param_hint="--sink")
+    options = DemoOptions(rows=rows, seconds=seconds, sink=sink, keep=keep)  # type: ignore[arg-type]
+    raise typer.Exit(command(options, as_json=as_json))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(__version__)
+
+
+def main() -> None:
+    """Entry point: our errors become one paragraph, or one JSON object; everything else stays a stack trace."""
+    logging.basicConfig(
+        level=os.environ.get("PENSTOCK_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        app()
+    except PenstockError as error:
+        sys.exit(fail(error, as_json="--json" in sys.argv))
+
+
+def fail(error: PenstockError, *, as_json: bool) -> int:
+    """Prints the error; the exit code."""
+    if as_json:
+        document: dict[str, Any] = error.to_json()
+        print(json.dumps(document, default=str), file=sys.stderr)
+    else:
+        print(f"penstock: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
+    return 3 if isinstance(error, LeaseHeld) else 1
