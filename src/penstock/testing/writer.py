@@ -1,0 +1,348 @@
+"""The writer: keeps changing a shop, as many applications at once would.
+
+Every thread has a connection and a random generator of its own; equal seeds give equal statements per thread
+(the interleaving of threads is the server's). What a transaction changed is counted from the server's own row
+counts, once it has committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from types import TracebackType
+from typing import Any
+
+import pymysql
+from typing_extensions import Self
+
+from penstock.testing.servers import MySqlClient
+from penstock.testing.workload import Shop
+
+_DEADLOCK, _LOCK_TIMEOUT = 1213, 1205
+_RETRIABLE = {_DEADLOCK, _LOCK_TIMEOUT}
+_MOVED = 1 << 40  # ids of customers whose key was changed begin here
+
+
+@dataclass
+class Counts:
+    """Row changes that were committed, as the log holds them, and what happened around them."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    key_changes: int = 0
+    """Of the updates: those that changed the primary key."""
+    transactions: int = 0
+    large_transactions: int = 0
+    rollbacks: int = 0
+    """Transactions rolled back, and rollbacks to a savepoint."""
+
+    @property
+    def changes(self) -> int:
+        return self.inserts + self.updates + self.deletes
+
+    def add(self, other: Counts) -> None:
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass
+class _Session:
+    """One thread's connection, generator and the transaction it is in."""
+
+    cursor: pymysql.cursors.Cursor
+    random: random.Random
+    shop: Shop
+    fresh: Callable[[], int]
+    large_rows: int
+    done: Counts = field(default_factory=Counts)
+
+    def run(self, sql: str) -> int:
+        return self.cursor.execute(sql.replace("{db}", self.shop.database))
+
+    def insert(self, sql: str) -> None:
+        self.done.inserts += self.run(sql)
+
+    def update(self, sql: str) -> None:
+        self.done.updates += self.run(sql)
+
+    def delete(self, sql: str) -> None:
+        self.done.deletes += self.run(sql)
+
+    def move(self, sql: str) -> None:
+        """An update that changes primary keys."""
+        moved = self.run(sql)
+        self.done.updates += moved
+        self.done.key_changes += moved
+
+    def order(self) -> int:
+        """The number of an order of the first load; it may have been deleted."""
+        return self.random.randrange(1, self.shop.orders + 1)
+
+    def customer(self) -> int:
+        return self.random.randrange(1, self.shop.customers + 1)
+
+    def product(self) -> int:
+        return self.random.randrange(1, self.shop.products + 1)
+
+    def insert_rows(self, table: str, count: int, first: int) -> None:
+        self.insert(f"INSERT INTO {{db}}.{table} {self.shop.select(table, count, first)}")
+
+
+# The transactions. Numbers of new rows come from `fresh`, in steps of 1,000, so threads never meet there.
+
+
+def place_orders(session: _Session) -> None:
+    first, count = session.fresh(), session.random.randrange(1, 6)
+    session.insert_rows("orders", count, first)
+    session.insert_rows("items", count, first)
+
+
+def change_orders(session: _Session) -> None:
+    first = session.order()
+    status = session.random.choice(["paid", "packed", "sent", "returned", "closed"])
+    session.update(
+        f"UPDATE {{db}}.orders SET status = '{status}', paid_at = NOW(6), "
+        f"note = IF(id % 3 = 0, NULL, '✓ {status}') "
+        f"WHERE id BETWEEN {first} AND {first + session.random.randrange(20)}"
+    )
+
+
+def change_customer(session: _Session) -> None:
+    customer = session.customer()
+    session.update(
+        "UPDATE {db}.customers SET balance = balance - 1.25, score = score * 1.5, updated_at = NOW(3), "
+        f"preferences = JSON_SET(COALESCE(preferences, '{{}}'), '$.seen', {session.random.randrange(1000)}) "
+        f"WHERE id = {customer}"
+    )
+    session.update(f"UPDATE {{db}}.customers SET vip = (vip + 1) % 256 WHERE id = {customer}")
+
+
+def change_products(session: _Session) -> None:
+    first = session.product()
+    session.update(
+        "UPDATE {db}.products SET stock = (stock + 1) % 8388607, price = price % 90000000 + 0.01, "
+        "flags = (flags + 1) % 1024, "
+        f"description = IF(id % 2 = 0, NULL, CONCAT('Neu ☕ ', id)) WHERE id BETWEEN {first} AND {first + 15}"
+    )
+
+
+def move_items(session: _Session) -> None:
+    """Part of a composite key changes: all lines move away and back, and the first two swap places."""
+    order = session.order()
+    for change, those in (
+        ("line + 100", "line < 100"),
+        ("200", "line = 101"),
+        ("101", "line = 102"),
+        ("102", "line = 200"),
+        ("line - 100", "line > 100"),
+    ):
+        session.move(f"UPDATE {{db}}.items SET line = {change} WHERE order_id = {order} AND {those}")
+
+
+def move_customer(session: _Session) -> None:
+    session.move(
+        f"UPDATE {{db}}.customers SET id = {_MOVED + session.fresh()} WHERE id = {session.customer()}"
+    )
+
+
+def remove_orders(session: _Session) -> None:
+    first = session.order()
+    last = first + session.random.randrange(3)
+    session.delete(f"DELETE FROM {{db}}.items WHERE order_id BETWEEN {first} AND {last}")
+    session.delete(f"DELETE FROM {{db}}.orders WHERE id BETWEEN {first} AND {last}")
+
+
+def remove_and_insert_again(session: _Session) -> None:
+    """A key goes, comes back, changes, goes and comes back with other values, in one transaction."""
+    order = session.order()
+    for _ in range(2):
+        session.delete(f"DELETE FROM {{db}}.orders WHERE id = {order}")
+        session.insert_rows("orders", 1, order)
+        session.update(f"UPDATE {{db}}.orders SET total = total + 1, gift = 1 - gift WHERE id = {order}")
+
+
+def add_products(session: _Session) -> None:
+    session.insert_rows("products", 10, session.fresh() % 4_000_000_000)
+
+
+def change_mind(session: _Session) -> None:
+    """What follows a savepoint is taken back, the rest is committed."""
+    first = session.fresh()
+    session.insert_rows("orders", 2, first)
+    before = Counts()
+    before.add(session.done)
+    session.run("SAVEPOINT here")
+    session.insert_rows("items", 2, first)
+    session.update(f"UPDATE {{db}}.orders SET total = 0 WHERE id = {first}")
+    session.run("ROLLBACK TO SAVEPOINT here")
+    session.done = before
+    session.done.rollbacks += 1
+    session.insert_rows("items", 2, first)
+
+
+def give_up(session: _Session) -> None:
+    """Changes that are rolled back: none of them may be seen anywhere."""
+    first = session.fresh()
+    session.insert_rows("orders", 5, first)
+    session.update(f"UPDATE {{db}}.customers SET balance = 0 WHERE id = {session.customer()}")
+    session.run("ROLLBACK")
+    session.done = Counts(rollbacks=1)
+
+
+def large_update(session: _Session) -> None:
+    rows = session.large_rows
+    first = session.random.randrange(1, max(2, session.shop.orders - rows))
+    session.update(
+        "UPDATE {db}.orders SET channel = (channel + 1) % 256, total = total % 9000000 + 0.5 "
+        f"WHERE id BETWEEN {first} AND {first + rows - 1}"
+    )
+
+
+def large_insert(session: _Session) -> None:
+    """Many orders with their items in one transaction; the next large transactions may take them away."""
+    first, count = session.fresh(), max(1, session.large_rows // 3)
+    for start in range(0, count, 1000):  # numbers are handed out by thousands
+        first = first if start == 0 else session.fresh()
+        size = min(1000, count - start)
+        session.insert_rows("orders", size, first)
+        session.insert_rows("items", size, first)
+
+
+def large_delete(session: _Session) -> None:
+    first, last = session.order(), session.shop.orders
+    for table, column in (("items", "order_id"), ("orders", "id")):
+        session.delete(
+            f"DELETE FROM {{db}}.{table} WHERE {column} > {last} "
+            f"OR {column} BETWEEN {first} AND {first + 50} "
+            f"LIMIT {session.large_rows // 2}"
+        )
+
+
+SMALL: dict[Callable[[_Session], None], int] = {
+    place_orders: 30, change_orders: 25, change_customer: 10, change_products: 10, move_items: 4,
+    move_customer: 3,
+    remove_orders: 6, remove_and_insert_again: 3, add_products: 2, change_mind: 3, give_up: 4,
+}  # fmt: skip
+"""Ordinary transactions and how often each comes, out of 100."""
+
+LARGE = (large_update, large_insert, large_delete)
+
+
+class Writer:
+    """Changes a loaded shop until `stop`.
+
+    `rate`: row changes a second of all threads together, large transactions apart; may be set while running.
+    `large_every_s`: a transaction of about `large_rows` changes this often (0: never).
+    """
+
+    def __init__(
+        self,
+        server: MySqlClient,
+        shop: Shop,
+        *,
+        rate: float = 1000,
+        threads: int = 2,
+        seed: int = 1,
+        large_every_s: float = 10,
+        large_rows: int = 50_000,
+    ) -> None:
+        self.server, self.shop, self.rate, self.seed = server, shop, rate, seed
+        self.large_every_s, self.large_rows = large_every_s, large_rows
+        self.counts = Counts()
+        self._numbers = [itertools.count(index, threads) for index in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(index,), daemon=True) for index in range(threads)
+        ]
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def running(self) -> bool:
+        """False once a thread has failed; `stop` then says why."""
+        return not self._stop.is_set() and all(thread.is_alive() for thread in self._threads)
+
+    def stop(self) -> Counts:
+        """Ends after the transactions under way. Raises what went wrong in a thread, if anything did."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+        return self.counts
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _work(self, index: int) -> None:
+        try:
+            with self._connect() as connection, connection.cursor() as cursor:
+                self._write(index, cursor)
+        except BaseException as error:
+            self._error = error
+            self._stop.set()
+
+    def _connect(self) -> pymysql.connections.Connection[Any]:
+        return self.server.connect(
+            autocommit=False, init_command="SET time_zone = '+00:00', lock_wait_timeout = 60"
+        )
+
+    def _write(self, index: int, cursor: pymysql.cursors.Cursor) -> None:
+        numbers = self._numbers[index]
+        base = max(self.shop.orders, self.shop.products) + 1_000_000
+        session = _Session(
+            cursor, random.Random(f"{self.seed}-{index}"), self.shop,
+            lambda: base + 1000 * next(numbers), self.large_rows,
+        )  # fmt: skip
+        kinds, weights = list(SMALL), list(SMALL.values())
+        large = itertools.cycle(LARGE)
+        due = time.monotonic()
+        large_due = due + self.large_every_s if self.large_every_s and index == 0 else float("inf")
+        while not self._stop.is_set():
+            now = time.monotonic()
+            if now < due:
+                self._stop.wait(min(due - now, 0.5))
+            elif now >= large_due:
+                self._transaction(session, next(large), large=True)
+                large_due = time.monotonic() + self.large_every_s
+                due = time.monotonic()
+            else:
+                written = self._transaction(session, session.random.choices(kinds, weights)[0])
+                # A writer that could not keep up for a while does not make up for more than a second of it.
+                due = max(due, now - 1) + written * len(self._threads) / max(self.rate, 1e-9)
+
+    def _transaction(self, session: _Session, act: Callable[[_Session], None], *, large: bool = False) -> int:
+        """Runs and commits one transaction; returns its row changes. A deadlock's victim counts as rolled
+        back."""
+        session.done = Counts()
+        try:
+            act(session)
+            session.run("COMMIT")
+            if session.done.changes:
+                session.done.transactions += 1
+                session.done.large_transactions += large
+        except pymysql.err.OperationalError as error:
+            if error.args[0] not in _RETRIABLE:
+                raise
+            with contextlib.suppress(pymysql.err.Error):
+                session.run("ROLLBACK")
+            session.done = Counts(rollbacks=1)
+        with self._lock:
+            self.counts.add(session.done)
+        return max(1, session.done.changes)
