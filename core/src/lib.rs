@@ -13,6 +13,7 @@ pub mod group;
 pub mod gtid;
 pub mod gtid_event;
 pub mod payload;
+pub mod resultset;
 pub mod schema;
 pub mod span;
 pub mod temporal;

@@ -38,7 +38,6 @@ impl From<DecodeError> for PyErr {
 }
 
 /// An ERR packet of the server.
-#[allow(dead_code)]
 pub fn server_error(py: Python<'_>, code: u16, sqlstate: &str, message: &str) -> PyErr {
     raise(py, "ServerError", (code, sqlstate, message))
 }

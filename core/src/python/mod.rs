@@ -2,6 +2,7 @@
 
 mod errors;
 mod frame;
+mod resultset;
 mod schema;
 mod text;
 
@@ -11,6 +12,7 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
     frame::register(module)?;
+    resultset::register(module)?;
     schema::register(module)?;
     text::register(module)?;
     Ok(())

@@ -1,0 +1,54 @@
+//! `ResultSetDecoder`.
+
+use arrow_array::RecordBatch;
+use arrow_pyarrow::PyArrowType;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+
+use super::errors::server_error;
+use super::schema::{parse_table, parse_zero_dates};
+use crate::resultset::{self, ResultSetError};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ResultSetDecoder>()
+}
+
+#[pyclass(module = "penstock._core")]
+struct ResultSetDecoder(resultset::ResultSetDecoder);
+
+#[pymethods]
+impl ResultSetDecoder {
+    #[new]
+    #[pyo3(signature = (table, *, zero_dates = "null", batch_rows = 65536, batch_bytes = 32 * 1024 * 1024))]
+    fn new(table: &str, zero_dates: &str, batch_rows: usize, batch_bytes: usize) -> PyResult<Self> {
+        let (table, zero_dates) = (parse_table(table)?, parse_zero_dates(zero_dates)?);
+        Ok(Self(resultset::ResultSetDecoder::new(table, zero_dates, batch_rows, batch_bytes)?))
+    }
+
+    fn feed(&mut self, py: Python<'_>, data: PyBackedBytes) -> PyResult<Vec<PyArrowType<RecordBatch>>> {
+        let batches = py.detach(|| self.0.feed(&data)).map_err(|error| raised(py, error))?;
+        Ok(batches.into_iter().map(PyArrowType).collect())
+    }
+
+    #[getter]
+    fn done(&self) -> bool {
+        self.0.done()
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.0.rows()
+    }
+
+    fn finish(&mut self, py: Python<'_>) -> PyResult<Option<PyArrowType<RecordBatch>>> {
+        let batch = py.detach(|| self.0.finish()).map_err(|error| raised(py, error))?;
+        Ok(batch.map(PyArrowType))
+    }
+}
+
+fn raised(py: Python<'_>, error: ResultSetError) -> PyErr {
+    match error {
+        ResultSetError::Decode(error) => error.into(),
+        ResultSetError::Server { code, sqlstate, message } => server_error(py, code, &sqlstate, &message),
+    }
+}

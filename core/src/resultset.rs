@@ -1,0 +1,494 @@
+//! The answer to COM_STMT_EXECUTE (binary protocol) to Arrow: packets of any split come in, batches go out.
+//!
+//! Packet: length (3 bytes), number (1, counts up from 1 and wraps), payload. A payload of 0xffffff bytes goes on in
+//! the next packet. The answer: column count; a definition per column; EOF; rows; EOF. ERR may come at any place.
+//! Text comes in the column's own character set when `character_set_results` is NULL, which the definitions prove.
+//!
+//! A length found in the input is only waited for, never allocated: memory is what has arrived of one row, and one batch.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+
+use crate::charset::{collation_charset, Charset};
+use crate::column::{arrow_schema, ColumnBuilder, Layout, ZeroDates};
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, ValueError};
+use crate::schema::{ColumnType, TableSchema};
+use crate::temporal::{Date, DateTime, Time};
+
+const HEADER: usize = 4;
+/// A packet of this length is followed by another one that continues it.
+const PACKET_MAX: usize = 0xff_ffff;
+/// The server's own limit of a row (max_allowed_packet) is 1 GiB.
+const ROW_BYTES_MAX: usize = (1 << 30) + PACKET_MAX;
+/// Room that is kept for the next row once a large one has passed.
+const KEPT_BYTES: usize = 1 << 20;
+
+const OK: u8 = 0x00;
+const EOF: u8 = 0xfe;
+const ERR: u8 = 0xff;
+
+const UNSIGNED_FLAG: u16 = 32;
+const ENUM_FLAG: u16 = 256;
+const SET_FLAG: u16 = 2048;
+const BINARY_COLLATION: u16 = 63;
+
+/// Why an answer cannot be read on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResultSetError {
+    Decode(DecodeError),
+    /// The ERR packet of the server.
+    Server { code: u16, sqlstate: String, message: String },
+}
+
+impl From<DecodeError> for ResultSetError {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+type Result<T> = std::result::Result<T, ResultSetError>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Count,
+    /// This many definitions have come.
+    Definitions(usize),
+    DefinitionsEnd,
+    Rows,
+    Done,
+}
+
+pub struct ResultSetDecoder {
+    packets: Packets,
+    rows: RowBuilder,
+    state: State,
+}
+
+impl ResultSetDecoder {
+    pub fn new(
+        table: Arc<TableSchema>,
+        zero_dates: ZeroDates,
+        batch_rows: usize,
+        batch_bytes: usize,
+    ) -> std::result::Result<Self, DecodeError> {
+        let rows = RowBuilder::new(table, zero_dates, batch_rows.max(1), batch_bytes)?;
+        Ok(Self { packets: Packets::default(), rows, state: State::Count })
+    }
+
+    /// Takes bytes as they came from the socket; returns the batches they completed. After an error nothing more
+    /// can be fed.
+    pub fn feed(&mut self, mut data: &[u8]) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        let Self { packets, rows, state } = self;
+        while !data.is_empty() {
+            packets.next(&mut data, |payload, offset| take(state, rows, payload, offset, &mut batches))?;
+        }
+        Ok(batches)
+    }
+
+    /// The end of the rows has been seen.
+    pub fn done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.rows.total
+    }
+
+    /// The rows since the last batch, once `done`; an error before.
+    pub fn finish(&mut self) -> Result<Option<RecordBatch>> {
+        if !self.done() {
+            return Err(DecodeError::new("the answer ends before its last row", self.packets.offset).into());
+        }
+        Ok(if self.rows.held == 0 { None } else { Some(self.rows.finish(self.packets.offset)?) })
+    }
+}
+
+/// Moves the state on by one packet.
+fn take(
+    state: &mut State,
+    rows: &mut RowBuilder,
+    payload: &[u8],
+    offset: u64,
+    batches: &mut Vec<RecordBatch>,
+) -> Result<()> {
+    let first = payload.first().copied();
+    if first == Some(ERR) && *state != State::Done {
+        return Err(server_error(payload, offset));
+    }
+    let end = first == Some(EOF) && payload.len() < 9;
+    *state = match *state {
+        State::Count => {
+            rows.check_count(payload, offset)?;
+            State::Definitions(0)
+        }
+        State::Definitions(seen) if !end => {
+            rows.check_definition(seen, payload, offset)?;
+            match seen + 1 == rows.builders.len() {
+                true => State::DefinitionsEnd,
+                false => State::Definitions(seen + 1),
+            }
+        }
+        State::DefinitionsEnd if end => State::Rows,
+        State::Rows if end => State::Done,
+        State::Rows if first == Some(OK) => {
+            if let Some(batch) = rows.push(payload, offset)? {
+                batches.push(batch);
+            }
+            State::Rows
+        }
+        _ => return Err(DecodeError::new("a packet that cannot stand here", offset).into()),
+    };
+    Ok(())
+}
+
+fn server_error(payload: &[u8], offset: u64) -> ResultSetError {
+    let mut cursor = Cursor::new(&payload[1..], offset);
+    let Ok(code) = cursor.u16("error code") else {
+        return DecodeError::new("an error packet without an error code", offset).into();
+    };
+    let rest = cursor.rest();
+    let (sqlstate, message) = match rest {
+        [b'#', state @ ..] if state.len() >= 5 => state.split_at(5),
+        _ => (&b"HY000"[..], rest),
+    };
+    ResultSetError::Server {
+        code,
+        sqlstate: String::from_utf8_lossy(sqlstate).into_owned(),
+        message: String::from_utf8_lossy(message).into_owned(),
+    }
+}
+
+/// Cuts bytes into packets. Whole packets are handed on where they lie; only what is cut by the end of the bytes,
+/// or goes on in another packet, is copied.
+#[derive(Default)]
+struct Packets {
+    /// Bytes of a packet that has not come to its end, with its header.
+    partial: Vec<u8>,
+    /// Payload of the packets before it that it continues.
+    whole: Vec<u8>,
+    continued: bool,
+    number: u8,
+    /// Bytes taken so far.
+    offset: u64,
+}
+
+impl Packets {
+    /// Takes bytes from `data` up to the end of a packet, or all of them. Calls `hand` for a complete payload.
+    fn next(&mut self, data: &mut &[u8], hand: impl FnOnce(&[u8], u64) -> Result<()>) -> Result<()> {
+        if self.partial.is_empty() {
+            if let Some(length) = packet_length(data) {
+                if let Some(packet) = data.get(..HEADER + length) {
+                    *data = &data[HEADER + length..];
+                    return self.complete(packet, hand);
+                }
+            }
+        }
+        if self.partial.len() < HEADER {
+            self.copy(data, HEADER - self.partial.len());
+        }
+        let Some(length) = packet_length(&self.partial) else { return Ok(()) };
+        self.copy(data, HEADER + length - self.partial.len());
+        if self.partial.len() < HEADER + length {
+            return Ok(());
+        }
+        let mut packet = std::mem::take(&mut self.partial);
+        let result = self.complete(&packet, hand);
+        packet.clear();
+        packet.shrink_to(KEPT_BYTES);
+        self.partial = packet;
+        result
+    }
+
+    fn copy(&mut self, data: &mut &[u8], wanted: usize) {
+        let (taken, rest) = data.split_at(wanted.min(data.len()));
+        self.partial.extend_from_slice(taken);
+        *data = rest;
+    }
+
+    fn complete(&mut self, packet: &[u8], hand: impl FnOnce(&[u8], u64) -> Result<()>) -> Result<()> {
+        let offset = self.offset + HEADER as u64;
+        self.number = self.number.wrapping_add(1);
+        if packet[3] != self.number {
+            let reason = format!("packet number {}, where {} should come", packet[3], self.number);
+            return Err(DecodeError::new(reason, self.offset).into());
+        }
+        self.offset += packet.len() as u64;
+        let payload = &packet[HEADER..];
+        let goes_on = payload.len() == PACKET_MAX;
+        if !self.continued && !goes_on {
+            return hand(payload, offset);
+        }
+        if self.whole.len() + payload.len() > ROW_BYTES_MAX {
+            return Err(DecodeError::new("a row of more than 1 GiB", offset).into());
+        }
+        self.whole.extend_from_slice(payload);
+        self.continued = goes_on;
+        if goes_on {
+            return Ok(());
+        }
+        let result = hand(&self.whole, offset + payload.len() as u64 - self.whole.len() as u64);
+        self.whole.clear();
+        self.whole.shrink_to(KEPT_BYTES);
+        result
+    }
+}
+
+fn packet_length(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [low, middle, high, _, ..] => Some(u32::from_le_bytes([*low, *middle, *high, 0]) as usize),
+        _ => None,
+    }
+}
+
+/// Rows on their way into a batch.
+struct RowBuilder {
+    table: Arc<TableSchema>,
+    schema: SchemaRef,
+    builders: Vec<ColumnBuilder>,
+    batch_rows: usize,
+    batch_bytes: usize,
+    /// Rows and payload bytes since the last batch.
+    held: usize,
+    held_bytes: usize,
+    total: u64,
+}
+
+impl RowBuilder {
+    fn new(
+        table: Arc<TableSchema>,
+        zero_dates: ZeroDates,
+        batch_rows: usize,
+        batch_bytes: usize,
+    ) -> std::result::Result<Self, DecodeError> {
+        let fail = |reason: String| DecodeError::of_table(table.name(), reason, 0);
+        let schema: Schema = arrow_schema(&table, None, Layout::Rows, zero_dates).map_err(fail)?;
+        let builders: std::result::Result<Vec<_>, String> =
+            table.columns.iter().map(|column| ColumnBuilder::of(column, zero_dates)).collect();
+        let builders = builders.map_err(fail)?;
+        let schema = Arc::new(schema);
+        Ok(Self { table, schema, builders, batch_rows, batch_bytes, held: 0, held_bytes: 0, total: 0 })
+    }
+
+    fn check_count(&self, payload: &[u8], offset: u64) -> Result<()> {
+        let count = Cursor::new(payload, offset).lenenc("column count")?;
+        if count == self.builders.len() as u64 {
+            return Ok(());
+        }
+        let expected = self.builders.len();
+        Err(self.mismatch(format!("the answer has {count} columns, the schema {expected}"), offset))
+    }
+
+    /// Refuses a column whose values could not be read as the schema's: another type, sign, scale or character set.
+    fn check_definition(&self, index: usize, payload: &[u8], offset: u64) -> Result<()> {
+        let mut cursor = Cursor::new(payload, offset);
+        for what in ["catalog", "database", "table", "original table", "column", "original column"] {
+            cursor.take_lenenc(what)?;
+        }
+        cursor.lenenc("length of the fixed fields")?;
+        let collation = cursor.u16("character set")?;
+        cursor.skip(4, "column length")?;
+        let code = cursor.u8("column type")?;
+        let flags = cursor.u16("column flags")?;
+        let decimals = cursor.u8("decimals")?;
+        let kind = self.builders[index].kind();
+        if fits(kind, code, flags, decimals) && charset_fits(kind, collation) {
+            return Ok(());
+        }
+        let name = &self.table.columns[index].name;
+        Err(self.mismatch(
+            format!(
+                "column `{name}` is of type {code} (flags {flags:#x}, {decimals} decimals, collation {collation}) \
+                 in the answer, but {} in the schema",
+                self.table.columns[index].kind
+            ),
+            offset,
+        ))
+    }
+
+    fn mismatch(&self, reason: String, offset: u64) -> ResultSetError {
+        DecodeError::of_table(self.table.name(), format!("{}: {reason}", self.table.name()), offset).into()
+    }
+
+    /// Row: 0, null bitmap with an offset of two bits, then the values that are not null.
+    fn push(&mut self, payload: &[u8], offset: u64) -> Result<Option<RecordBatch>> {
+        let full = self.held > 0
+            && (self.held >= self.batch_rows || self.held_bytes.saturating_add(payload.len()) > self.batch_bytes);
+        let batch = if full { Some(self.finish(offset)?) } else { None };
+        let mut cursor = Cursor::new(payload, offset);
+        cursor.skip(1, "row header")?;
+        let nulls = cursor.take((self.builders.len() + 9) / 8, "null bitmap")?;
+        for (index, builder) in self.builders.iter_mut().enumerate() {
+            let bit = index + 2;
+            if nulls[bit / 8] & 1 << (bit % 8) != 0 {
+                builder.append_null();
+                continue;
+            }
+            let start = cursor.offset();
+            append_value(builder, &mut cursor)?
+                .map_err(|error| error.at(&self.table.name(), &self.table.columns[index].name, start))?;
+        }
+        if !cursor.is_empty() {
+            return Err(DecodeError::new("bytes left over behind the last value of a row", cursor.offset()).into());
+        }
+        self.held += 1;
+        self.held_bytes += payload.len();
+        self.total += 1;
+        Ok(batch)
+    }
+
+    fn finish(&mut self, offset: u64) -> Result<RecordBatch> {
+        let fail = |reason: String| DecodeError::of_table(self.table.name(), reason, offset);
+        let arrays: std::result::Result<Vec<ArrayRef>, ValueError> =
+            self.builders.iter_mut().map(ColumnBuilder::finish).collect();
+        let arrays = arrays.map_err(|error| fail(error.to_string()))?;
+        let options = RecordBatchOptions::new().with_row_count(Some(self.held));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
+            .map_err(|error| fail(error.to_string()))?;
+        self.held = 0;
+        self.held_bytes = 0;
+        Ok(batch)
+    }
+}
+
+/// One value. The outer error is malformed input, the inner one a value that cannot stand in its column.
+#[inline]
+fn append_value(
+    builder: &mut ColumnBuilder,
+    cursor: &mut Cursor<'_>,
+) -> std::result::Result<std::result::Result<(), ValueError>, DecodeError> {
+    Ok(match *builder.kind() {
+        ColumnType::Integer { width, unsigned } => {
+            // MEDIUMINT comes in four bytes.
+            let bytes = if width == 3 { 4 } else { usize::from(width) };
+            let value = cursor.uint_le(bytes, "integer")?;
+            match unsigned {
+                true => builder.append_u64(value),
+                false => {
+                    let unused = 64 - 8 * bytes as u32;
+                    builder.append_i64((value << unused) as i64 >> unused)
+                }
+            }
+        }
+        ColumnType::Year => builder.append_i64(cursor.u16("year")?.into()),
+        ColumnType::Float => builder.append_f32(cursor.f32("float")?),
+        ColumnType::Double => builder.append_f64(cursor.f64("double")?),
+        ColumnType::Decimal { .. } => builder.append_decimal_text(cursor.take_lenenc("decimal")?),
+        ColumnType::Bit { .. } => builder.append_bit_bytes(cursor.take_lenenc("bits")?),
+        ColumnType::Date => builder.append_date(read_datetime(cursor)?.date),
+        ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => {
+            builder.append_datetime(read_datetime(cursor)?)
+        }
+        ColumnType::Time { .. } => builder.append_time(read_time(cursor)?),
+        ColumnType::Enum { .. } | ColumnType::Set { .. } => {
+            builder.append_label_bytes(cursor.take_lenenc("label")?)
+        }
+        ColumnType::Json => builder.append_json_text(cursor.take_lenenc("JSON text")?),
+        ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Geometry | ColumnType::Vector => {
+            builder.append_bytes(cursor.take_lenenc("string")?)
+        }
+    })
+}
+
+/// Length 0, 4, 7 or 11: year (2), month, day; hour, minute, second; microseconds (4). What is left out is 0.
+#[inline]
+fn read_datetime(cursor: &mut Cursor<'_>) -> std::result::Result<DateTime, DecodeError> {
+    let at = cursor.offset();
+    let bytes = cursor.take_u8_prefixed("date")?;
+    let mut fields = Cursor::new(bytes, at);
+    let mut value = DateTime::default();
+    if !matches!(bytes.len(), 0 | 4 | 7 | 11) {
+        return Err(DecodeError::new(format!("a date of {} bytes", bytes.len()), at));
+    }
+    if bytes.len() >= 4 {
+        value.date =
+            Date { year: fields.u16("year")?, month: fields.u8("month")?, day: fields.u8("day")? };
+    }
+    if bytes.len() >= 7 {
+        (value.hour, value.minute) = (fields.u8("hour")?, fields.u8("minute")?);
+        value.second = fields.u8("second")?;
+    }
+    if bytes.len() == 11 {
+        value.micros = fields.u32("microseconds")?;
+    }
+    let date = value.date;
+    if date.year > 9999 || date.month > 12 || date.day > 31 || value.hour > 23 || value.minute > 59 {
+        return Err(DecodeError::new("a date and time out of range", at));
+    }
+    if value.second > 59 || value.micros > 999_999 {
+        return Err(DecodeError::new("a date and time out of range", at));
+    }
+    Ok(value)
+}
+
+/// Length 0, 8 or 12: sign, days (4), hours, minutes, seconds; microseconds (4).
+#[inline]
+fn read_time(cursor: &mut Cursor<'_>) -> std::result::Result<Time, DecodeError> {
+    let at = cursor.offset();
+    let bytes = cursor.take_u8_prefixed("time")?;
+    let mut fields = Cursor::new(bytes, at);
+    match bytes.len() {
+        0 => return Ok(Time::default()),
+        8 | 12 => {}
+        other => return Err(DecodeError::new(format!("a time of {other} bytes"), at)),
+    }
+    let negative = fields.u8("sign")? != 0;
+    let days = fields.u32("days")?;
+    let hours = fields.u8("hours")?;
+    let (minutes, seconds) = (fields.u8("minutes")?, fields.u8("seconds")?);
+    let micros = if bytes.len() == 12 { fields.u32("microseconds")? } else { 0 };
+    if days > 34 || hours > 23 || minutes > 59 || seconds > 59 || micros > 999_999 {
+        return Err(DecodeError::new("a time out of range", at));
+    }
+    Ok(Time { negative, hours: days * 24 + u32::from(hours), minutes, seconds, micros })
+}
+
+/// Whether values of the answer's column can be read as `kind`. Numbers: enum_field_types of the server.
+fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
+    let label = flags & (ENUM_FLAG | SET_FLAG);
+    let string = matches!(code, 15 | 249..=254);
+    match *kind {
+        ColumnType::Integer { width, unsigned } => {
+            let expected = match width {
+                1 => 1,
+                2 => 2,
+                3 => 9,
+                4 => 3,
+                _ => 8,
+            };
+            code == expected && unsigned == (flags & UNSIGNED_FLAG != 0)
+        }
+        ColumnType::Decimal { scale, .. } => code == 246 && decimals == scale,
+        ColumnType::Float => code == 4,
+        ColumnType::Double => code == 5,
+        ColumnType::Bit { .. } => code == 16,
+        ColumnType::Year => code == 13,
+        ColumnType::Date => matches!(code, 10 | 14),
+        ColumnType::DateTime { fsp } => matches!(code, 12 | 18) && decimals == fsp,
+        ColumnType::Timestamp { fsp } => matches!(code, 7 | 17) && decimals == fsp,
+        ColumnType::Time { fsp } => matches!(code, 11 | 19) && decimals == fsp,
+        ColumnType::Enum { .. } => code == 247 || string && label == ENUM_FLAG,
+        ColumnType::Set { .. } => code == 248 || string && label == SET_FLAG,
+        ColumnType::Json => code == 245 || matches!(code, 249..=252),
+        ColumnType::Vector => code == 242,
+        ColumnType::Geometry => code == 255,
+        ColumnType::Text { .. } | ColumnType::Binary { .. } => string && label == 0,
+    }
+}
+
+/// Whether text comes in the character set it will be read with. A collation too new to be known is let through.
+fn charset_fits(kind: &ColumnType, collation: u16) -> bool {
+    let expected = match kind {
+        ColumnType::Text { charset, .. } => *charset,
+        ColumnType::Enum { charset, .. } | ColumnType::Set { charset, .. } => *charset,
+        ColumnType::Binary { .. } => return collation == BINARY_COLLATION,
+        _ => return true,
+    };
+    match collation_charset(collation).and_then(Charset::from_name) {
+        Some(charset) => charset == expected,
+        None => collation_charset(collation).is_none(),
+    }
+}
