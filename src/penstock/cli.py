@@ -1,7 +1,7 @@
 """The command line. Each command is one function in `commands/`; here are only names, options and errors.
 
-Exit codes: 0 done, 1 an error (one paragraph on stderr, or one JSON object with `--json`), 2 wrong usage, 3 somebody
-else holds what is needed (a relay log's lease).
+Exit codes: 0 done, 1 an error (one paragraph on stderr, or one JSON object with `--json`), 2 wrong usage, 3
+somebody else holds what is needed (a relay log's lease).
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def resnapshot(
     tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Read tables again from their beginning, for example after one was parked. The pipeline must be running."""
+    """Read tables again from their beginning, for example after one was parked. The pipeline must be
+    running."""
     from penstock.commands.status import resnapshot as command
 
     command(file, tables, as_json=as_json)
@@ -99,7 +100,8 @@ def version() -> None:
 
 
 def main() -> None:
-    """Entry point: our errors become one paragraph, or one JSON object; everything else stays a stack trace."""
+    """Entry point: our errors become one paragraph, or one JSON object; everything else stays a stack
+    trace."""
     logging.basicConfig(
         level=os.environ.get("PENSTOCK_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
     )

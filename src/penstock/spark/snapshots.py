@@ -34,7 +34,8 @@ ATTEMPTS_MAX = 5
 
 @dataclass(frozen=True)
 class StageTask:
-    """What a task needs to read and stage one chunk. `start_gtids`: executed at the source at the table's start."""
+    """What a task needs to read and stage one chunk. `start_gtids`: executed at the source at the table's
+    start."""
 
     source: SourceConfig
     schema: TableSchema

@@ -1,0 +1,88 @@
+"""Plans survive being written down."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.offset import LogRange, Offset, SourcePosition, Split
+from penstock.model.plan import (
+    AddColumns,
+    ApplyEvents,
+    CreateTarget,
+    DeleteOlder,
+    EpochPlan,
+    NewColumn,
+    Park,
+    PlaceChunks,
+    Scan,
+    TablePlan,
+    TruncateTarget,
+)
+from penstock.model.schema import Column, TableId, TableSchema
+
+offsets = st.integers(0, 2**62).map(Offset)
+names = st.text(min_size=1, max_size=12).filter(lambda text: "." not in text)
+tables = st.builds(TableId, names, names)
+columns = st.builds(
+    Column,
+    name=names,
+    type=st.sampled_from(["int", "varchar", "enum"]),
+    unsigned=st.booleans(),
+    labels=st.none() | st.lists(names, max_size=3).map(tuple),
+)
+schemas = st.builds(
+    TableSchema, tables, st.lists(columns, max_size=3).map(tuple), st.lists(names, max_size=2).map(tuple)
+)
+splits = st.builds(
+    Split,
+    names,
+    offsets,
+    offsets,
+    offsets,
+    st.lists(st.tuples(names, offsets, offsets), max_size=2).map(tuple),
+)
+bounds = st.none() | st.lists(names, min_size=1, max_size=2).map(tuple)
+positions = st.builds(SourcePosition, st.just("binlog.000001"), st.integers(4, 2**40))
+staged = st.builds(
+    StagedChunk,
+    chunk=st.builds(Chunk, tables, st.integers(0, 9), bounds, bounds),
+    attempt=names,
+    path=names,
+    rows=st.integers(0, 9),
+    bytes=st.integers(0, 9),
+    checksum=names,
+    schema_version=st.integers(1, 9),
+    watermarks=st.builds(Watermarks, names, positions),
+    server_uuid=names,
+)
+split_tuples = st.lists(splits, max_size=3).map(tuple)
+modes = st.sampled_from(["append", "merge", "changes"])
+scans = st.lists(st.builds(Scan, split_tuples, st.none() | names), max_size=2).map(tuple)
+steps = st.one_of(
+    st.builds(CreateTarget, st.booleans()),
+    st.builds(ApplyEvents, split_tuples, modes, st.integers(0, 2**40)),
+    st.builds(PlaceChunks, st.lists(staged, max_size=2).map(tuple), scans, modes),
+    st.just(TruncateTarget()),
+    st.builds(
+        AddColumns,
+        st.lists(st.builds(NewColumn, columns, st.none() | names, st.none() | names), max_size=2).map(tuple),
+        schemas,
+    ),
+    st.builds(DeleteOlder, offsets),
+    st.builds(Park, offsets, names, names),
+)
+
+
+@given(
+    st.lists(st.builds(TablePlan, schemas, st.lists(steps, max_size=4).map(tuple)), max_size=3).map(tuple),
+    st.integers(1, 2**40),
+    offsets,
+    st.integers(0, 2**30),
+)
+def test_a_plan_is_the_same_after_it_was_stored(
+    plans: tuple[TablePlan, ...], epoch: int, start: Offset, size: int
+) -> None:
+    plan = EpochPlan(epoch, LogRange(start, Offset(start + size)), plans)
+    assert EpochPlan.from_json(plan.to_json()) == plan

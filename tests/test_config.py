@@ -1,0 +1,88 @@
+"""The pipeline file: what is refused, and in which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import config
+from penstock.errors import ConfigError
+
+GOOD: dict[str, Any] = {
+    "name": "shop",
+    "source": {"user": "reader", "host": "db"},
+    "tables": ["shop.*"],
+    "state": "state",
+    "sink": {"path": "lake"},
+}
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "shop.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_relative_paths_count_from_the_files_folder(tmp_path: Path) -> None:
+    path = write(tmp_path, "name: a\nsource: {user: u}\ntables: shop.*\nstate: st\nsink: {path: ../lake}\n")
+    loaded = config.load(path)
+    assert loaded.state == tmp_path / "st"
+    assert loaded.sink.path == tmp_path.parent / "lake"
+    assert loaded.relay_log_path == tmp_path / "st" / "relay"
+
+
+def test_environment_variables_are_replaced_and_a_missing_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, "name: a\nsource: {user: u, password: '${SHOP_PW}'}\ntables: [shop.*]\nstate: s\n")
+    monkeypatch.setenv("SHOP_PW", "s3cret")
+    assert config.load(path).source.password == "s3cret"
+    monkeypatch.delenv("SHOP_PW")
+    with pytest.raises(ConfigError, match="SHOP_PW is not set"):
+        config.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tabels": []}, "unknown option `tabels` (did you mean `tables`?)"),
+        ({"source": {"user": "u", "hots": "x"}}, "unknown option `source.hots` (did you mean `host`?)"),
+        ({"source": {}}, "option `source.user` is missing"),
+        ({"tables": ["orders"]}, "names no database"),
+        ({"tables": []}, "option `tables.include`"),
+        ({"name": "no spaces"}, "option `name`"),
+        ({"start": "yesterday"}, "option `start.at`"),
+        ({"start": {"file": "binlog.1"}}, "`file` and `position` go together"),
+        ({"start": {"at": "latest", "gtid": "x:1"}}, "give one of"),
+        ({"epoch": {"bytes_max": "lots"}}, "is not a size; write for example 256MiB"),
+        ({"epoch": {"interval": "soon"}}, "is not a duration"),
+        ({"sink": {"type": "delta"}}, "sink type delta needs `path`"),
+        ({"sink": {"type": "hudi"}}, "option `sink.type`"),
+        ({"source": {"user": "u", "port": 70000}}, "option `source.port`"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_is_expected(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse({**GOOD, **change})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "name: [\n", "\xff"])
+def test_a_file_that_is_no_mapping_is_refused_without_a_stack_trace(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_bytes(text.encode("latin1"))
+    with pytest.raises(ConfigError, match=r"shop\.yaml"):
+        config.load(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nothing\.yaml cannot be read"):
+        config.load(tmp_path / "nothing.yaml")
+
+
+def test_sizes_and_times_are_read_with_their_units() -> None:
+    parsed = config.parse({**GOOD, "epoch": {"bytes_max": "1.5GiB", "interval": "2s"}})
+    assert parsed.epoch.bytes_max == 1536 * 1024**2
+    assert parsed.epoch.interval == 2000

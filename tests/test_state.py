@@ -1,0 +1,122 @@
+"""The state store: what is durable, in which order, and what a second attempt changes (nothing)."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.plan import EpochPlan
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.state import StateStore, TableState, new_table
+
+ORDERS = TableId("shop", "orders")
+SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False),), ("id",))
+
+
+def chunk(number: int) -> Chunk:
+    return Chunk(ORDERS, number, (str(number),), None)
+
+
+def staged(number: int, attempt: str) -> StagedChunk:
+    marks = Watermarks("a:1-5", SourcePosition("binlog.000001", 4))
+    return StagedChunk(chunk(number), attempt, f"/{attempt}", 10, 100, "sum", 1, marks, "uuid")
+
+
+def reading(state: StateStore, chunks: int) -> None:
+    state.put_table(TableState(ORDERS, Offset(4), SCHEMA, snapshot="splitting"))
+    state.set_chunks(ORDERS, [chunk(number) for number in range(chunks)])
+
+
+def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
+    first = StateStore(tmp_path)
+    reading(first, 3)
+    first.chunk_staged(staged(1, "a"))
+    first.plan(EpochPlan(1, LogRange(Offset(4), Offset(90)), ()))
+    identity = first.uuid
+    first.close()
+    again = StateStore(tmp_path)
+    assert again.uuid == identity
+    assert again.position == 90
+    assert [item.status for item in again.chunks(ORDERS)] == ["planned", "staged", "planned"]
+    assert [plan.epoch for plan in again.pending()] == [1]
+    assert again.applied_offset() == 4
+
+
+def test_the_first_recorded_attempt_of_a_chunk_stays(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    reading(state, 1)
+    state.chunk_staged(staged(0, "first"))
+    state.chunk_staged(staged(0, "second"))
+    [item] = state.chunks(ORDERS)
+    assert item.staged is not None and item.staged.attempt == "first"
+
+
+def test_a_void_chunk_is_read_again(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    reading(state, 1)
+    state.chunk_staged(staged(0, "first"))
+    state.chunk_void(chunk(0))
+    assert state.next_planned(ORDERS, set()) == chunk(0)
+
+
+def test_chunks_are_found_only_once(tmp_path: Path) -> None:
+    """Bounds found twice differ, and a row that lies in two chunks would be appended twice."""
+    state = StateStore(tmp_path)
+    reading(state, 2)
+    state.set_chunks(ORDERS, [chunk(number) for number in range(5)])
+    assert len(state.chunks(ORDERS)) == 2
+
+
+def test_a_failing_transaction_leaves_nothing(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    with pytest.raises(RuntimeError), state.transaction():
+        state.advance(Offset(50))
+        raise RuntimeError
+    assert state.position is None
+
+
+def test_parking_keeps_the_first_reason(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    reading(state, 2)
+    state.park(ORDERS, offset=Offset(7), reason="first", hint="cure")
+    state.park(ORDERS, offset=Offset(9), reason="second", hint="")
+    table = state.table(ORDERS)
+    assert table is not None and (table.status, table.reason, table.parked_at) == ("parked", "first", 7)
+    assert state.chunks(ORDERS) == []
+
+
+def test_a_table_without_a_key_is_parked_unless_the_sink_only_appends() -> None:
+    schema = replace(SCHEMA, key=())
+    merging = new_table(schema, Offset(4), snapshot="splitting", append_only=False)
+    assert merging.status == "parked" and "ADD COLUMN" in merging.hint and "`shop`.`orders`" in merging.hint
+    assert new_table(schema, Offset(4), snapshot="splitting", append_only=True).status == "live"
+
+
+def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
+    StateStore(tmp_path).close()
+    with sqlite3.connect(tmp_path / "state.sqlite") as db:
+        db.execute("UPDATE meta SET value = '99' WHERE name = 'format'")
+    with pytest.raises(ConfigError, match="format 99"):
+        StateStore(tmp_path)
+
+
+def test_a_damaged_state_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state.sqlite").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(ConfigError, match=r"state\.sqlite cannot be opened"):
+        StateStore(tmp_path)
+
+
+def test_requests_wait_for_their_answer(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    request = state.request("cut", "shop.orders|binlog.000001|4")
+    assert state.open_requests() == [(request, "cut", "shop.orders|binlog.000001|4")]
+    assert state.answer_to(request) is None
+    state.answer(request, {"offset": 5})
+    assert state.open_requests() == []
+    assert state.answer_to(request) == {"offset": 5}
