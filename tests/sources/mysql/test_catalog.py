@@ -29,7 +29,10 @@ def column_of(mysql: Database, connection: Any, definition: str) -> Column:
 @pytest.mark.parametrize(
     ("definition", "expected"),
     [
-        ("INT UNSIGNED NOT NULL DEFAULT 5", {"type": "int", "unsigned": True, "nullable": False, "default": "5"}),
+        (
+            "INT UNSIGNED NOT NULL DEFAULT 5",
+            {"type": "int", "unsigned": True, "nullable": False, "default": "5"},
+        ),
         ("BOOL", {"type": "tinyint", "unsigned": False}),
         ("INT(5) ZEROFILL", {"type": "int", "unsigned": True}),
         ("DECIMAL(20,7) UNSIGNED", {"type": "decimal", "precision": 20, "scale": 7, "unsigned": True}),
@@ -185,7 +188,14 @@ def test_an_excluded_table_is_not_captured() -> None:
 
 
 def test_label_texts_are_unescaped() -> None:
-    assert parse_labels(r"enum('it''s','a,b','c\\d','','x\ny','\0')") == ("it's", "a,b", "c\\d", "", "x\ny", "\0")
+    assert parse_labels(r"enum('it''s','a,b','c\\d','','x\ny','\0')") == (
+        "it's",
+        "a,b",
+        "c\\d",
+        "",
+        "x\ny",
+        "\0",
+    )
 
 
 @pytest.mark.parametrize(

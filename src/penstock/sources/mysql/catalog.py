@@ -10,8 +10,8 @@ What differs between servers is settled here, so that a `Column` means the same 
 - MySQL 8.0.13+ marks expressions by DEFAULT_GENERATED in EXTRA; before, only CURRENT_TIMESTAMP could be one.
 - Integer widths in COLUMN_TYPE (`int(11)`) and the spelling of spatial types come and go: neither is relied
   upon.
-- Every server's catalog prints a character beyond the Basic Multilingual Plane, in a label or default, as `?`: the
-  log's own row metadata (`binlog_row_metadata=FULL`) is right about labels, the catalog is not.
+- Every server's catalog prints a character beyond the Basic Multilingual Plane, in a label or default, as
+  `?`: the log's own row metadata (`binlog_row_metadata=FULL`) is right about labels, the catalog is not.
 - A generated invisible primary key (8.0.30+) is in the log, but the catalog may hide it: the session asks
   to see it.
 """

@@ -1,9 +1,9 @@
-"""What existing rows hold in a column that an ALTER TABLE added: a value for the column's Arrow type.
+"""What existing rows hold in a column that an ALTER TABLE added.
 
-The server fills them with the constant DEFAULT converted to the column's type, with NULL, or, for a NOT
-NULL column without DEFAULT, with the implicit default of the type ("Data Type Default Values" in the
-manual). What only the server can know (an expression, CURRENT_TIMESTAMP, a conversion that is not plain) is
-a `TableError`: the table needs a new snapshot.
+The server fills them with the constant DEFAULT converted to the column's type, with NULL, or, for a NOT NULL
+column without DEFAULT, with the implicit default of the type ("Data Type Default Values" in the manual). What
+only the server can know (an expression, CURRENT_TIMESTAMP, a conversion that is not plain) is
+`NeedsSnapshot`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longte
 _BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
 _DATETIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
+_PLAIN_NUMBER = re.compile(r"0|-?[1-9]\d*|-?(?:0|[1-9]\d*)\.\d+")
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
 
 
@@ -40,14 +41,12 @@ def existing_value(table: TableId, column: Column, added: AddedColumn, *, zero_d
     if default is None and added.nullable is None and (column.default_is_expression or column.default):
         # TIMESTAMP where explicit_defaults_for_timestamp is OFF
         raise _needs_snapshot(table, column, "got the time of the statement")
-    if default is None:
-        return None if nullable else _implicit(table, column, zero_dates)
-    if default.kind == "null":
-        return None
     try:
-        return _convert(column, default, zero_dates)
+        if default is None:
+            return None if nullable else _implicit(column, zero_dates)
+        return None if default.kind == "null" else _convert(column, default, zero_dates)
     except (ValueError, InvalidOperation, OverflowError) as error:
-        raise _needs_snapshot(table, column, "has a default of a form that is not converted here") from error
+        raise _needs_snapshot(table, column, "has a default that only the server can convert") from error
 
 
 def _needs_snapshot(table: TableId, column: Column, reason: str) -> TableError:
@@ -59,7 +58,28 @@ def _needs_snapshot(table: TableId, column: Column, reason: str) -> TableError:
     )
 
 
-def _implicit(table: TableId, column: Column, zero_dates: str) -> Value:
+def spark_literal(value: Value) -> str | None:
+    """A constant of Spark SQL (with its usual escapes in strings) of the value's own type."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, Decimal):
+        return f"{value:f}BD"
+    if isinstance(value, float):
+        return f"{value!r}D"
+    if isinstance(value, datetime.datetime):
+        return f"TIMESTAMP_NTZ'{value}'"
+    if isinstance(value, datetime.date):
+        return f"DATE'{value}'"
+    return str(value)
+
+
+def _implicit(column: Column, zero_dates: str) -> Value:
     kind = column.type
     if kind in _TEXTS or kind == "set":
         return ""
@@ -77,7 +97,7 @@ def _implicit(table: TableId, column: Column, zero_dates: str) -> Value:
         return _time(column, "00:00:00")
     if kind in _INTEGERS or kind in ("decimal", "float", "double", "year", "bit"):
         return _convert(column, DefaultLiteral("number", "0"), zero_dates)
-    raise _needs_snapshot(table, column, f"is NOT NULL without a default ({kind})")
+    raise ValueError(kind)
 
 
 def _zero_date(column: Column, zero_dates: str) -> Value:
@@ -102,6 +122,8 @@ def _convert(column: Column, default: DefaultLiteral, zero_dates: str) -> Value:
     if default.kind in ("hex", "bits"):
         raise ValueError("a binary literal")
     text = default.text
+    if default.kind == "number" and not _PLAIN_NUMBER.fullmatch(text):
+        raise ValueError("a number whose printed form only the server knows")
     if kind == "char":
         return text.rstrip(" ")
     if kind in _TEXTS:
@@ -132,6 +154,8 @@ def _number(column: Column, default: DefaultLiteral) -> Value:
             rounded = number.quantize(Decimal(1).scaleb(-(column.scale or 0)), rounding=ROUND_HALF_UP)
             return str(rounded) if (column.precision or 0) > 38 else rounded
         rounded = number.quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    if number != rounded and "e" in default.text.lower():
+        raise ValueError("a floating-point number that is rounded")
     integer = int(rounded)
     if column.type == "year":
         if default.kind == "string" and integer == 0 and len(default.text.strip()) < 3:
