@@ -192,4 +192,4 @@ class _Phase:
 
 
 def _changes(writer: Any) -> int:
-    return int(writer.changes)
+    return int(writer.counts.changes)

@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 0.02
 WINDOW_BYTES_MAX = 512 * 1024**2
 APPEND_BYTES_MAX = 128 * 1024**2
+HOLD_SECONDS_MAX = 20.0
+"""Longest time that `penstock verify` keeps the pipeline from planning while it opens a read view."""
 QUERY_RESTARTS_MAX = 5
 """Restarts of the Spark query without an applied epoch in between; then the error ends the run."""
 
@@ -125,6 +127,7 @@ class _Run:
         self.restarts = 0
         self.last_plan = 0.0
         self.last_second = 0.0
+        self.held_until = 0.0
 
     def close(self) -> None:
         self.closing.close()
@@ -254,14 +257,16 @@ class _Run:
                 break
             time.sleep(TICK_SECONDS)  # the pace of the loop
         self._every_second(now=True)
+        self.progress.remove()
         return self.progress
 
     def _plan(self) -> None:
-        due = self.last_plan + self.config.epoch.interval / 1000
-        if time.monotonic() < due or self.state.has_pending():
+        """Between two epochs: answers what is asked about this moment, then plans the next epoch."""
+        if self.state.has_pending():
             return
-        plan = self.planner.plan_next(self._cuts())
-        if plan is not None:
+        cuts = list(self._requests())
+        due = time.monotonic() >= max(self.last_plan + self.config.epoch.interval / 1000, self.held_until)
+        if (due or cuts) and self.planner.plan_next(cuts) is not None:
             self.last_plan = time.monotonic()
 
     def _check_query(self) -> None:
@@ -284,23 +289,28 @@ class _Run:
             for staged in outcome.placed:
                 stage.discard(staged)
 
-    def _cuts(self) -> Iterator[Offset]:
-        """Offsets at which somebody wants an epoch to end; requests that are reached are answered."""
+    def _requests(self) -> Iterator[Offset]:
+        """Does what other processes ask for; yields offsets at which an epoch has to end."""
         for request, kind, argument in self.state.open_requests():
-            if kind == "cut":
+            if kind == "hold":
+                self.held_until = time.monotonic() + HOLD_SECONDS_MAX
+                self.state.answer(request, {"held": True})
+            elif kind == "cut":
+                self.held_until = 0.0
                 yield from self._cut(request, argument)
             elif kind == "resnapshot":
                 self._resnapshot(request, argument)
 
     def _cut(self, request: int, argument: str) -> Iterator[Offset]:
+        """Answers with the target's version once every change up to a place of the source's log is in it."""
         name, file, position = argument.rsplit("|", 2)
+        self.log.refresh()
         goal = self.log.offset_reaching(SourcePosition(file, int(position)))
         now = self.state.position
         if goal is None or now is None:
             return
         if now >= goal:
-            table = TableId.parse(name)
-            self.state.answer(request, {"offset": now, "version": self.sink.version(table)})
+            self.state.answer(request, {"offset": now, "version": self.sink.version(TableId.parse(name))})
         else:
             yield goal
 

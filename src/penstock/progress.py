@@ -77,6 +77,10 @@ class Progress:
         )
         return document
 
+    def remove(self) -> None:
+        """The pipeline does not run any more."""
+        (self._config.state / "status.json").unlink(missing_ok=True)
+
     def write(self) -> None:
         path = self._config.state / "status.json"
         draft = path.with_suffix(".tmp")
