@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import inheritable_thread_target
+from tests.sinks.conftest import Place
 
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks.base import AddedColumn, Commit, First, Foreign, Missing, Ours
-from tests.sinks.conftest import Place
 
 Make = Callable[..., Place]
 
@@ -262,22 +262,7 @@ def test_columns_may_have_any_name(place: Make, kind: str) -> None:
     assert it.rows() == [(*new[:6], 7, *new[6:], 2)]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *ODD_NAMES,
-        "_hidden",
-        ".dot",
-        "history",
-        "files",
-        "UPPER",
-        "@0020",
-        "日本",
-        "a=b",
-        "..",
-        "snapshot_id_1",
-    ],
-)
+@pytest.mark.parametrize("name", ["a.b", "x/y:z", "it's `\\", "..", "_hidden", "history", "日本 %20#1@0020=\n"])
 def test_tables_and_databases_may_have_any_name(place: Make, kind: str, name: str) -> None:
     it = place(kind, table=TableId(name, name)).create()
     it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))

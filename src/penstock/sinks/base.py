@@ -151,12 +151,22 @@ def namespace_levels(template: str, table: TableId) -> tuple[str, ...]:
 
 
 def directory_name(name: str) -> str:
-    """A table's or database's name as one path component: other characters than `A-Z a-z 0-9 _ - $` and letters
+    """A table's or database's name as one path component. Letters, digits, `-`, `$` and inner `_` stay, others
     become `@` and their code point, in the manner of MySQL's own file names. Different names stay different."""
 
     def safe(place: int, character: str) -> bool:
         # A leading underscore or dot hides a directory from Spark and pyarrow.
         return character.isalnum() or character in "-$" or (character == "_" and place > 0)
+
+    return "".join(c if safe(place, c) else f"@{ord(c):04x}" for place, c in enumerate(name))
+
+
+def catalog_name(name: str) -> str:
+    """A name as a catalog takes it: only what a catalog of directories would take apart is written as
+    `directory_name` writes it."""
+
+    def safe(place: int, character: str) -> bool:
+        return character not in "/\\:@" and character >= " " and (character != "." or place > 0)
 
     return "".join(c if safe(place, c) else f"@{ord(c):04x}" for place, c in enumerate(name))
 

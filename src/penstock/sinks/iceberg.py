@@ -33,6 +33,7 @@ from penstock.sinks.base import (
     Missing,
     Ours,
     TargetState,
+    catalog_name,
     check_directory,
     check_pipeline,
     is_recorded,
@@ -109,7 +110,8 @@ class IcebergSink:
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
-        levels = [self._config.catalog, *namespace_levels(self._config.namespace, schema.table)]
+        levels = [self._config.catalog]
+        levels += map(catalog_name, namespace_levels(self._config.namespace, schema.table))
         for depth in range(2, len(levels) + 1):
             namespace = ".".join(quoted(level) for level in levels[:depth])
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
@@ -204,8 +206,8 @@ class IcebergSink:
         return self._spark._jvm
 
     def _name(self, table: TableId) -> str:
-        levels = (self._config.catalog, *namespace_levels(self._config.namespace, table), table.table)
-        return ".".join(quoted(level) for level in levels)
+        levels = (*namespace_levels(self._config.namespace, table), table.table)
+        return ".".join(quoted(level) for level in (self._config.catalog, *map(catalog_name, levels)))
 
     def _session(self, commit: Commit) -> Any:
         return self._sessions.lend({f"spark.sql.iceberg.snapshot-property.{COMMIT}": str(commit)})
@@ -217,8 +219,8 @@ class IcebergSink:
     def _unless_occupied(self, table: TableId) -> Missing | Foreign:
         if self._config.path is None:
             return Missing()
-        levels = namespace_levels(self._config.namespace, table)
-        path = self._config.path.joinpath(*levels, table.table)
+        levels = (*namespace_levels(self._config.namespace, table), table.table)
+        path = self._config.path.joinpath(*map(catalog_name, levels))
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
             cure = "Name another `sink.path`, or move what is there away."
             return Foreign(str(path), "it holds something that is not an Iceberg table", cure)

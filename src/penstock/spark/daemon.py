@@ -30,7 +30,7 @@ def patch() -> None:
 
     replacement = types.ModuleType("importlib")
     replacement.invalidate_caches = invalidate_directory_caches  # type: ignore[attr-defined]
-    worker_util.importlib = replacement
+    worker_util.importlib = replacement  # type: ignore[attr-defined]
 
 
 def main() -> None:
