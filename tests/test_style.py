@@ -17,22 +17,31 @@ FUNCTION_LINES_MAX = 60
 LINE_LENGTH_MAX = 110
 
 # What is too long today. An entry that is no longer needed must be removed.
-LONG_FILES: dict[str, int] = {}
+LONG_FILES: dict[str, int] = {
+    "core/src/charset/tables.rs": 731,  # data, no code
+}
 LONG_FUNCTIONS: dict[str, int] = {}
 
-# The layers, lowest first: a module imports only from its own layer's folder or from lower layers.
+# The layers, lowest first: a module imports only from its own layer or from lower ones.
 LAYERS: list[set[str]] = [
     {"errors", "__init__"},
     {"_core"},
     {"model"},
     {"config", "artifacts"},
-    {"relaylog", "sources", "snapshot", "sinks", "spark"},
-    {"planner", "state"},
-    {"pipeline", "verify"},
+    {"relaylog", "sources", "snapshot", "state", "verify"},
+    {"sinks"},
+    {"spark"},
+    {"planner", "discovery", "progress"},
+    {"pipeline"},
     {"testing"},
-    {"demo", "doctor", "inspect", "status"},
-    {"cli", "__main__"},
+    {"demo"},
+    {"commands"},
+    {"cli"},
+    {"__main__"},
 ]
+UPWARD_IMPORTS: set[str] = {
+    "src/penstock/sources/mysql/statements.py imports penstock.planner",
+}
 
 
 def python_files() -> list[Path]:
@@ -48,6 +57,11 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def code_of(path: Path) -> str:
+    """The text of a file; of a Rust file without the tests at its end."""
+    return path.read_text().split("#[cfg(test)]\nmod tests {", 1)[0]
+
+
 def imports(path: Path) -> Iterator[str]:
     """Full names of the modules a file imports, wherever in the file."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -58,7 +72,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def test_files_are_small_rooms() -> None:
-    lengths = {name_of(path): len(path.read_text().splitlines()) for path in python_files() + rust_files()}
+    lengths = {name_of(path): len(code_of(path).splitlines()) for path in python_files() + rust_files()}
     too_long = {
         name: lines for name, lines in lengths.items() if lines > LONG_FILES.get(name, FILE_LINES_MAX)
     }
@@ -103,16 +117,20 @@ def test_pyspark_is_imported_only_in_spark_and_sinks() -> None:
     assert found == []
 
 
+SOCKET_CALLS = {
+    "socket.socket",
+    "socket.create_connection",
+    "pymysql.connect",
+    "pymysql.connections.Connection",
+}
+
+
 def opens_sockets(path: Path) -> bool:
-    """Whether a file imports `socket` or calls PyMySQL's `connect` (its errors and types may be used
-    anywhere)."""
-    calls = [
-        ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
-    ]
-    connects = any(
-        call in ("pymysql.connect", "pymysql.connections.Connection", "Connection") for call in calls
+    """Whether a file opens connections itself (errors and types of PyMySQL may be used anywhere)."""
+    tree = ast.parse(path.read_text())
+    return any(
+        isinstance(node, ast.Call) and ast.unparse(node.func) in SOCKET_CALLS for node in ast.walk(tree)
     )
-    return connects or any(module.split(".")[0] == "socket" for module in imports(path))
 
 
 def test_sockets_are_opened_only_in_the_connection_module() -> None:
@@ -128,19 +146,17 @@ def layer_of(name: str) -> int | None:
 
 
 def test_imports_point_one_way() -> None:
-    wrong = []
+    upward = set()
     for path in PACKAGE.rglob("*.py"):
         own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         own_layer = layer_of(own)
         assert own_layer is not None, f"{name_of(path)}: give `{own}` a place in LAYERS"
         for module in imports(path):
             parts = module.split(".")
-            if parts[0] != "penstock" or len(parts) < 2:
-                continue
-            other_layer = layer_of(parts[1])
-            if other_layer is not None and other_layer > own_layer and own != "__init__":
-                wrong.append(f"{name_of(path)} imports {module}")
-    assert wrong == []
+            if parts[0] == "penstock" and len(parts) > 1 and (layer_of(parts[1]) or 0) > own_layer:
+                upward.add(f"{name_of(path)} imports penstock.{parts[1]}")
+    assert upward <= UPWARD_IMPORTS
+    assert upward >= UPWARD_IMPORTS, "remove these exceptions"
 
 
 @pytest.mark.parametrize("word", ["utils", "common", "helpers", "misc", "manager"])

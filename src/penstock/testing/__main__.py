@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 
 from penstock.errors import PenstockError
+from penstock.spark.jars import jars
 from penstock.testing import servers
 
 
 def main() -> int:
     try:
+        jars(["iceberg", "delta"])
         servers.MySqlServer.prepare()
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)

@@ -245,9 +245,10 @@ class MySqlServer(PrivateServer, MySqlClient):
         "mysqlx": "OFF",
         "skip_name_resolve": True,
         "max_connections": 200,
-        # For speed, not for safety: these servers are thrown away. A crash test sets both to 1.
+        # For speed, not for safety: these servers are thrown away. A crash test sets the first two to 1.
         "innodb_flush_log_at_trx_commit": 0,
         "sync_binlog": 0,
+        "innodb_doublewrite": "OFF",
         "innodb_buffer_pool_size": "128M",
         "innodb_log_file_size": "48M",
     }
