@@ -1,0 +1,118 @@
+"""One pipeline over one real server, for scenario and crash tests: write the file, run it, compare what arrived.
+
+The judge is `testing.oracle`: the server's own SELECT against what Spark reads from the target.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from penstock.testing import oracle
+from penstock.testing.running import RunningPipeline
+from penstock.testing.servers import MySqlClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_serial = itertools.count()
+
+DRAIN_SECONDS_MAX = 300.0
+
+
+@dataclass
+class Scenario:
+    """`lake_root` is where the session `spark` has its Iceberg catalog `lake` (`lake_root/iceberg`)."""
+
+    server: MySqlClient
+    database: str
+    folder: Path
+    spark: SparkSession
+    lake_root: Path
+    sink: str = "iceberg"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.namespace = f"s{os.getpid()}_{next(_serial)}"
+        self.file = self.folder / "pipeline.yaml"
+        self.write_file()
+
+    @property
+    def sink_path(self) -> Path:
+        return self.lake_root / "iceberg" if self.sink == "iceberg" else self.lake_root / self.sink
+
+    def write_file(self, **changes: Any) -> Path:
+        """(Re)writes the pipeline file; `changes` replace whole sections."""
+        document: dict[str, Any] = {
+            "name": "scenario",
+            "source": {
+                "host": self.server.host,
+                "port": self.server.port,
+                "user": self.server.user,
+                "password": self.server.password,
+            },
+            "tables": [f"{self.database}.*"],
+            "sink": {"type": self.sink, "path": str(self.sink_path), "namespace": self.namespace},
+            "state": str(self.folder / "state"),
+            "spark": {"master": "local[2]", "driver_memory": "1g"},
+            "epoch": {"interval": "200ms"},
+            **self.options,
+            **changes,
+        }
+        self.file.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
+        return self.file
+
+    def running(self) -> RunningPipeline:
+        return RunningPipeline(self.file)
+
+    def drain(self, pipeline: RunningPipeline, *, restart: bool = False) -> dict[str, Any]:
+        """Everything that is committed now has arrived when this returns."""
+        return pipeline.drained(*self.server.position(), seconds=DRAIN_SECONDS_MAX, restart=restart)
+
+    def command(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        """`penstock COMMAND FILE …` to its end."""
+        name, *rest = arguments
+        return subprocess.run(
+            [sys.executable, "-m", "penstock", name, str(self.file), *rest],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def status(self) -> dict[str, Any]:
+        done = self.command("status", "--json")
+        assert done.returncode == 0, done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    # what arrived -------------------------------------------------------------------------------------------
+
+    def target(self, table: str) -> DataFrame:
+        if self.sink == "iceberg":
+            return self.spark.sql(f"SELECT * FROM lake.{self.namespace}.`{table}`")
+        path = self.sink_path / self.namespace / table
+        if self.sink == "delta":
+            return self.spark.read.format("delta").load(str(path))
+        return self.spark.read.parquet(str(path))
+
+    def difference(self, table: str) -> str:
+        """Empty if source and target hold the same rows."""
+        name = f"{self.database}.{table}"
+        columns = oracle.columns_of(self.server, name)
+        frame = self.target(table).select(*[f"`{column.name}`" for column in columns])
+        found = oracle.canonical_rows((tuple(row) for row in frame.toLocalIterator()), columns)
+        return oracle.compare(oracle.rows_of(self.server, name), found)
+
+    def assert_equal(self, *tables: str) -> None:
+        for table in tables:
+            difference = self.difference(table)
+            assert not difference, f"{table}: {difference}"
