@@ -1,4 +1,5 @@
-"""kill -9 of the receiver, the driver or a Python worker, at seeded moments, under writes: nothing lost or doubled."""
+"""kill -9 of the receiver, the driver or a Python worker, at seeded moments, under writes: nothing lost or
+doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One pipeline over one real server, for scenario and crash tests: write the file, run it, compare what arrived.
+"""One pipeline over one real server, for scenario and crash tests: write the file, run it, compare what
+arrived.
 
 The judge is `testing.oracle`: the server's own SELECT against what Spark reads from the target.
 """
