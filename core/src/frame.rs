@@ -23,6 +23,7 @@ const PACKET_MAX: usize = 0xff_ffff;
 /// Output gathered before `feed` returns; what was fed beyond that waits inside.
 const OUTPUT_MAX: usize = 8 << 20;
 const FLAG_IN_USE: u8 = 0x01;
+const HIGH_BITS: u64 = !0xffff_ffff;
 
 /// One step of what is to be written.
 #[derive(Debug, PartialEq, Eq)]
@@ -272,11 +273,12 @@ impl Framer {
             }
             HEARTBEAT => {
                 let file = String::from_utf8_lossy(body).into_owned();
-                let before = if self.tracker.source.file == file { self.tracker.source.position } else { 0 };
-                let mut place = Place { file, position: before };
-                place.advance(header.log_pos);
-                self.tracker.moved(&place);
-                self.skipping &= self.options.skip.until.is_some();
+                // The low 32 bits only. One that seems to lie behind us is from a part that is being skipped.
+                let high = if self.tracker.source.file == file { self.tracker.source.position & HIGH_BITS } else { 0 };
+                self.tracker.moved(&Place { file, position: high | u64::from(header.log_pos) });
+                // An idle source: nothing committed after the wanted time has come yet.
+                self.options.skip.until_us = None;
+                self.skipped_enough();
                 self.open_when_ready();
                 Ok(())
             }
@@ -362,12 +364,10 @@ impl Framer {
         Ok(())
     }
 
+    /// Events at a file's begin and end: they never need more than 32 bits unless a huge transaction came before.
     fn stands_at(&mut self, log_pos: u32) {
-        if log_pos != 0 {
-            let mut place = self.tracker.source.clone();
-            place.advance(log_pos);
-            self.tracker.moved(&place);
-        }
+        let place = Place { file: self.tracker.source.file.clone(), position: log_pos.into() };
+        self.tracker.moved(&place);
     }
 
     fn idle(&self) -> bool {
@@ -490,13 +490,22 @@ impl Framer {
         }
         if self.fate == Fate::Drop {
             self.dropped += 1;
+            self.skipped_enough();
         } else if let Some(expected) = self.options.expected.take() {
             let crc = std::mem::take(&mut self.aside_crc).finalize();
             self.verified = (expected.length, expected.crc) == (self.aside_length, crc);
             self.diverged = !self.verified;
         }
         self.fate = Fate::Store;
+        self.open_when_ready();
         Ok(())
+    }
+
+    /// The start is reached once no bound lies ahead any more.
+    fn skipped_enough(&mut self) {
+        let skip = &self.options.skip;
+        let ahead = skip.until.as_ref().is_some_and(|bound| self.tracker.source.is_before(bound));
+        self.skipping &= ahead || skip.until_us.is_some();
     }
 
     fn open_segment(&mut self) {

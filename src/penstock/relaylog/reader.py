@@ -193,6 +193,11 @@ class RelayLog:
             known = known.union(entry.gtids if whole else self._scan(number, position, offset).gtids)
         return known
 
+    def segment_of(self, offset: Offset) -> tuple[str, Offset]:
+        """Path and base of the segment file that holds the byte before `offset`."""
+        name = self._names[self._locate(offset)]
+        return str(self.path / name.binlog), name.base
+
     def last_transaction(self) -> LastTransaction | None:
         """The transaction that ends at or last before `end`, if one is in the log."""
         for number in reversed(range(len(self._names))):

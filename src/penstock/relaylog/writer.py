@@ -51,7 +51,8 @@ class DiskFull(TransientError):
 class _Flusher:
     """Runs jobs one after the other in a thread. The first failure stops it; `submit` and `wait` raise it."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_done: Callable[[], None]) -> None:
+        self._on_done = on_done
         self._jobs: queue.Queue[Callable[[], None] | None] = queue.Queue(maxsize=8)
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="relay-log-flusher", daemon=True)
@@ -66,6 +67,7 @@ class _Flusher:
                 self._failure = error
             finally:
                 self._jobs.task_done()
+                self._on_done()
 
     @property
     def idle(self) -> bool:
@@ -119,13 +121,16 @@ class _OpenSegment:
 class RelayLogWriter:
     """Holds the lease of `folder` until `close`. `end` is the end of the log after recovery."""
 
-    def __init__(self, folder: Path, config: RelayLogConfig) -> None:
+    def __init__(
+        self, folder: Path, config: RelayLogConfig, *, on_committed: Callable[[], None] = lambda: None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
         self.config = config
         self.lease = Lease(folder)
         self._segment: _OpenSegment | None = None
-        self._flusher = _Flusher()
+        self._on_committed = on_committed
+        self._flusher = _Flusher(on_committed)
         self._unflushed = 0
         self._free_checked = 0.0
         self.end = Offset(0)
@@ -150,7 +155,7 @@ class RelayLogWriter:
     def _abandon(self) -> None:
         """Stops the flusher whatever state it is in, and starts a fresh one."""
         self._flusher.stop()
-        self._flusher = _Flusher()
+        self._flusher = _Flusher(self._on_committed)
         if self._segment is not None:
             self._segment.close()
             self._segment = None

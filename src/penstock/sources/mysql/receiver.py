@@ -1,0 +1,387 @@
+"""The receiver: one replication connection, appended to the relay log.
+
+`Receiver.run` goes on until it is stopped or cannot go on. It is a loop of sessions; a session is one connection. Each
+begins by cutting the log to its last committed transaction end (`RelayLogWriter.recover`) and by proving that the
+source is still the one we followed (`follow.plan`), so whatever ended the session before (a lost connection, a full
+disk, `kill -9`) nothing is lost and nothing comes twice: the source is asked for exactly what the log does not hold.
+
+All work per event is in `_core.Framer`. What is left here is per piece of the socket: read, feed, write, and every
+`flush_interval` one index entry that commits what has come. While a flush is under way the socket is read on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid as uuids
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+
+from penstock._core import DecodeError, Framer
+from penstock.config import PipelineConfig
+from penstock.errors import ConfigError, LogDiverged, PenstockError, SourceError, TransientError
+from penstock.relaylog import retention
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import FORMAT, RELAY_FILE, replace_file
+from penstock.relaylog.status import StatusFile
+from penstock.relaylog.writer import DiskFull, RelayLogWriter
+from penstock.sources.mysql import follow, refusal
+from penstock.sources.mysql.connection import Replication, SourceUnreachable, connect, explain, query, query_named
+from penstock.sources.mysql.follow import Held, Server, Stream
+
+RETRY_FIRST_S = 0.2
+FAILURES_MAX = 5
+"""Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in between."""
+DISK_RETRY_S = 1.0
+RETENTION_EVERY_S = 30.0
+
+
+class Stopping:
+    """A request to stop that also wakes whoever waits in `select`. Safe to set from a signal handler."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+        self.wake()
+
+    def wake(self) -> None:
+        try:
+            os.write(self._writer, b".")
+        except BlockingIOError:
+            pass  # full of wake-ups already
+
+    def __bool__(self) -> bool:
+        return self._set
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def drain(self) -> None:
+        try:
+            while os.read(self._reader, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def sleep(self, seconds: float) -> None:
+        """Sleeps, less when asked to stop."""
+        import select
+
+        deadline = time.monotonic() + seconds
+        while not self._set and (left := deadline - time.monotonic()) > 0:
+            select.select([self._reader], [], [], left)
+            self.drain()
+
+
+@dataclass
+class _Session:
+    """One connection's worth of following."""
+
+    server: Server
+    stream: Stream
+    replication: Replication
+    framer: Framer
+    heard: float = 0.0
+    flushed: float = 0.0
+    dirty: bool = False
+
+
+class Receiver:
+    """Writes the relay log of one pipeline file. `run` raises what it cannot go on with."""
+
+    def __init__(self, config: PipelineConfig, stopping: Stopping) -> None:
+        self.config = config
+        self.stopping = stopping
+        self.folder = config.relay_log_path
+        self._retention_at = 0.0
+        self._bytes = 0
+        self._connected_once = False
+
+    def run(self) -> None:
+        """Raises `LeaseHeld` at once when another receiver writes this log."""
+        self.writer = RelayLogWriter(self.folder, self.config.relay_log, on_committed=self.stopping.wake)
+        self.status = StatusFile(self.folder, self.writer.lease.generation)
+        self.status.facts["source"] = {"host": self.config.source.host, "port": self.config.source.port}
+        try:
+            self.relay = self._relay()
+            self._sessions()
+            self.status.enter("stopped")
+        except PenstockError as error:
+            self.status.enter("failed", error.message, error)
+            raise
+        except BaseException as error:
+            self.status.enter("failed", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self.writer.close()
+
+    def _relay(self) -> dict[str, Any]:
+        """What `relay.json` says; for a new log, what it will say (it is written once the source is known)."""
+        path = self.folder / RELAY_FILE
+        if path.exists():
+            return dict(json.loads(path.read_bytes()))
+        return {"format": FORMAT, "uuid": str(uuids.uuid4()), "created": time.time()}
+
+    # sessions --------------------------------------------------------------------------------------------------
+
+    def _sessions(self) -> None:
+        delay, failures, reconnects = RETRY_FIRST_S, 0, 0
+        while not self.stopping:
+            before = self._bytes
+            try:
+                self._session()
+                continue
+            except DiskFull as error:
+                self.status.enter("disk_full", str(error), error)
+                self._wait_for_room()
+                continue
+            except SourceUnreachable as error:
+                if not self._connected_once and not RelayLog.exists(self.folder):
+                    raise ConfigError(error.message, hint=error.hint, **error.details) from error
+                trouble: PenstockError = error
+            except TransientError as error:
+                trouble = error
+            except (pymysql.Error, OSError) as error:
+                trouble = explain(error, self.config.source)
+            except DecodeError as error:
+                trouble = TransientError(f"The source sent what cannot be read: {error}.", offset=error.offset)
+            if not isinstance(trouble, TransientError):
+                raise trouble
+            progressed = self._bytes > before
+            failures = 0 if progressed or isinstance(trouble, SourceUnreachable) else failures + 1
+            if failures >= FAILURES_MAX and trouble.details.get("offset") is not None:
+                raise SourceError(trouble.message, hint="The same happened at each attempt.", **trouble.details)
+            delay = RETRY_FIRST_S if progressed else min(delay * 2, self.config.source.reconnect_max / 1000)
+            reconnects += 1
+            self.status.facts["reconnects"] = reconnects
+            self.status.enter("reconnecting", str(trouble), trouble)
+            self.stopping.sleep(delay)
+
+    def _wait_for_room(self) -> None:
+        """Until there is room again for a segment's head and something behind it."""
+        self.writer.recover()
+        needed = self.config.relay_log.disk_free_min + (1 << 20)
+        while not self.stopping:
+            self.stopping.sleep(DISK_RETRY_S)
+            retention.apply(self.folder, self.config.relay_log)
+            if self.writer.free_bytes() >= needed:
+                return
+            self.status.write()
+
+    def _session(self) -> None:
+        self.status.enter("connecting")
+        self.writer.recover()
+        connection = connect(self.config.source, read_timeout_s=30)
+        try:
+            self._connected_once = True
+            server = follow.describe(connection)
+            held = follow.hold(RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None)
+            by_gtid = self._by_gtid(server)
+            stream = follow.plan(self.config.source, server, held, self.config.start, by_gtid=by_gtid)
+            server_id = self._server_id(connection, server)
+            self._prepare(connection)
+            replication = Replication(connection)
+            refused = refusal.of_replication(self.config.source)
+            with refused:
+                replication.register(server_id, socket.gethostname())
+            if stream.gtids is not None:
+                replication.dump_gtid(server_id, stream.gtids.encode())
+            else:
+                replication.dump(server_id, stream.file, stream.position)
+            self._create(server, by_gtid=by_gtid)
+            session = _Session(server, stream, replication, self._framer(server, stream))
+            self.status.facts["source"] |= {
+                "server_uuid": server.uuid,
+                "version": server.version,
+                "server_id": server_id,
+            }
+            self.status.enter("streaming")
+            self._stream(session, held)
+        finally:
+            connection._force_close()
+
+    def _by_gtid(self, server: Server) -> bool:
+        if "mode" in self.relay:
+            return bool(self.relay["mode"] == "gtid")
+        return server.has_gtids
+
+    def _create(self, server: Server, *, by_gtid: bool) -> None:
+        if "mode" in self.relay:
+            return
+        self.relay |= {
+            "mode": "gtid" if by_gtid else "file",
+            "source": {"server_uuid": server.uuid, "version": server.version},
+            "start": self.config.start.model_dump(mode="json", exclude_none=True),
+        }
+        data = json.dumps(self.relay, indent=1).encode()
+        replace_file(self.folder / RELAY_FILE, data, durable=True)
+
+    def _framer(self, server: Server, stream: Stream) -> Framer:
+        limits = self.config.relay_log
+        known = stream.known
+        return Framer(
+            offset=self.writer.end,
+            segment_size=limits.segment_size,
+            span_size=limits.span_size,
+            server_uuid=server.uuid,
+            executed=stream.executed,
+            file=known.file if known else "",
+            position=known.position if known else 0,
+            skip_until_us=stream.skip_until_us,
+            skip_until=stream.skip_until,
+            expected=stream.expected,
+        )
+
+    def _server_id(self, connection: Any, server: Server) -> int:
+        """Ours must differ from the source's and from every other replica's, or they throw each other out."""
+        wanted = self.config.source.server_id
+        taken = {server.server_id: "the source itself"}
+        with refusal.of_replication(self.config.source):
+            old = server.version.startswith(("5.", "8.0."))
+            for row in query_named(connection, "SHOW SLAVE HOSTS" if old else "SHOW REPLICAS"):
+                fields = {name.lower(): value for name, value in row.items()}
+                if fields.get("slave_uuid", fields.get("replica_uuid")) != self.relay["uuid"]:
+                    taken[int(fields["server_id"])] = f"the replica {fields.get('host') or '(no host name)'}"
+        if wanted is not None:
+            if wanted in taken:
+                raise ConfigError(
+                    f"source.server_id {wanted} is the server id of {taken[wanted]}.",
+                    hint="Choose another number, or leave server_id out: the receiver then finds a free one.",
+                )
+            return wanted
+        found = 0x40000000 | zlib.crc32(str(self.relay["uuid"]).encode()) & 0x3FFFFFFF
+        while found in taken:
+            found = 0x40000000 | (found + 1) & 0x3FFFFFFF
+        return found
+
+    def _prepare(self, connection: Any) -> None:
+        heartbeat_ns = max(self.config.source.heartbeat, 1) * 1_000_000
+        query(
+            connection,
+            "SET @master_binlog_checksum = @@global.binlog_checksum, "
+            "@source_binlog_checksum = @@global.binlog_checksum, "
+            f"@master_heartbeat_period = {heartbeat_ns}, @source_heartbeat_period = {heartbeat_ns}, "
+            f"@slave_uuid = '{self.relay['uuid']}', @replica_uuid = '{self.relay['uuid']}', "
+            # The source waits this long for us before it gives up; a full disk must not look like a dead replica.
+            "@@session.net_write_timeout = 3600",
+        )
+
+    # streaming -------------------------------------------------------------------------------------------------
+
+    def _stream(self, session: _Session, held: Held | None) -> None:
+        """Until stopped (returns with everything committed) or until something raises."""
+        silence_max = max(3 * self.config.source.heartbeat / 1000, 3.0)
+        session.heard = time.monotonic()
+        while not self.stopping:
+            if session.replication.wait(self._patience(session), self.stopping.fileno()):
+                data = session.replication.read()
+                if data is not None:
+                    session.heard = time.monotonic()
+                    self._take(session, data, held)
+            else:
+                self.stopping.drain()
+            now = time.monotonic()
+            self._flush(session, now)
+            if self.status.due:
+                self._each_second(session, now)
+            if now - session.heard > silence_max:
+                raise TransientError(
+                    f"The source has been silent for {now - session.heard:.0f} s, although it should send a "
+                    f"heartbeat every {self.config.source.heartbeat / 1000:g} s."
+                )
+        self.writer.wait()
+        self.writer.flush(session.framer.cut())
+        self.writer.wait()
+        self._report(session)
+
+    def _patience(self, session: _Session) -> float:
+        """How long to wait for the socket: until the next flush is due, or a second."""
+        if session.dirty and self.writer.ready_to_flush:
+            due = session.flushed + self.config.relay_log.flush_interval / 1000
+            return max(0.0, due - time.monotonic())
+        return 1.0  # the end of a flush under way wakes us
+
+    def _take(self, session: _Session, data: bytes, held: Held | None) -> None:
+        framer = session.framer
+        pieces = framer.feed(data)
+        while True:
+            self._bytes += sum(len(piece) for piece in pieces if isinstance(piece, bytes))
+            if framer.diverged:
+                raise self._diverged(session, held)
+            self.writer.put(pieces)
+            if not framer.more:
+                break
+            self._flush(session, time.monotonic())
+            pieces = framer.feed(b"")
+        session.dirty = True
+        if framer.server_error is not None:
+            self.writer.flush(framer.cut())
+            self.writer.wait()
+            raise refusal.of_stream(framer.server_error, session.server, self.config.source)
+        if framer.ended:
+            raise TransientError("The source ended the stream; it is probably shutting down.")
+
+    def _flush(self, session: _Session, now: float) -> None:
+        if not session.dirty or now - session.flushed < self.config.relay_log.flush_interval / 1000:
+            return
+        if not self.writer.ready_to_flush:
+            return
+        self.writer.flush(session.framer.cut())
+        session.flushed, session.dirty = now, False
+        if self.writer.wants_roll:
+            session.framer.roll()
+
+    def _diverged(self, session: _Session, held: Held | None) -> LogDiverged:
+        last = held.last if held else None
+        what = (last.gtid or f"the one at {last.file}:{last.position}") if last else "our last transaction"
+        return LogDiverged(
+            f"The source {session.server.uuid} has another transaction {what} than the one we hold.",
+            hint=follow.DIVERGED_HINT,
+            gtids=what,
+            server_uuid=session.server.uuid,
+        )
+
+    def _each_second(self, session: _Session, now: float) -> None:
+        self._report(session)
+        if now - self._retention_at > RETENTION_EVERY_S:
+            self._retention_at = now
+            retention.apply(self.folder, self.config.relay_log)
+
+    def _report(self, session: _Session) -> None:
+        framer = session.framer
+        file, position = framer.source
+        self.status.facts |= {
+            "offset": framer.committed,
+            "position": {"file": file, "position": position},
+            "gtids": str(framer.executed),
+            "last_commit_us": framer.last_commit_us or self.status.facts.get("last_commit_us"),
+            "bytes": self._bytes,
+            "transactions": framer.transactions,
+            "events": framer.events,
+        }
+        self.status.write()
+
+
+def stop_with_parent(stopping: Stopping, *, grace_s: float = 15.0) -> None:
+    """Stops when standard input ends, which is when the parent has died, however it died. If the clean way takes too
+    long the process ends at once: nothing that was committed is lost by that."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        stopping.set()
+        time.sleep(grace_s)
+        os._exit(0)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

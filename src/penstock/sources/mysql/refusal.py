@@ -1,0 +1,57 @@
+"""What a source answers instead of its log, as errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pymysql
+
+from penstock.config import SourceConfig
+from penstock.errors import ConfigError, LogDiverged, LogPurged, PenstockError, TransientError
+from penstock.sources.mysql.follow import DIVERGED_HINT, PURGED_HINT, Server
+
+_NO_PRIVILEGE = (1045, 1142, 1227, 3118)
+
+
+@contextlib.contextmanager
+def of_replication(config: SourceConfig) -> Iterator[None]:
+    """Missing privileges inside the block become a `ConfigError` with the GRANT."""
+    try:
+        yield
+    except pymysql.Error as error:
+        if error.args and error.args[0] in _NO_PRIVILEGE:
+            raise no_privilege(config, str(error.args[1])) from error
+        raise
+
+
+def no_privilege(config: SourceConfig, text: str) -> ConfigError:
+    return ConfigError(
+        f"The user {config.user!r} may not read the source's log: {text}.",
+        hint=f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{config.user}'@'%';",
+    )
+
+
+def of_stream(error: tuple[int, str, str], server: Server, config: SourceConfig) -> PenstockError:
+    """The ERR packet that ended a stream."""
+    code, _, text = error
+    lower = text.lower()
+    if code in _NO_PRIVILEGE:
+        return no_privilege(config, text)
+    if code != 1236:
+        return TransientError(f"The source ended the stream: {text} ({code}).", code=code)
+    if "purged" in lower or "could not find first log" in lower:
+        oldest = server.files[0][0] if server.files else "unknown"
+        return LogPurged(
+            f"The source no longer has the log we need: {text}", hint=PURGED_HINT, needed=text, oldest=oldest
+        )
+    if "same server_uuid/server_id" in lower or "same server_id" in lower:
+        return ConfigError(
+            "Another replica with our server id or our relay log's identity has connected to the source, which then "
+            f"threw this one out: {text}",
+            hint="Is a copy of this relay log in use elsewhere? Otherwise set source.server_id to a number of its own.",
+        )
+    if "has more gtids" in lower or "impossible position" in lower or "> file size" in lower:
+        return LogDiverged(f"The source does not continue what we hold: {text}", hint=DIVERGED_HINT)
+    # An unreadable event, a packet that is too large …: passing or not, the receiver finds out by trying again.
+    return TransientError(f"The source ended the stream: {text} (1236).", code=code, offset=0)
