@@ -42,6 +42,18 @@ def run(
 
 
 @app.command()
+def receive(
+    file: File,
+    child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
+    as_json: Json = False,
+) -> None:
+    """Run only the receiver: the source's log into the relay log, until SIGTERM or Ctrl-C."""
+    from penstock.commands.receive import receive as command
+
+    command(file, child=child)
+
+
+@app.command()
 def status(file: File, as_json: Json = False) -> None:
     """Offset, lag, snapshot progress, and the state of each table."""
     from penstock.commands.status import status as command

@@ -21,6 +21,8 @@ from penstock.errors import RelayLogCorrupt
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
 
+DAMAGED_HINT = "Restore the file, or remove the relay log and start it anew (a new snapshot is then needed)."
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -146,7 +148,7 @@ def parse_lines(data: bytes, path: Path) -> list[Entry]:
         if entry is None:
             raise RelayLogCorrupt(
                 f"The index {path} is damaged at byte {position}.",
-                hint="Restore the file, or remove the relay log and start it anew (a new snapshot is then needed).",
+                hint=DAMAGED_HINT,
                 path=str(path),
                 offset=position,
             )

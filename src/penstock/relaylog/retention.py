@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import time
@@ -59,7 +60,7 @@ def expendable(
     """
     total = sum(size for _, size, _ in segments)
     gone: list[SegmentName] = []
-    for (name, size, written), (following, _, _) in zip(segments, segments[1:]):
+    for (name, size, written), (following, _, _) in itertools.pairwise(segments):
         too_old = now - written > config.keep_age / 1000
         too_many = 0 < config.keep_size < total
         if following.base > passed or not (too_old or too_many):

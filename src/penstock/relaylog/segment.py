@@ -39,7 +39,7 @@ class SegmentName:
 def list_segments(folder: Path) -> list[SegmentName]:
     """Segments that have both files, by base; for each base only the latest generation."""
     kinds: dict[SegmentName, set[str]] = {}
-    for name in os.listdir(folder):
+    for name in (path.name for path in folder.iterdir()):
         if match := _NAME.match(name):
             kinds.setdefault(SegmentName(Offset(int(match[1])), int(match[2])), set()).add(match[3])
     complete = sorted(name for name, found in kinds.items() if len(found) == 2)
@@ -51,9 +51,9 @@ def leftovers(folder: Path) -> list[Path]:
     files."""
     known = {name for segment in list_segments(folder) for name in (segment.binlog, segment.index)}
     return [
-        folder / name
-        for name in os.listdir(folder)
-        if name not in known and (_NAME.match(name) or name.endswith(".tmp"))
+        path
+        for path in folder.iterdir()
+        if path.name not in known and (_NAME.match(path.name) or path.suffix == ".tmp")
     ]
 
 
@@ -76,7 +76,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise

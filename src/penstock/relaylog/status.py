@@ -1,7 +1,7 @@
 """`receiver.json`: what the receiver is doing, for `penstock status`, the supervisor and people.
 
-Replaced as a whole about every second, and at each change of state. It is a report, not state: nothing is resumed
-from it.
+Replaced as a whole about every second, and at each change of state. It is a report, not state: nothing is
+resumed from it.
 """
 
 from __future__ import annotations

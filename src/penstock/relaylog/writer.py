@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, Union
+from typing import TypeAlias, TypeVar
 
 from penstock.config import RelayLogConfig
 from penstock.errors import InternalError, RelayLogCorrupt, TransientError
@@ -40,7 +40,7 @@ UNFLUSHED_MAX = 64 * 1024**2
 LINES_MAX = 20_000
 """Index lines of one open segment; beyond that it is rolled, so readers never hold a huge index in memory."""
 
-Piece = Union[bytes, tuple[int, bytes, list[str]]]
+Piece: TypeAlias = "bytes | tuple[int, bytes, list[str]]"
 T = TypeVar("T")
 
 
@@ -250,8 +250,8 @@ class RelayLogWriter:
 
     def _disk_full(self) -> DiskFull:
         return DiskFull(
-            f"The file system of the relay log {self.folder} has {self.free_bytes() >> 20} MiB left, less than "
-            f"relay_log.disk_free_min ({self.config.disk_free_min >> 20} MiB) or than a write needs. "
+            f"The file system of the relay log {self.folder} has {self.free_bytes() >> 20} MiB left, less "
+            f"than relay_log.disk_free_min ({self.config.disk_free_min >> 20} MiB) or than a write needs. "
             "The receiver waits; nothing is lost as long as the source keeps its log.",
             hint="Free space there, or move the relay log to a larger disk.",
             path=str(self.folder),
@@ -284,7 +284,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int) -> Offset | None:
     if binlog_path.stat().st_size < committed - name.base:
         raise RelayLogCorrupt(
             f"The segment {binlog_path} ends before offset {committed}, up to which its index commits it.",
-            hint="Restore the file, or remove the relay log and start it anew (a new snapshot is then needed).",
+            hint=index.DAMAGED_HINT,
             path=str(binlog_path),
             offset=int(committed),
         )

@@ -2,13 +2,14 @@
 
 `plan` decides before a stream is asked for:
 
-- A new log begins where the pipeline file says. File + position and timestamps are found by reading the binlog file
-  that holds them from its begin and dropping transactions until the start, so that the executed GTIDs at the start
-  are known exactly (PREVIOUS_GTIDS of the file and what was dropped).
-- A log that holds something goes on behind its last transaction. Before that the source must prove to be the same:
-  every GTID we hold is in its `gtid_executed` (a reset, a restore, a lossy failover fail this), and our last
-  transaction is asked for again and compared byte for byte, because a restored server numbers new transactions with
-  GTIDs that we hold for others. Without GTIDs the server's UUID and the bytes before our position stand for that.
+- A new log begins where the pipeline file says. File + position and timestamps are found by reading the
+   binlog file that holds them from its begin and dropping transactions until the start, so that the
+   executed GTIDs at the start are known exactly (PREVIOUS_GTIDS of the file and what was dropped).
+- A log that holds something goes on behind its last transaction. Before that the source must prove to be
+   the same: every GTID we hold is in its `gtid_executed` (a reset, a restore, a lossy failover fail this),
+   and our last transaction is asked for again and compared byte for byte, because a restored server numbers
+   new transactions with GTIDs that we hold for others. Without GTIDs the server's UUID and the bytes before
+   our position stand for that.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ PURGED_HINT = (
     "(`penstock resnapshot`) for the tables."
 )
 DIVERGED_HINT = (
-    "The source was reset, restored from an older backup, or replaced by a server that lost transactions. If that is "
-    "meant, move the relay log away, start it anew and read the tables again (`penstock resnapshot`)."
+    "The source was reset, restored from an older backup, or replaced by a server that lost transactions. If that "
+    "is meant, move the relay log away, start it anew and read the tables again (`penstock resnapshot`)."
 )
 
 
@@ -88,7 +89,9 @@ def describe(connection: Any) -> Server:
     names = "@@server_uuid, @@server_id, @@version, @@log_bin, @@gtid_mode, @@gtid_executed, @@gtid_purged"
     row = query(connection, f"SELECT {names}")[0]
     if not row[3]:
-        raise ConfigError("The source writes no binary log (log_bin is OFF).", hint="Start it with --log-bin.")
+        raise ConfigError(
+            "The source writes no binary log (log_bin is OFF).", hint="Start it with --log-bin."
+        )
     return Server(
         uuid=row[0],
         server_id=row[1],
@@ -148,7 +151,8 @@ def plan(config: SourceConfig, server: Server, held: Held | None, start: StartAt
     return _resume_by_position(server, held)
 
 
-# a new log -----------------------------------------------------------------------------------------------------
+# a new log
+# -----------------------------------------------------------------------------------------------------
 
 
 def _begin(config: SourceConfig, server: Server, start: StartAt) -> Stream:
@@ -173,9 +177,13 @@ def _begin_at_gtids(server: Server, text: str) -> Stream:
     try:
         wanted = GtidSet(text)
     except ValueError as error:
-        raise ConfigError(f"start.gtid: {error}.", hint="Give the source's @@gtid_executed at the start.") from None
+        raise ConfigError(
+            f"start.gtid: {error}.", hint="Give the source's @@gtid_executed at the start."
+        ) from None
     if not server.has_gtids:
-        raise ConfigError("start.gtid is set, but the source has gtid_mode other than ON.", hint="Use file + position.")
+        raise ConfigError(
+            "start.gtid is set, but the source has gtid_mode other than ON.", hint="Use file + position."
+        )
     unknown = wanted.difference(server.executed)
     if unknown:
         raise ConfigError(
@@ -198,7 +206,9 @@ def _begin_at_position(server: Server, file: str, position: int) -> Stream:
             hint="See SHOW BINARY LOGS at the source.",
         )
     if server.files and position > sizes[file]:
-        raise ConfigError(f"The binlog file {file} ends at {sizes[file]}, before the start position {position}.")
+        raise ConfigError(
+            f"The binlog file {file} ends at {sizes[file]}, before the start position {position}."
+        )
     return Stream(file=file, skip_until=(file, position))
 
 
@@ -213,7 +223,8 @@ def _begin_at_time(config: SourceConfig, server: Server, text: str) -> Stream:
         moment = moment.replace(tzinfo=datetime.timezone.utc)
     wanted_us = int(moment.timestamp() * 1_000_000)
     files = _known_files(config, server)
-    # The last file that was begun at or before the moment: everything in earlier ones was committed before it.
+    # The last file that was begun at or before the moment: everything in earlier ones was committed before
+    # it.
     low, high = 0, len(files)
     while low < high:
         middle = (low + high) // 2
@@ -258,13 +269,15 @@ def _known_files(config: SourceConfig, server: Server) -> tuple[tuple[str, int],
     return server.files
 
 
-# a log that holds something ------------------------------------------------------------------------------------
+# a log that holds something
+# ------------------------------------------------------------------------------------
 
 
 def _resume_by_gtid(server: Server, held: Held) -> Stream:
     if not server.has_gtids:
         raise SourceError(
-            "The relay log follows GTIDs, but the source's gtid_mode is no longer ON.", hint="SET GLOBAL gtid_mode = ON;"
+            "The relay log follows GTIDs, but the source's gtid_mode is no longer ON.",
+            hint="SET GLOBAL gtid_mode = ON;",
         )
     unknown = held.gtids.difference(server.executed)
     if unknown:
@@ -280,7 +293,13 @@ def _resume_by_gtid(server: Server, held: Held) -> Stream:
     same_server = held.server_uuid == server.uuid
     wanted, expected = held.gtids, None
     last = held.last
-    if same_server and last is not None and held.digest is not None and last.gtid and last.gtid not in server.purged:
+    if (
+        same_server
+        and last is not None
+        and held.digest is not None
+        and last.gtid
+        and last.gtid not in server.purged
+    ):
         wanted = held.gtids.difference(GtidSet(last.gtid))
         expected = (last.gtid, *held.digest)
     return Stream(
@@ -294,8 +313,8 @@ def _resume_by_gtid(server: Server, held: Held) -> Stream:
 def _resume_by_position(server: Server, held: Held) -> Stream:
     if held.server_uuid != server.uuid:
         raise LogDiverged(
-            f"The source is now the server {server.uuid}; the log follows {held.server_uuid} by file and position, "
-            "which mean nothing elsewhere.",
+            f"The source is now the server {server.uuid}; the log follows {held.server_uuid} by file and "
+            "position, which mean nothing elsewhere.",
             hint=DIVERGED_HINT,
             server_uuid=server.uuid,
         )

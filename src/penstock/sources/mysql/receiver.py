@@ -1,18 +1,22 @@
 """The receiver: one replication connection, appended to the relay log.
 
-`Receiver.run` goes on until it is stopped or cannot go on. It is a loop of sessions; a session is one connection. Each
-begins by cutting the log to its last committed transaction end (`RelayLogWriter.recover`) and by proving that the
-source is still the one we followed (`follow.plan`), so whatever ended the session before (a lost connection, a full
-disk, `kill -9`) nothing is lost and nothing comes twice: the source is asked for exactly what the log does not hold.
+`Receiver.run` goes on until it is stopped or cannot go on. It is a loop of sessions; a session is one
+connection. Each begins by cutting the log to its last committed transaction end (`RelayLogWriter.recover`)
+and by proving that the source is still the one we followed (`follow.plan`), so whatever ended the session
+before (a lost connection, a full disk, `kill -9`) nothing is lost and nothing comes twice: the source is
+asked for exactly what the log does not hold.
 
-All work per event is in `_core.Framer`. What is left here is per piece of the socket: read, feed, write, and every
-`flush_interval` one index entry that commits what has come. While a flush is under way the socket is read on.
+All work per event is in `_core.Framer`. What is left here is per piece of the socket: read, feed, write,
+and every `flush_interval` one index entry that commits what has come. While a flush is under way the socket
+is read on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import socket
 import threading
 import time
@@ -32,12 +36,20 @@ from penstock.relaylog.segment import FORMAT, RELAY_FILE, replace_file
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import follow, refusal
-from penstock.sources.mysql.connection import Replication, SourceUnreachable, connect, explain, query, query_named
+from penstock.sources.mysql.connection import (
+    Replication,
+    SourceUnreachable,
+    connect,
+    explain,
+    query,
+    query_named,
+)
 from penstock.sources.mysql.follow import Held, Server, Stream
 
 RETRY_FIRST_S = 0.2
 FAILURES_MAX = 5
-"""Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in between."""
+"""Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in
+between."""
 DISK_RETRY_S = 1.0
 RETENTION_EVERY_S = 30.0
 
@@ -56,10 +68,8 @@ class Stopping:
         self.wake()
 
     def wake(self) -> None:
-        try:
+        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
             os.write(self._writer, b".")
-        except BlockingIOError:
-            pass  # full of wake-ups already
 
     def __bool__(self) -> bool:
         return self._set
@@ -76,8 +86,6 @@ class Stopping:
 
     def sleep(self, seconds: float) -> None:
         """Sleeps, less when asked to stop."""
-        import select
-
         deadline = time.monotonic() + seconds
         while not self._set and (left := deadline - time.monotonic()) > 0:
             select.select([self._reader], [], [], left)
@@ -127,13 +135,15 @@ class Receiver:
             self.writer.close()
 
     def _relay(self) -> dict[str, Any]:
-        """What `relay.json` says; for a new log, what it will say (it is written once the source is known)."""
+        """What `relay.json` says; for a new log, what it will say (it is written once the source is
+        known)."""
         path = self.folder / RELAY_FILE
         if path.exists():
             return dict(json.loads(path.read_bytes()))
         return {"format": FORMAT, "uuid": str(uuids.uuid4()), "created": time.time()}
 
-    # sessions --------------------------------------------------------------------------------------------------
+    # sessions
+    # --------------------------------------------------------------------------------------------------
 
     def _sessions(self) -> None:
         delay, failures, reconnects = RETRY_FIRST_S, 0, 0
@@ -155,13 +165,17 @@ class Receiver:
             except (pymysql.Error, OSError) as error:
                 trouble = explain(error, self.config.source)
             except DecodeError as error:
-                trouble = TransientError(f"The source sent what cannot be read: {error}.", offset=error.offset)
+                trouble = TransientError(
+                    f"The source sent what cannot be read: {error}.", offset=error.offset
+                )
             if not isinstance(trouble, TransientError):
                 raise trouble
             progressed = self._bytes > before
             failures = 0 if progressed or isinstance(trouble, SourceUnreachable) else failures + 1
             if failures >= FAILURES_MAX and trouble.details.get("offset") is not None:
-                raise SourceError(trouble.message, hint="The same happened at each attempt.", **trouble.details)
+                raise SourceError(
+                    trouble.message, hint="The same happened at each attempt.", **trouble.details
+                )
             delay = RETRY_FIRST_S if progressed else min(delay * 2, self.config.source.reconnect_max / 1000)
             reconnects += 1
             self.status.facts["reconnects"] = reconnects
@@ -192,8 +206,7 @@ class Receiver:
             server_id = self._server_id(connection, server)
             self._prepare(connection)
             replication = Replication(connection)
-            refused = refusal.of_replication(self.config.source)
-            with refused:
+            with refusal.of_replication(self.config.source):
                 replication.register(server_id, socket.gethostname())
             if stream.gtids is not None:
                 replication.dump_gtid(server_id, stream.gtids.encode())
@@ -273,11 +286,13 @@ class Receiver:
             "@source_binlog_checksum = @@global.binlog_checksum, "
             f"@master_heartbeat_period = {heartbeat_ns}, @source_heartbeat_period = {heartbeat_ns}, "
             f"@slave_uuid = '{self.relay['uuid']}', @replica_uuid = '{self.relay['uuid']}', "
-            # The source waits this long for us before it gives up; a full disk must not look like a dead replica.
+            # The source waits this long for us before it gives up; a full disk must not look like a dead
+            # replica.
             "@@session.net_write_timeout = 3600",
         )
 
-    # streaming -------------------------------------------------------------------------------------------------
+    # streaming
+    # -------------------------------------------------------------------------------------------------
 
     def _stream(self, session: _Session, held: Held | None) -> None:
         """Until stopped (returns with everything committed) or until something raises."""
@@ -333,9 +348,9 @@ class Receiver:
             raise TransientError("The source ended the stream; it is probably shutting down.")
 
     def _flush(self, session: _Session, now: float) -> None:
-        if not session.dirty or now - session.flushed < self.config.relay_log.flush_interval / 1000:
-            return
-        if not self.writer.ready_to_flush:
+        ready = self.writer.ready_to_flush  # raises what the last flush failed with
+        due = now - session.flushed >= self.config.relay_log.flush_interval / 1000
+        if not (session.dirty and ready and due):
             return
         self.writer.flush(session.framer.cut())
         session.flushed, session.dirty = now, False
@@ -374,8 +389,8 @@ class Receiver:
 
 
 def stop_with_parent(stopping: Stopping, *, grace_s: float = 15.0) -> None:
-    """Stops when standard input ends, which is when the parent has died, however it died. If the clean way takes too
-    long the process ends at once: nothing that was committed is lost by that."""
+    """Stops when standard input ends, which is when the parent has died, however it died. If the clean way
+    takes too long the process ends at once: nothing that was committed is lost by that."""
 
     def watch() -> None:
         while os.read(0, 4096):

@@ -47,11 +47,12 @@ def of_stream(error: tuple[int, str, str], server: Server, config: SourceConfig)
         )
     if "same server_uuid/server_id" in lower or "same server_id" in lower:
         return ConfigError(
-            "Another replica with our server id or our relay log's identity has connected to the source, which then "
-            f"threw this one out: {text}",
-            hint="Is a copy of this relay log in use elsewhere? Otherwise set source.server_id to a number of its own.",
+            "Another replica with our server id or our relay log's identity has connected to the source, "
+            f"which then threw this one out: {text}",
+            hint="Is a copy of this relay log in use elsewhere? Otherwise give source.server_id a number of its own.",
         )
     if "has more gtids" in lower or "impossible position" in lower or "> file size" in lower:
         return LogDiverged(f"The source does not continue what we hold: {text}", hint=DIVERGED_HINT)
-    # An unreadable event, a packet that is too large …: passing or not, the receiver finds out by trying again.
+    # An unreadable event, a packet that is too large …: passing or not, the receiver finds out by trying
+    # again.
     return TransientError(f"The source ended the stream: {text} (1236).", code=code, offset=0)

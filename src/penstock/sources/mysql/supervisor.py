@@ -1,0 +1,177 @@
+"""The receiver as a child of a pipeline: started, watched, restarted, taken over.
+
+One thread owns the child. The pipe to the child's standard input is the leash: when this process ends,
+however it ends, the pipe closes and the child stops; when the child ends, the thread notices by `wait`.
+Nothing else is shared, so either side may be killed at any moment.
+
+A relay log may be shared by pipelines. Whoever finds its lease held uses the log as it is, and tries to
+take over once the lease is free; so the log goes on when the pipeline that ran the receiver is stopped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from penstock import config as configuration
+from penstock.errors import PenstockError, SourceError
+from penstock.relaylog.segment import LEASE_FILE
+from penstock.relaylog.status import read_status, rebuild_error
+
+RESTART_FIRST_S = 0.2
+RESTART_MAX_S = 10.0
+CRASHES_MAX = 10
+"""Ends without a reason in a row, each within CRASH_WITHIN_S of its start; then the pipeline is told."""
+CRASH_WITHIN_S = 30.0
+LOOK_AGAIN_S = 0.5
+STOP_TIMEOUT_S = 20.0
+LOG_FILE = "receiver.log"
+
+
+class Supervisor:
+    """`start`, then `check` now and then: it raises what the receiver could not go on with."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._folder = configuration.load(file).relay_log_path
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._fatal: PenstockError | None = None
+        self.restarts = 0
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._watch, name="receiver-supervisor", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops our child, if it is ours. May be called twice, and without `start`."""
+        self._stopping.set()
+        with self._lock:
+            child = self._child
+        if child is not None:
+            self._end(child)
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def check(self) -> None:
+        """Raises the error that ended the receiver for good."""
+        if self._fatal is not None:
+            raise self._fatal
+
+    @property
+    def pid(self) -> int | None:
+        """Of our child; None while there is none (starting, or another receiver holds the lease)."""
+        with self._lock:
+            return self._child.pid if self._child is not None and self._child.poll() is None else None
+
+    def describe(self) -> str:
+        """One line for people: what the receiver of this log does now."""
+        report = read_status(self._folder)
+        if not report:
+            return "starting"
+        whose = "" if report.get("pid") == self.pid else f" (process {report.get('pid')}, not ours)"
+        message = f": {report['message']}" if report.get("message") else ""
+        return f"{report.get('state')}{whose}{message}"
+
+    # the thread
+    # ------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        delay, crashes = RESTART_FIRST_S, 0
+        while not self._stopping.is_set():
+            if self._lease_is_held():
+                self._stopping.wait(LOOK_AGAIN_S)
+                continue
+            started = time.monotonic()
+            child = self._spawn()
+            if child is None:
+                return
+            code = child.wait()
+            if self._stopping.is_set():
+                return
+            if code == 1 and (error := self._reason(child.pid)) is not None:
+                self._fatal = error
+                return
+            if code == 3:
+                continue
+            short = time.monotonic() - started < CRASH_WITHIN_S
+            crashes, delay = (crashes + 1, min(delay * 2, RESTART_MAX_S)) if short else (0, RESTART_FIRST_S)
+            if crashes >= CRASHES_MAX:
+                self._fatal = SourceError(
+                    f"The receiver ended {crashes} times in a row (exit code {code}): {self._log_tail()}",
+                    hint=f"Run `penstock receive {self._file}` by itself to see why.",
+                )
+                return
+            self.restarts += 1
+            self._stopping.wait(delay)
+
+    def _spawn(self) -> subprocess.Popen[bytes] | None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        command = [sys.executable, "-m", "penstock", "receive", str(self._file), "--child", "--json"]
+        with self._lock:
+            if self._stopping.is_set():
+                return None
+            with open(self._folder / LOG_FILE, "wb") as log:
+                self._child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    # A Ctrl-C at the terminal is for the pipeline, which then stops its child.
+                    start_new_session=True,
+                )
+            return self._child
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        if child.stdin is not None:
+            child.stdin.close()
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+    def _lease_is_held(self) -> bool:
+        try:
+            descriptor = os.open(self._folder / LEASE_FILE, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def _reason(self, pid: int) -> PenstockError | None:
+        """What the child says it failed with; None if it says nothing (a crash)."""
+        report = read_status(self._folder)
+        if report.get("pid") == pid and report.get("state") == "failed" and report.get("error"):
+            return rebuild_error(report["error"])
+        # It failed before it could report: its last line is the error.
+        try:
+            fields: Any = json.loads(self._log_tail(lines=1))
+        except ValueError:
+            return None
+        return rebuild_error(fields) if isinstance(fields, dict) and "error" in fields else None
+
+    def _log_tail(self, lines: int = 5) -> str:
+        try:
+            text = (self._folder / LOG_FILE).read_bytes()[-8192:].decode(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.strip().splitlines()[-lines:])
