@@ -75,6 +75,14 @@ def resnapshot(
 
 
 @app.command()
+def doctor(file: File, as_json: Json = False) -> None:
+    """Check the source's settings, grants and tables, and print the SQL that mends them."""
+    from penstock.commands.doctor import doctor as command
+
+    raise typer.Exit(command(file, as_json=as_json))
+
+
+@app.command()
 def query(
     file: File,
     sql: Annotated[str, typer.Argument(help="A SELECT over the targets.", show_default=False)],

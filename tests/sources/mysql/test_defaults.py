@@ -14,7 +14,7 @@ from penstock.model.effect import AddColumns, AddedColumn, Unsupported
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.ddl import effects
-from penstock.sources.mysql.defaults import existing_value, spark_literal
+from penstock.sources.mysql.defaults import existing_value
 from penstock.testing.servers import Database
 
 TABLE = TableId("shop", "d")
@@ -153,21 +153,3 @@ def test_the_default_of_the_statement_counts_not_a_later_one(mysql: Database) ->
     [(_, added)] = add(mysql, "INT DEFAULT 5")
     mysql.execute("ALTER TABLE d ALTER COLUMN c0 SET DEFAULT 9")
     assert existing_value(TABLE, read(mysql).column("c0"), added) == 5
-
-
-@pytest.mark.parametrize(
-    ("value", "literal"),
-    [
-        (None, None),
-        (True, "TRUE"),
-        (-5, "-5"),
-        (Decimal("1E+3"), "1000BD"),
-        (1e300, "1e+300D"),
-        ("it's \\", "'it\\'s \\\\'"),
-        (b"\x00\xff", "X'00ff'"),
-        (datetime.date(2020, 1, 2), "DATE'2020-01-02'"),
-        (datetime.datetime(2020, 1, 2, 3), "TIMESTAMP_NTZ'2020-01-02 03:00:00'"),
-    ],
-)
-def test_values_become_spark_constants(value: Any, literal: str | None) -> None:
-    assert spark_literal(value) == literal

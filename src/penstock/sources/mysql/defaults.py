@@ -58,27 +58,6 @@ def _needs_snapshot(table: TableId, column: Column, reason: str) -> TableError:
     )
 
 
-def spark_literal(value: Value) -> str | None:
-    """A constant of Spark SQL (with its usual escapes in strings) of the value's own type."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    if isinstance(value, Decimal):
-        return f"{value:f}BD"
-    if isinstance(value, float):
-        return f"{value!r}D"
-    if isinstance(value, datetime.datetime):
-        return f"TIMESTAMP_NTZ'{value}'"
-    if isinstance(value, datetime.date):
-        return f"DATE'{value}'"
-    return str(value)
-
-
 def _implicit(column: Column, zero_dates: str) -> Value:
     kind = column.type
     if kind in _TEXTS or kind == "set":

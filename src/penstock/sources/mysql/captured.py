@@ -1,0 +1,243 @@
+"""The part of preflight that looks at the captured tables."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.model.schema import TableId, TableSchema, quote
+from penstock.sources.base import Finding, TableFilter
+from penstock.sources.mysql import catalog
+from penstock.sources.mysql.connection import query
+
+if TYPE_CHECKING:
+    from penstock.sources.mysql.preflight import Source
+
+_MERGING_SINKS = frozenset({"iceberg", "delta"})
+_NAMES_SHOWN_MAX = 5
+_DENIED = (1142, 1143)
+
+
+def ensure_tables(source: Source) -> Iterator[Finding]:
+    """Patterns match, tables can be read, and nothing about them keeps changes out of the log."""
+    tables = TableFilter(source.config.tables, fold_case=source.traits.fold_case)
+    existing = catalog.list_tables(source.connection)
+    captured = [table for table in existing if table in tables]
+    yield from _patterns(source, tables, existing, captured)
+    if not captured:
+        return
+    schemas = catalog.read_tables(source.connection, tables)
+    yield Finding("ok", "tables", _names(captured), f"{len(captured)} table(s) are captured.")
+    yield from _readable(source, captured)
+    yield from _filters(source, captured)
+    yield from _keys(source, schemas)
+    yield from _engines(source, captured)
+    yield from _cascades(source, set(captured))
+
+
+def _names(tables: Sequence[TableId]) -> str:
+    shown = ", ".join(str(table) for table in tables[:_NAMES_SHOWN_MAX])
+    more = len(tables) - _NAMES_SHOWN_MAX
+    return shown + (f" and {more} more" if more > 0 else "")
+
+
+def _patterns(
+    source: Source, tables: TableFilter, existing: list[TableId], captured: list[TableId]
+) -> Iterator[Finding]:
+    # A table that is gone must not keep a pipeline, which already has others, from starting again.
+    started = (source.config.state / "state.sqlite").exists()
+    for pattern in tables.unmatched(existing):
+        wild = "*" in pattern or "?" in pattern
+        level = "error" if not captured or not (wild or started) else "warning"
+        database = pattern.partition(".")[0]
+        view = _is_view(source, pattern)
+        what = "is a view, and views have no changes of their own" if view else "matches no table"
+        message = (
+            f"`{pattern}` in tables.include {what} of the source {source.name} that the account "
+            f"{source.account} "
+            f"may see.{'' if view else _near(pattern, existing)}"
+        )
+        sql = ""
+        if not view and not any(table.database == database for table in existing):
+            message += " If it exists, the account lacks SELECT on it."
+            sql = _grant(source, [database]) if not set(database) & set("*?") else ""
+        yield Finding(level, "tables", pattern, message, sql)  # type: ignore[arg-type]
+    if not captured and not tables.unmatched(existing):
+        yield Finding(
+            "error", "tables", ", ".join(source.config.tables.exclude),
+            f"tables.exclude leaves none of the {sum(1 for _ in existing)} tables of the source "
+            f"{source.name}.",
+        )  # fmt: skip
+
+
+def _near(pattern: str, existing: Iterable[TableId]) -> str:
+    names = [str(table) for table in existing]
+    lowered = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(pattern.lower(), lowered, n=3, cutoff=0.6)
+    if not near:
+        database = pattern.partition(".")[0]
+        near = [name.lower() for name in names if name.partition(".")[0] == database][:3]
+    if not near:
+        return ""
+    return f" Near names: {', '.join(lowered[name] for name in near)}."
+
+
+def _is_view(source: Source, pattern: str) -> bool:
+    database, _, table = pattern.partition(".")
+    return bool(
+        query(
+            source.connection,
+            "SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            (database, table),
+        )
+    )
+
+
+def _grant(source: Source, databases: Iterable[str]) -> str:
+    from penstock.sources.mysql.preflight import account_sql
+
+    # In GRANT, `_` and `%` in a database name are wildcards unless escaped.
+    return "\n".join(
+        f"GRANT SELECT ON {quote(name.replace('_', chr(92) + '_').replace('%', chr(92) + '%'))}.* "
+        f"TO {account_sql(source.account)};"
+        for name in sorted(set(databases))
+    )
+
+
+def _readable(source: Source, captured: list[TableId]) -> Iterator[Finding]:
+    """The server itself says whether the rows may be read: roles, partial revokes and column grants
+    included."""
+    if source.config.snapshot.mode == "never":
+        return
+    denied: list[TableId] = []
+    for table in captured:
+        try:
+            query(source.connection, f"SELECT * FROM {table.quoted} LIMIT 0")
+        except Exception as error:
+            if error.args[:1] and error.args[0] not in _DENIED:
+                raise
+            denied.append(table)
+    if denied:
+        yield Finding(
+            "error", "privileges", _names(denied),
+            f"The account {source.account} may not read {_names(denied)}.",
+            _grant(source, (table.database for table in denied)),
+        )  # fmt: skip
+    else:
+        yield Finding("ok", "privileges", source.account, "SELECT is granted on every captured table.")
+
+
+def _filters(source: Source, captured: list[TableId]) -> Iterator[Finding]:
+    """binlog_do_db and binlog_ignore_db keep whole databases out of the log."""
+    if not source.binlog:
+        return
+    only = _split(source.binlog.get("Binlog_Do_DB"))
+    ignored = _split(source.binlog.get("Binlog_Ignore_DB"))
+    databases = sorted({table.database for table in captured})
+    left_out = [name for name in databases if (only and name not in only) or name in ignored]
+    for name in left_out:
+        option = "binlog_ignore_db" if name in ignored else "binlog_do_db"
+        yield Finding(
+            "error", "binlog_filter", name,
+            f"The source {source.name} leaves the database {name} out of its log ({option}), so changes to "
+            "its tables "
+            f"are not there to follow. Mend {option} in the server's option file, and restart the server.",
+        )  # fmt: skip
+    if not left_out:
+        yield Finding("ok", "binlog_filter", ", ".join(databases[:_NAMES_SHOWN_MAX]), "No filter applies.")
+
+
+def _split(names: Any) -> set[str]:
+    return {name for name in str(names or "").split(",") if name}
+
+
+def _keys(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
+    without = [table for table, schema in schemas.items() if not schema.key]
+    merging = source.config.sink.type in _MERGING_SINKS
+    for table in without if merging else []:
+        names = {column.name.lower() for column in schemas[table].columns}
+        column = next(name for name in ("id", "row_id", "penstock_row_id") if name not in names)
+        yield Finding(
+            "warning", "key", str(table),
+            f"{table} has neither a primary key nor a unique index over columns that are NOT NULL, so its "
+            "rows cannot "
+            f"be told apart in a target of type {source.config.sink.type}. It stays parked until it has "
+            "one; the "
+            "other tables go on.",
+            f"ALTER TABLE {table.quoted} ADD COLUMN {quote(column)} BIGINT UNSIGNED NOT NULL "
+            "AUTO_INCREMENT PRIMARY "
+            "KEY;",
+        )  # fmt: skip
+    if not without:
+        yield Finding("ok", "key", _names(list(schemas)), "Every table has a key.")
+
+
+def _engines(source: Source, captured: list[TableId]) -> Iterator[Finding]:
+    rows = source.ask(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES WHERE ENGINE <> 'InnoDB'"
+    )
+    wanted = set(captured)
+    for database, name, engine in sorted(rows):
+        table = TableId(str(database), str(name))
+        if table in wanted:
+            yield Finding(
+                "warning", "engine", str(table),
+                f"{table} is kept by the engine {engine}, which has no consistent reads: a snapshot taken "
+                "under writes "
+                "may miss rows or have them twice.",
+                f"ALTER TABLE {table.quoted} ENGINE = InnoDB;",
+            )  # fmt: skip
+
+
+def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
+    """Rows that a foreign key changes are not in the log before MySQL 9.6."""
+    if source.traits.version >= (9, 6, 0) and not source.traits.mariadb:
+        return
+    rows = source.ask(
+        "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, REFERENCED_TABLE_NAME, UPDATE_RULE, "
+        "DELETE_RULE"
+        " FROM information_schema.REFERENTIAL_CONSTRAINTS"
+        " WHERE UPDATE_RULE NOT IN ('NO ACTION', 'RESTRICT') OR DELETE_RULE NOT IN ('NO ACTION', 'RESTRICT')"
+    )
+    for database, name, constraint, parent, on_update, on_delete in sorted(rows):
+        table = TableId(str(database), str(name))
+        if table not in captured:
+            continue
+        rules = [
+            f"ON {event} {rule}"
+            for event, rule in (("UPDATE", on_update), ("DELETE", on_delete))
+            if rule not in ("NO ACTION", "RESTRICT")
+        ]
+        yield Finding(
+            "warning", "cascade", str(table),
+            f"Changes to {parent} reach {table} through the foreign key {constraint} ({', '.join(rules)}). "
+            "Before MySQL "
+            f"9.6 such changes are not in the log, so the target of {table} keeps rows that the source "
+            "changed or "
+            f"deleted. Let the application change {table} itself, and take the rules off the key.",
+            _without_rules(source, table, str(constraint)),
+        )  # fmt: skip
+
+
+def _without_rules(source: Source, table: TableId, constraint: str) -> str:
+    rows = query(
+        source.connection,
+        "SELECT COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME"
+        " FROM information_schema.KEY_COLUMN_USAGE"
+        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND CONSTRAINT_NAME = %s AND REFERENCED_TABLE_NAME "
+        "IS NOT NULL"
+        " ORDER BY ORDINAL_POSITION",
+        (table.database, table.table, constraint),
+    )
+    if not rows:
+        return ""
+    parent = TableId(str(rows[0][1]), str(rows[0][2]))
+    columns = ", ".join(quote(str(row[0])) for row in rows)
+    targets = ", ".join(quote(str(row[3])) for row in rows)
+    name = quote(constraint)
+    return (
+        f"ALTER TABLE {table.quoted} DROP FOREIGN KEY {name};\n"
+        f"ALTER TABLE {table.quoted} ADD CONSTRAINT {name} FOREIGN KEY ({columns}) "
+        f"REFERENCES {parent.quoted} ({targets});"
+    )

@@ -1,0 +1,366 @@
+"""Is the source fit to be captured? Every demand is one small function that answers with findings.
+
+`check` is read-only, asks about twenty questions however many tables there are, and judges by what the
+server lets us do rather than by reading grants. What it finds are settings; what is decided about rows is
+decided on every event of the log, since a session may differ from the global settings.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.config import PipelineConfig
+from penstock.errors import PenstockError
+from penstock.sources.base import Finding
+from penstock.sources.mysql import catalog
+from penstock.sources.mysql.connection import connect, explain, query, query_named
+
+RETENTION_MIN_S = 86_400
+"""Less than a day of log at the source leaves too little time to mend a stopped pipeline."""
+
+_GTID_SQL = (
+    "SET GLOBAL enforce_gtid_consistency = ON;\n"
+    "SET GLOBAL gtid_mode = OFF_PERMISSIVE;\n"
+    "SET GLOBAL gtid_mode = ON_PERMISSIVE;\n"
+    "SET GLOBAL gtid_mode = ON;"
+)
+
+
+@dataclass
+class Source:
+    """What the checks ask. `denied` are questions the account may not ask."""
+
+    config: PipelineConfig
+    connection: Any
+    traits: catalog.ServerTraits
+    variables: dict[str, str]
+    account: str
+    binlog: dict[str, Any] | None = None
+    files: list[str] | None = None
+    denied: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        return f"{self.config.source.host}:{self.config.source.port}"
+
+    def variable(self, *names: str) -> str:
+        """The first of these variables that the server has; empty if none."""
+        return next((self.variables[name] for name in names if name in self.variables), "")
+
+    def is_on(self, *names: str) -> bool:
+        return self.variable(*names).upper() in ("ON", "1", "YES")
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        return query(self.connection, sql)
+
+
+def check(config: PipelineConfig) -> list[Finding]:
+    """Everything that is found, in the order in which it should be mended. Never raises for a source's
+    fault."""
+    name = f"{config.source.host}:{config.source.port}"
+    try:
+        connection = connect(config.source)
+    except PenstockError as error:
+        return [Finding("error", "connection", name, f"{error.message} {error.hint}".strip())]
+    try:
+        source = _look(config, connection)
+        findings = [
+            Finding("ok", "connection", name, f"MySQL {source.variable('version')}, as {source.account}.")
+        ]
+        for one in _checks():
+            findings.extend(_guarded(one, source))
+        return findings
+    except Exception as error:
+        known = explain(error, config.source)
+        return [Finding("error", "connection", name, f"{known.message} {known.hint}".strip())]
+    finally:
+        connection.close()
+
+
+def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
+    from penstock.sources.mysql import captured
+
+    return [
+        ensure_server,
+        ensure_privileges,
+        ensure_binary_log,
+        ensure_row_format,
+        ensure_full_images,
+        ensure_gtids,
+        ensure_replica_logs,
+        note_row_metadata,
+        captured.ensure_tables,
+        ensure_retention,
+        note_prepared_transactions,
+    ]
+
+
+def _guarded(one: Callable[[Source], Iterator[Finding]], source: Source) -> list[Finding]:
+    """A question that the server refuses must not hide the answers to the others."""
+    found: list[Finding] = []
+    try:
+        found.extend(one(source))
+    except Exception as error:
+        known = explain(error, source.config.source)
+        subject = one.__name__.split("_", 1)[1]
+        found.append(Finding("warning", subject, source.name, f"This could not be checked: {known.message}"))
+    return found
+
+
+def _look(config: PipelineConfig, connection: Any) -> Source:
+    traits = catalog.describe_server(connection)
+    variables = {str(name).lower(): str(value) for name, value in query(connection, "SHOW GLOBAL VARIABLES")}
+    [(account,)] = query(connection, "SELECT CURRENT_USER()")
+    source = Source(config, connection, traits, variables, str(account))
+    renamed = not traits.mariadb and traits.version >= (8, 2, 0)
+    status = "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
+    try:
+        source.binlog = next(iter(query_named(connection, status)), {})
+        if source.is_on("log_bin"):
+            source.files = [str(row[0]) for row in source.ask("SHOW BINARY LOGS")]
+    except Exception:
+        source.denied.add("REPLICATION CLIENT")
+    return source
+
+
+def account_sql(account: str) -> str:
+    """`user@host` as CURRENT_USER() prints it, quoted for GRANT."""
+    user, _, host = account.rpartition("@")
+    return f"'{_escape(user)}'@'{_escape(host)}'"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "''")
+
+
+def ensure_server(source: Source) -> Iterator[Finding]:
+    version = source.variable("version")
+    if source.traits.mariadb:
+        yield Finding(
+            "error", "server", source.name,
+            f"The source {source.name} is MariaDB {version}, which cannot be followed yet; MySQL 5.7 to "
+            "9.x can.",
+        )  # fmt: skip
+    elif source.traits.version < (5, 7, 0):
+        yield Finding(
+            "error", "server", source.name,
+            f"The source {source.name} is MySQL {version}; 5.7 is the oldest that can be followed.",
+        )  # fmt: skip
+    if source.variable("server_id") == "0":
+        yield Finding(
+            "error", "server_id", source.name,
+            f"The source {source.name} has server_id 0 and refuses every replication connection.",
+            "SET GLOBAL server_id = 1;",
+        )  # fmt: skip
+
+
+def ensure_privileges(source: Source) -> Iterator[Finding]:
+    """SELECT on the tables is checked where the tables are."""
+    missing = sorted(source.denied)
+    try:
+        replicas = "SHOW REPLICAS" if source.traits.version >= (8, 0, 22) else "SHOW SLAVE HOSTS"
+        if not source.traits.mariadb:
+            source.ask(replicas)
+    except Exception:
+        missing.append("REPLICATION SLAVE")
+    if missing:
+        yield Finding(
+            "error", "privileges", source.account,
+            f"The account {source.account} lacks {' and '.join(missing)}, without which the source's log "
+            "cannot be "
+            "read.",
+            f"GRANT {', '.join(missing)} ON *.* TO {account_sql(source.account)};",
+        )  # fmt: skip
+    else:
+        yield Finding(
+            "ok", "privileges", source.account, "REPLICATION SLAVE and REPLICATION CLIENT are granted."
+        )
+
+
+def ensure_binary_log(source: Source) -> Iterator[Finding]:
+    if source.is_on("log_bin"):
+        yield Finding("ok", "log_bin", source.name, "The binary log is on.")
+        return
+    yield Finding(
+        "error", "log_bin", source.name,
+        f"The source {source.name} writes no binary log (log_bin is OFF), so there are no changes to "
+        "follow. Add "
+        "log_bin = binlog and a server_id to the server's option file, under [mysqld], and restart it.",
+    )  # fmt: skip
+
+
+def ensure_row_format(source: Source) -> Iterator[Finding]:
+    value = source.variable("binlog_format").upper() or "ROW"  # the variable goes away in a later version
+    if value == "ROW":
+        yield Finding("ok", "binlog_format", source.name, "binlog_format is ROW.")
+        return
+    yield Finding(
+        "error", "binlog_format", source.name,
+        f"The source {source.name} has binlog_format = {value}: changes are logged as statements, which do "
+        "not say "
+        "which rows they changed. Sessions take a new setting over when they connect again.",
+        "SET GLOBAL binlog_format = 'ROW';",
+    )  # fmt: skip
+
+
+def ensure_full_images(source: Source) -> Iterator[Finding]:
+    value = source.variable("binlog_row_image").upper() or "FULL"
+    if value == "FULL":
+        yield Finding("ok", "binlog_row_image", source.name, "binlog_row_image is FULL.")
+    else:
+        yield Finding(
+            "error", "binlog_row_image", source.name,
+            f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of "
+            "changed rows. "
+            "Sessions take a new setting over when they connect again.",
+            "SET GLOBAL binlog_row_image = 'FULL';",
+        )  # fmt: skip
+    if "PARTIAL_JSON" in source.variable("binlog_row_value_options").upper():
+        yield Finding(
+            "error", "binlog_row_value_options", source.name,
+            f"The source {source.name} has binlog_row_value_options = PARTIAL_JSON: the log holds only "
+            "what changed "
+            "inside JSON columns.",
+            "SET GLOBAL binlog_row_value_options = '';",
+        )  # fmt: skip
+
+
+def ensure_gtids(source: Source) -> Iterator[Finding]:
+    mode = source.variable("gtid_mode").upper()
+    if mode == "ON" or source.traits.mariadb:
+        yield Finding("ok", "gtid_mode", source.name, "GTIDs are on.")
+    elif source.config.snapshot.mode == "never":
+        yield Finding(
+            "warning", "gtid_mode", source.name,
+            f"The source {source.name} has gtid_mode = {mode or 'OFF'}: the log is followed by file and "
+            "position, "
+            "which do not carry over to another server after a failover.",
+            _GTID_SQL,
+        )  # fmt: skip
+    else:
+        yield Finding(
+            "error", "gtid_mode", source.name,
+            f"The source {source.name} has gtid_mode = {mode or 'OFF'}, but a snapshot finds its place in "
+            "the log by "
+            "GTIDs. Turn them on (one step at a time, on every server of the topology), or set "
+            "snapshot.mode: never "
+            "to follow only changes from now on.",
+            _GTID_SQL,
+        )  # fmt: skip
+
+
+def ensure_replica_logs(source: Source) -> Iterator[Finding]:
+    """A replica that does not log what it applies has a log without changes."""
+    newer = not source.traits.mariadb and source.traits.version >= (8, 0, 22)
+    if source.is_on("log_replica_updates", "log_slave_updates"):
+        return
+    if not source.ask("SHOW REPLICA STATUS" if newer else "SHOW SLAVE STATUS"):
+        return
+    name = "log_replica_updates" if "log_replica_updates" in source.variables else "log_slave_updates"
+    yield Finding(
+        "error", name, source.name,
+        f"The source {source.name} is a replica with {name} = OFF: what it applies is not in its own log. "
+        "Add "
+        f"{name} = ON to its option file, under [mysqld], and restart it, or follow its source instead.",
+    )  # fmt: skip
+
+
+def note_row_metadata(source: Source) -> Iterator[Finding]:
+    value = source.variable("binlog_row_metadata").upper()
+    if value == "MINIMAL":
+        yield Finding(
+            "ok", "binlog_row_metadata", source.name,
+            "binlog_row_metadata is MINIMAL: column names come from the catalog. FULL would put them into "
+            "the log.",
+            "SET GLOBAL binlog_row_metadata = 'FULL';",
+        )  # fmt: skip
+
+
+def ensure_retention(source: Source) -> Iterator[Finding]:
+    seconds = int(float(source.variable("binlog_expire_logs_seconds") or 0))
+    if not seconds:
+        seconds = round(float(source.variable("expire_logs_days") or 0) * 86_400)
+    yield from _backlog(source, seconds)
+    if 0 < seconds < RETENTION_MIN_S:
+        yield Finding(
+            "warning", "retention", source.name,
+            f"The source {source.name} keeps its log for {_span(seconds)} only; a pipeline that is stopped "
+            "for longer "
+            "has to read its tables again.",
+            _retention_sql(source),
+        )  # fmt: skip
+    else:
+        kept = f"for {_span(seconds)}" if seconds else "until it is purged by hand"
+        yield Finding("ok", "retention", source.name, f"The log is kept {kept}.")
+
+
+def _retention_sql(source: Source) -> str:
+    if "binlog_expire_logs_seconds" in source.variables:
+        return "SET GLOBAL binlog_expire_logs_seconds = 604800;"
+    return "SET GLOBAL expire_logs_days = 7;"
+
+
+def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
+    """Where the relay log has got to, against what the source still has."""
+    try:
+        text = (source.config.relay_log_path / "receiver.json").read_text("utf-8")
+        report = json.loads(text)
+        file = str(report["position"]["file"])
+        behind_s = (
+            max(0.0, time.time() - report["last_commit_us"] / 1_000_000) if report["last_commit_us"] else 0.0
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if source.files and file not in source.files:
+        yield Finding(
+            "error", "backlog", source.name,
+            f"The relay log {source.config.relay_log_path} has reached {file} of the source {source.name}, "
+            "which no "
+            f"longer has it (its oldest is {source.files[0]}). Unless its GTIDs tell otherwise, changes "
+            "are lost "
+            "between the two: move the relay log and the pipeline's state away, then read the tables again.",
+        )  # fmt: skip
+    elif source.files and file == source.files[-1]:
+        return
+    elif retention_s and behind_s > retention_s / 2:
+        yield Finding(
+            "warning", "backlog", source.name,
+            f"The relay log is {_span(behind_s)} behind the source {source.name}, which keeps its log for "
+            f"{_span(retention_s)}.",
+            _retention_sql(source),
+        )  # fmt: skip
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def note_prepared_transactions(source: Source) -> Iterator[Finding]:
+    try:
+        rows = source.ask("XA RECOVER CONVERT XID")
+    except Exception:
+        return  # needs XA_RECOVER_ADMIN, which we do not ask for
+    if not rows:
+        yield Finding("ok", "xa", source.name, "No XA transaction is left prepared.")
+        return
+    statements = []
+    for format_id, global_length, branch_length, data in rows:
+        digits = str(data).removeprefix("0x")
+        middle = 2 * int(global_length)
+        end = middle + 2 * int(branch_length)
+        xid = f"X'{digits[:middle]}',X'{digits[middle:end]}',{format_id}"
+        statements.append(f"XA ROLLBACK {xid};")
+    yield Finding(
+        "warning", "xa", source.name,
+        f"{len(rows)} XA transaction(s) are prepared at the source {source.name}. Their rows are captured "
+        "when they are "
+        "committed, if they were prepared after the relay log began. End those that nobody owns any more.",
+        "\n".join(statements[:10]),
+    )  # fmt: skip
