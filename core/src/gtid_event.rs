@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(read(&[0b1111_1110]), 127);
         assert_eq!(read(&[0b0000_0001, 0b10]), 128);
         assert_eq!(read(&[0x7f, 1, 0, 0, 0, 0, 0, 0]), 1);
-        assert_eq!(read(&[0xff, 1, 0, 0, 0, 0, 0, 0x80]), 0x8000_0000_0000_0001);
+        assert_eq!(read(&[0xff, 1, 0, 0, 0, 0, 0, 0, 0x80]), 0x8000_0000_0000_0001);
         assert_eq!(varlen_signed(&mut Cursor::new(&[0b110], 0), "x").unwrap(), -2);
     }
 }

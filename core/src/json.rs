@@ -1,0 +1,315 @@
+//! MySQL's binary JSON to text, byte for byte as the server prints it.
+//!
+//! A document is a type byte and a value. Objects and arrays begin with their count and size, then entries of
+//! fixed size (for objects first those of the keys), then what did not fit into the entries; offsets count from
+//! the container's first byte; "small" ones are 2 bytes wide, "large" ones 4. (json_binary.h of the server
+//! describes the format; this is written from that description.)
+
+use std::io::Write;
+
+use crate::charset::append_utf8;
+use crate::cursor::Cursor;
+use crate::decimal::DecimalImage;
+use crate::double::write_double;
+use crate::error::{DecodeError, ValueError};
+use crate::temporal::{Date, DateTime, Time};
+use crate::wire::code;
+
+type Result<T> = std::result::Result<T, ValueError>;
+
+/// The server refuses deeper documents.
+const DEPTH_MAX: usize = 101;
+
+impl From<DecodeError> for ValueError {
+    fn from(error: DecodeError) -> Self {
+        Self::new(format!("malformed JSON document: {} (byte {})", error.reason(), error.offset()))
+    }
+}
+
+/// Appends the document as text. An empty document is the literal null: so the server reads it.
+pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    let Some((kind, data)) = document.split_first() else {
+        out.extend_from_slice(b"null");
+        return Ok(());
+    };
+    let mut writer = Writer { out, work: document.len() };
+    writer.value(*kind, data, 0)
+}
+
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    /// Bytes of the document not yet read. Values never overlap in what a server writes; if they do, the document
+    /// is made to explode and the work is refused.
+    work: usize,
+}
+
+impl Writer<'_> {
+    fn value(&mut self, kind: u8, data: &[u8], depth: usize) -> Result<()> {
+        let mut cursor = Cursor::new(data, 0);
+        match kind {
+            0x00 => self.container(data, true, false, depth)?,
+            0x01 => self.container(data, true, true, depth)?,
+            0x02 => self.container(data, false, false, depth)?,
+            0x03 => self.container(data, false, true, depth)?,
+            0x04 => self.literal(cursor.u8("literal")?)?,
+            0x05 => self.signed(i64::from(cursor.u16("int16")? as i16)),
+            0x06 => self.unsigned(cursor.u16("uint16")?.into()),
+            0x07 => self.signed(i64::from(cursor.u32("int32")? as i32)),
+            0x08 => self.unsigned(cursor.u32("uint32")?.into()),
+            0x09 => self.signed(cursor.i64("int64")?),
+            0x0a => self.unsigned(cursor.u64("uint64")?),
+            0x0b => self.double(cursor.f64("double")?),
+            0x0c => {
+                let text = take_sized(&mut cursor)?;
+                self.spend(text.len())?;
+                self.string(text);
+            }
+            0x0f => {
+                let field_type = cursor.u8("opaque type")?;
+                let data = take_sized(&mut cursor)?;
+                self.spend(data.len())?;
+                self.opaque(field_type, data)?;
+            }
+            other => return Err(malformed(format!("type {other:#04x}"))),
+        }
+        Ok(())
+    }
+
+    fn container(&mut self, data: &[u8], object: bool, large: bool, depth: usize) -> Result<()> {
+        if depth >= DEPTH_MAX {
+            return Err(malformed("deeper than 100 levels"));
+        }
+        let width = if large { 4 } else { 2 };
+        let mut head = Cursor::new(data, 0);
+        let count = head.uint_le(width, "element count")? as usize;
+        let size = head.uint_le(width, "container size")? as usize;
+        let data = data.get(..size).ok_or_else(|| malformed("a container larger than its document"))?;
+        let (key_entry, value_entry) = (width + 2, width + 1);
+        let keys = if object { count.saturating_mul(key_entry) } else { 0 };
+        let entries = keys.saturating_add(count.saturating_mul(value_entry));
+        if entries > data.len() {
+            return Err(malformed("more elements than bytes"));
+        }
+        self.spend(entries)?;
+        let mut keys = Cursor::new(&data[2 * width..], 2 * width as u64);
+        let mut values = keys;
+        if object {
+            values.skip(count * key_entry, "keys")?;
+        }
+        self.out.push(if object { b'{' } else { b'[' });
+        for index in 0..count {
+            if index > 0 {
+                self.out.extend_from_slice(b", ");
+            }
+            if object {
+                let offset = keys.uint_le(width, "key offset")? as usize;
+                let length = usize::from(keys.u16("key length")?);
+                let key = data.get(offset..).and_then(|rest| rest.get(..length));
+                self.spend(length)?;
+                self.string(key.ok_or_else(|| malformed("a key outside its object"))?);
+                self.out.extend_from_slice(b": ");
+            }
+            self.entry(&mut values, data, large, depth)?;
+        }
+        self.out.push(if object { b'}' } else { b']' });
+        Ok(())
+    }
+
+    /// Literals and small integers stand in the entry itself; of others, the entry has the offset.
+    fn entry(&mut self, entry: &mut Cursor<'_>, container: &[u8], large: bool, depth: usize) -> Result<()> {
+        let width = if large { 4 } else { 2 };
+        let kind = entry.u8("value type")?;
+        let slot = entry.take(width, "value entry")?;
+        if matches!(kind, 0x04..=0x06) || (large && matches!(kind, 0x07 | 0x08)) {
+            return self.value(kind, slot, depth + 1);
+        }
+        let offset = Cursor::new(slot, 0).uint_le(width, "value offset")? as usize;
+        let data = container.get(offset..).ok_or_else(|| malformed("a value outside its container"))?;
+        self.value(kind, data, depth + 1)
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<()> {
+        self.work = self.work.checked_sub(bytes).ok_or_else(|| malformed("values that overlap"))?;
+        Ok(())
+    }
+
+    fn literal(&mut self, literal: u8) -> Result<()> {
+        self.out.extend_from_slice(match literal {
+            0 => b"null",
+            1 => b"true",
+            2 => b"false",
+            other => return Err(malformed(format!("literal {other}"))),
+        });
+        Ok(())
+    }
+
+    fn signed(&mut self, value: i64) {
+        let _ = write!(self.out, "{value}");
+    }
+
+    fn unsigned(&mut self, value: u64) {
+        let _ = write!(self.out, "{value}");
+    }
+
+    /// With `.0` where nothing else tells it from an integer.
+    fn double(&mut self, value: f64) {
+        let start = self.out.len();
+        write_double(value, self.out);
+        if !self.out[start..].iter().any(|byte| matches!(byte, b'.' | b'e')) {
+            self.out.extend_from_slice(b".0");
+        }
+    }
+
+    fn string(&mut self, text: &[u8]) {
+        self.out.push(b'"');
+        let mut plain = 0;
+        for (index, byte) in text.iter().enumerate() {
+            if !matches!(byte, b'"' | b'\\' | 0..=0x1f) {
+                continue;
+            }
+            append_utf8(&text[plain..index], self.out);
+            plain = index + 1;
+            let short = match byte {
+                b'"' => b'"',
+                b'\\' => b'\\',
+                0x08 => b'b',
+                b'\t' => b't',
+                b'\n' => b'n',
+                0x0c => b'f',
+                b'\r' => b'r',
+                control => {
+                    let _ = write!(self.out, "\\u{control:04x}");
+                    continue;
+                }
+            };
+            self.out.extend([b'\\', short]);
+        }
+        append_utf8(&text[plain..], self.out);
+        self.out.push(b'"');
+    }
+
+    /// SQL values that JSON has no type for, by the column type they came from.
+    fn opaque(&mut self, field_type: u8, data: &[u8]) -> Result<()> {
+        match field_type {
+            code::NEWDECIMAL => {
+                let [precision, scale, image @ ..] = data else { return Err(malformed("a short decimal")) };
+                return DecimalImage::new(image, *precision, *scale)?.write_text(self.out);
+            }
+            code::DATE | code::NEWDATE | code::DATETIME | code::TIMESTAMP | code::TIME => {
+                let packed = Cursor::new(data, 0).i64("temporal value")?;
+                self.out.push(b'"');
+                match field_type {
+                    code::TIME => unpack_time(packed).write_text(6, self.out),
+                    code::DATE | code::NEWDATE => unpack_datetime(packed).date.write_text(self.out),
+                    _ => unpack_datetime(packed).write_text(6, self.out),
+                }
+                self.out.push(b'"');
+            }
+            other => {
+                let _ = write!(self.out, "\"base64:type{other}:");
+                write_base64(data, self.out);
+                self.out.push(b'"');
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A length of 7 bits a byte, lowest first, the top bit saying that more follow; then as many bytes.
+fn take_sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8]> {
+    let mut length = 0_usize;
+    for shift in [0, 7, 14, 21, 28] {
+        let byte = cursor.u8("length")?;
+        length |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(cursor.take(length, "string")?);
+        }
+    }
+    Err(malformed("a length of more than 5 bytes"))
+}
+
+/// 24 bits of fraction below: year * 13 + month (17), day (5), hour (5), minute (6), second (6).
+fn unpack_datetime(packed: i64) -> DateTime {
+    let packed = packed.unsigned_abs();
+    let bits = packed >> 24;
+    let months = (bits >> 22) as u32 & 0x3_ffff;
+    DateTime {
+        date: Date { year: (months / 13) as u16, month: (months % 13) as u8, day: (bits >> 17 & 31) as u8 },
+        hour: (bits >> 12 & 31) as u8,
+        minute: (bits >> 6 & 63) as u8,
+        second: (bits & 63) as u8,
+        micros: (packed & 0xff_ffff) as u32,
+    }
+}
+
+fn unpack_time(packed: i64) -> Time {
+    let magnitude = packed.unsigned_abs();
+    let bits = magnitude >> 24;
+    Time {
+        negative: packed < 0,
+        hours: (bits >> 12 & 0x3ff) as u32,
+        minutes: (bits >> 6 & 63) as u8,
+        seconds: (bits & 63) as u8,
+        micros: (magnitude & 0xff_ffff) as u32,
+    }
+}
+
+/// With a line break, which JSON escapes, after every 76 characters.
+fn write_base64(data: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (index, chunk) in data.chunks(3).enumerate() {
+        if index > 0 && index % 19 == 0 {
+            out.extend_from_slice(b"\\n");
+        }
+        let mut wide = [0; 4];
+        wide[1..=chunk.len()].copy_from_slice(chunk);
+        let bits = u32::from_be_bytes(wide);
+        for place in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
+            out.push(if place <= chunk.len() { digit } else { b'=' });
+        }
+    }
+}
+
+#[cold]
+fn malformed(reason: impl AsRef<str>) -> ValueError {
+    ValueError::new(format!("malformed JSON document: {}", reason.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(document: &[u8]) -> Result<String> {
+        let mut out = Vec::new();
+        write_text(document, &mut out).map(|()| String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_small_object_as_the_server_prints_it() {
+        // {"a": 1, "b": [true, "x\n"]}
+        let document = b"\x00\x02\x00\x24\x00\x12\x00\x01\x00\x13\x00\x01\x00\x05\x01\x00\x02\x14\x00ab\
+            \x02\x00\x10\x00\x04\x01\x00\x0c\x0a\x00\x02x\n";
+        assert_eq!(text(document).unwrap_or_default(), "{\"a\": 1, \"b\": [true, \"x\\n\"]}");
+    }
+
+    #[test]
+    fn a_document_whose_values_overlap_is_refused() {
+        // An array of arrays that are all the array itself would be endless.
+        assert!(text(b"\x02\x02\x00\x0a\x00\x02\x00\x00\x02\x00\x00").is_err());
+    }
+
+    #[test]
+    fn empty_is_null_and_doubles_keep_their_point() {
+        assert_eq!(text(b"").unwrap(), "null");
+        assert_eq!(text(b"\x0b\x00\x00\x00\x00\x00\x00\xf0\x3f").unwrap(), "1.0");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_document_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = text(&bytes);
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Row events and the walk over their row images.
+//!
+//! The values of an image go to a `RowSink`, column by column: Arrow builders and the JSON writer of `inspect` see
+//! the same decoder. A sink says for each column whether it wants it; what nobody wants is stepped over.
+
+use crate::column::ColumnBuilder;
+use crate::cursor::Cursor;
+use crate::decimal::DecimalImage;
+use crate::error::{DecodeError, Result, ValueError};
+use crate::event::{Event, EventKind, FormatDescription, RowsKind};
+use crate::json;
+use crate::table_map::{bit_from_low, TableMap};
+use crate::temporal::{Date, DateTime, Time};
+use crate::wire::{Extent, WireType};
+
+pub type Taken = std::result::Result<(), ValueError>;
+
+/// Takes the values of one column, in the forms the log has them.
+pub trait ValueSink {
+    fn null(&mut self) -> Taken;
+    fn int(&mut self, value: i64) -> Taken;
+    fn uint(&mut self, value: u64) -> Taken;
+    fn float(&mut self, value: f32) -> Taken;
+    fn double(&mut self, value: f64) -> Taken;
+    fn decimal(&mut self, image: DecimalImage<'_>) -> Taken;
+    /// Of CHAR, VARCHAR, TEXT in the column's character set, or of BINARY, BLOB, GEOMETRY, VECTOR.
+    fn bytes(&mut self, value: &[u8]) -> Taken;
+    fn bit(&mut self, value: u64) -> Taken;
+    /// 0, or 1901 to 2155.
+    fn year(&mut self, value: u16) -> Taken;
+    fn date(&mut self, value: Date) -> Taken;
+    fn datetime(&mut self, value: DateTime) -> Taken;
+    /// Seconds since 1970, where 0 is the zero date, and microseconds.
+    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken;
+    fn time(&mut self, value: Time) -> Taken;
+    /// ENUM ordinal or SET bits.
+    fn label(&mut self, value: u64) -> Taken;
+    /// A binary JSON document; `json::write_text` prints it.
+    fn json(&mut self, document: &[u8]) -> Taken;
+}
+
+/// Takes the values of one row image.
+pub trait RowSink {
+    type Column: ValueSink;
+
+    /// Where the value of the column goes; None: it is not wanted.
+    fn column(&mut self, index: usize) -> Option<&mut Self::Column>;
+
+    /// The image does not have this column.
+    fn absent(&mut self, index: usize) -> Taken;
+}
+
+impl ValueSink for ColumnBuilder {
+    #[inline]
+    fn null(&mut self) -> Taken {
+        self.append_null();
+        Ok(())
+    }
+
+    #[inline]
+    fn int(&mut self, value: i64) -> Taken {
+        self.append_i64(value)
+    }
+
+    #[inline]
+    fn uint(&mut self, value: u64) -> Taken {
+        self.append_u64(value)
+    }
+
+    #[inline]
+    fn float(&mut self, value: f32) -> Taken {
+        self.append_f32(value)
+    }
+
+    #[inline]
+    fn double(&mut self, value: f64) -> Taken {
+        self.append_f64(value)
+    }
+
+    #[inline]
+    fn decimal(&mut self, image: DecimalImage<'_>) -> Taken {
+        self.append_decimal(image)
+    }
+
+    #[inline]
+    fn bytes(&mut self, value: &[u8]) -> Taken {
+        self.append_bytes(value)
+    }
+
+    #[inline]
+    fn bit(&mut self, value: u64) -> Taken {
+        self.append_bit(value)
+    }
+
+    #[inline]
+    fn year(&mut self, value: u16) -> Taken {
+        self.append_i64(value.into())
+    }
+
+    #[inline]
+    fn date(&mut self, value: Date) -> Taken {
+        self.append_date(value)
+    }
+
+    #[inline]
+    fn datetime(&mut self, value: DateTime) -> Taken {
+        self.append_datetime(value)
+    }
+
+    #[inline]
+    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
+        self.append_timestamp(seconds, micros)
+    }
+
+    #[inline]
+    fn time(&mut self, value: Time) -> Taken {
+        self.append_time(value)
+    }
+
+    #[inline]
+    fn label(&mut self, value: u64) -> Taken {
+        self.append_label(value)
+    }
+
+    #[inline]
+    fn json(&mut self, document: &[u8]) -> Taken {
+        self.append_json(|out| json::write_text(document, out))
+    }
+}
+
+/// A row event up to its images.
+#[derive(Debug, Clone, Copy)]
+pub struct RowsEvent<'a> {
+    pub kind: RowsKind,
+    pub table_id: u64,
+    pub flags: u16,
+    /// Which columns the first image of each row has, one bit each from the lowest; its length fits `columns`.
+    pub present: &'a [u8],
+    /// The same for the after images of updates; of others, `present` again.
+    pub present_after: &'a [u8],
+    pub columns: usize,
+    /// At the first image.
+    pub images: Cursor<'a>,
+}
+
+impl<'a> RowsEvent<'a> {
+    /// The last row event of its statement.
+    pub const FLAG_STATEMENT_END: u16 = 1;
+
+    /// Just the table id: what is needed to step over events of other tables.
+    pub fn table_id(event: &Event<'a>, format: &FormatDescription) -> Result<u64> {
+        event.cursor().uint_le(format.table_id_size(event.header.kind), "table id")
+    }
+
+    pub fn parse(event: &Event<'a>, format: &FormatDescription) -> Result<Self> {
+        let code = event.header.kind;
+        let mut cursor = event.cursor();
+        let (kind, has_extra) = match code {
+            EventKind::WRITE_ROWS_V1 => (RowsKind::Insert, false),
+            EventKind::UPDATE_ROWS_V1 => (RowsKind::Update, false),
+            EventKind::DELETE_ROWS_V1 => (RowsKind::Delete, false),
+            EventKind::WRITE_ROWS => (RowsKind::Insert, true),
+            EventKind::UPDATE_ROWS => (RowsKind::Update, true),
+            EventKind::DELETE_ROWS => (RowsKind::Delete, true),
+            other => {
+                let name = other.name().unwrap_or("unknown");
+                return Err(cursor.fail(format!("row events of type {} ({name}) cannot be decoded", other.0)));
+            }
+        };
+        let table_id = cursor.uint_le(format.table_id_size(code), "table id")?;
+        let flags = cursor.u16("row event flags")?;
+        if has_extra {
+            // The length counts itself.
+            let length = cursor.u16("extra data length")?;
+            let Some(length) = length.checked_sub(2) else {
+                return Err(cursor.fail("extra data shorter than its length"));
+            };
+            cursor.skip(length.into(), "extra data")?;
+        }
+        let columns = cursor.lenenc_count(8, "column count")?;
+        let present = cursor.take(columns.div_ceil(8), "present columns")?;
+        let present_after = match kind {
+            RowsKind::Update => cursor.take(columns.div_ceil(8), "present columns of after images")?,
+            _ => present,
+        };
+        Ok(Self { kind, table_id, flags, present, present_after, columns, images: cursor })
+    }
+
+    /// The map must be the one its table id names.
+    pub fn check(&self, map: &TableMap) -> Result<()> {
+        if self.columns != map.columns.len() {
+            return Err(self.images.fail(format!(
+                "row event with {} columns for {}, whose table map has {}",
+                self.columns,
+                map.name(),
+                map.columns.len()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Sends the row image at the cursor to the sink and leaves the cursor behind it.
+#[inline]
+pub fn walk_image<S: RowSink>(image: &mut Cursor<'_>, map: &TableMap, present: &[u8], sink: &mut S) -> Result<()> {
+    let nulls = take_nulls(image, map.columns.len(), present)?;
+    let mut bit = 0;
+    for (index, column) in map.columns.iter().enumerate() {
+        if !bit_from_low(present, index) {
+            sink.absent(index).map_err(|error| locate(&error, map, index, image))?;
+            continue;
+        }
+        let null = bit_from_low(nulls, bit);
+        bit += 1;
+        match (sink.column(index), null) {
+            (Some(values), true) => values.null().map_err(|error| locate(&error, map, index, image))?,
+            (Some(values), false) => {
+                if let Err(fault) = read_value(image, column.wire, values) {
+                    return Err(fault.locate(map, index, image));
+                }
+            }
+            (None, true) => {}
+            (None, false) => skip_value(image, column.wire)?,
+        }
+    }
+    Ok(())
+}
+
+/// Leaves the cursor behind the row image at it.
+#[inline]
+pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: &[u8]) -> Result<()> {
+    let nulls = take_nulls(image, map.columns.len(), present)?;
+    let mut bit = 0;
+    for (index, column) in map.columns.iter().enumerate() {
+        if bit_from_low(present, index) {
+            if !bit_from_low(nulls, bit) {
+                skip_value(image, column.wire)?;
+            }
+            bit += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an image with these present bits has all of the first `columns` columns.
+pub fn is_full(present: &[u8], columns: usize) -> bool {
+    (0..columns).all(|index| bit_from_low(present, index))
+}
+
+/// One bit for each column that is present.
+#[inline]
+fn take_nulls<'a>(image: &mut Cursor<'a>, columns: usize, present: &[u8]) -> Result<&'a [u8]> {
+    let (whole, rest) = (columns / 8, columns % 8);
+    let mut count: usize = present[..whole].iter().map(|byte| byte.count_ones() as usize).sum();
+    if rest > 0 {
+        count += (present[whole] & ((1 << rest) - 1)).count_ones() as usize;
+    }
+    image.take(count.div_ceil(8), "null bits of a row")
+}
+
+#[inline]
+fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
+    match wire.extent() {
+        Extent::Fixed(size) => image.skip(size.into(), "value"),
+        Extent::Prefixed(prefix) => image.take_prefixed(prefix.into(), "value").map(drop),
+    }
+}
+
+enum Fault {
+    Input(DecodeError),
+    Value(ValueError),
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Self::Input(error)
+    }
+}
+
+impl From<ValueError> for Fault {
+    fn from(error: ValueError) -> Self {
+        Self::Value(error)
+    }
+}
+
+impl Fault {
+    #[cold]
+    fn locate(self, map: &TableMap, index: usize, place: &Cursor<'_>) -> DecodeError {
+        match self {
+            Self::Input(error) => error,
+            Self::Value(error) => locate(&error, map, index, place),
+        }
+    }
+}
+
+#[cold]
+fn locate(error: &ValueError, map: &TableMap, index: usize, place: &Cursor<'_>) -> DecodeError {
+    error.at(&map.name(), &map.column_name(index), place.offset())
+}
+
+#[inline]
+fn read_value<V: ValueSink>(image: &mut Cursor<'_>, wire: WireType, to: &mut V) -> std::result::Result<(), Fault> {
+    match wire {
+        WireType::Int { width, unsigned } => read_int(image, width, unsigned, to)?,
+        WireType::Char { length } | WireType::Varchar { length } => {
+            let prefix = if length < 256 { 1 } else { 2 };
+            to.bytes(image.take_prefixed(prefix, "string")?)?
+        }
+        WireType::Decimal { precision, scale } => {
+            let size = crate::decimal::image_size(precision, scale);
+            to.decimal(DecimalImage::new(image.take(size, "decimal")?, precision, scale)?)?
+        }
+        WireType::DateTime { fsp } => to.datetime(read_datetime(image, fsp)?)?,
+        WireType::Timestamp { fsp } => {
+            let seconds = image.uint_be(4, "timestamp")?;
+            let micros = read_fraction(image, fsp)?;
+            to.timestamp(seconds, micros)?
+        }
+        WireType::Blob { prefix } | WireType::Geometry { prefix } | WireType::Vector { prefix } => {
+            to.bytes(image.take_prefixed(prefix.into(), "blob")?)?
+        }
+        WireType::Json { prefix } => to.json(image.take_prefixed(prefix.into(), "JSON document")?)?,
+        WireType::Float => to.float(image.f32("float")?)?,
+        WireType::Double => to.double(image.f64("double")?)?,
+        WireType::Enum { width } => to.label(image.uint_le(width.into(), "enum")?)?,
+        WireType::Set { width } => to.label(image.uint_le(width.into(), "set")?)?,
+        WireType::Bit { bits } => to.bit(image.uint_be(bits.div_ceil(8).into(), "bits")?)?,
+        WireType::Year => {
+            let year = u16::from(image.u8("year")?);
+            to.year(if year == 0 { 0 } else { 1900 + year })?
+        }
+        WireType::Date => {
+            let bits = image.uint_le(3, "date")?;
+            to.date(Date { year: (bits >> 9) as u16, month: (bits >> 5 & 15) as u8, day: (bits & 31) as u8 })?
+        }
+        WireType::Time { fsp } => to.time(read_time(image, fsp)?)?,
+        WireType::OldTime => to.time(read_old_time(image)?)?,
+        WireType::OldDateTime => to.datetime(read_old_datetime(image)?)?,
+        WireType::OldTimestamp => to.timestamp(image.uint_le(4, "timestamp")?, 0)?,
+        WireType::Null => to.null()?,
+    }
+    Ok(())
+}
+
+#[inline]
+fn read_int<V: ValueSink>(
+    image: &mut Cursor<'_>,
+    width: u8,
+    unsigned: bool,
+    to: &mut V,
+) -> std::result::Result<(), Fault> {
+    let value = match width {
+        1 => u64::from(image.u8("integer")?),
+        2 => image.u16("integer")?.into(),
+        4 => image.u32("integer")?.into(),
+        8 => image.u64("integer")?,
+        _ => image.uint_le(width.into(), "integer")?,
+    };
+    if unsigned {
+        to.uint(value)?;
+    } else {
+        let unused = 64 - 8 * u32::from(width);
+        to.int((value << unused) as i64 >> unused)?;
+    }
+    Ok(())
+}
+
+/// The fraction of a second in (fsp + 1) / 2 bytes: hundredths, ten-thousandths or millionths.
+#[inline]
+fn read_fraction(image: &mut Cursor<'_>, fsp: u8) -> Result<u32> {
+    let fraction = match fsp {
+        0 => return Ok(0),
+        1 | 2 => image.uint_be(1, "fraction of a second")? * 10_000,
+        3 | 4 => image.uint_be(2, "fraction of a second")? * 100,
+        _ => image.uint_be(3, "fraction of a second")?,
+    };
+    Ok(fraction as u32)
+}
+
+/// 40 bits from the highest: sign (always 1), year * 13 + month (17), day (5), hour (5), minute (6), second (6).
+#[inline]
+fn read_datetime(image: &mut Cursor<'_>, fsp: u8) -> Result<DateTime> {
+    let bits = image.uint_be(5, "datetime")?;
+    let months = (bits >> 22 & 0x1ffff) as u32;
+    Ok(DateTime {
+        date: Date { year: (months / 13) as u16, month: (months % 13) as u8, day: (bits >> 17 & 31) as u8 },
+        hour: (bits >> 12 & 31) as u8,
+        minute: (bits >> 6 & 63) as u8,
+        second: (bits & 63) as u8,
+        micros: read_fraction(image, fsp)?,
+    })
+}
+
+/// 24 bits and the fraction as one number, to which 2^23 seconds (with as many zero bits of fraction) were added:
+/// unused (1), hours (10), minutes (6), seconds (6).
+fn read_time(image: &mut Cursor<'_>, fsp: u8) -> Result<Time> {
+    let fraction_bytes = usize::from(fsp.div_ceil(2));
+    let bits = image.uint_be(3 + fraction_bytes, "time")? as i64 - (1 << (23 + 8 * fraction_bytes));
+    let magnitude = bits.unsigned_abs();
+    let fraction = magnitude & ((1 << (8 * fraction_bytes)) - 1);
+    let whole = magnitude >> (8 * fraction_bytes);
+    Ok(Time {
+        negative: bits < 0,
+        hours: (whole >> 12 & 0x3ff) as u32,
+        minutes: (whole >> 6 & 63) as u8,
+        seconds: (whole & 63) as u8,
+        micros: fraction as u32 * [1, 10_000, 100, 1][fraction_bytes],
+    })
+}
+
+/// A signed number whose decimal digits are hhhmmss.
+fn read_old_time(image: &mut Cursor<'_>) -> Result<Time> {
+    let value = ((image.uint_le(3, "time")? << 40) as i64) >> 40;
+    let digits = value.unsigned_abs() as u32;
+    Ok(Time {
+        negative: value < 0,
+        hours: digits / 10_000,
+        minutes: (digits / 100 % 100) as u8,
+        seconds: (digits % 100) as u8,
+        micros: 0,
+    })
+}
+
+/// A number whose decimal digits are yyyymmddhhmmss.
+fn read_old_datetime(image: &mut Cursor<'_>) -> Result<DateTime> {
+    let digits = image.u64("datetime")?;
+    if digits > 9999_99_99_99_99_99 {
+        return Err(image.fail("datetime beyond 14 digits"));
+    }
+    let pair = |divisor: u64| (digits / divisor % 100) as u8;
+    Ok(DateTime {
+        date: Date { year: (digits / 10_000_000_000) as u16, month: pair(100_000_000), day: pair(1_000_000) },
+        hour: pair(10_000),
+        minute: pair(100),
+        second: pair(1),
+        micros: 0,
+    })
+}
