@@ -1,6 +1,7 @@
 //! Log events and result rows to Arrow. Decodes, never decides; malformed input is an error with its offset.
 #![forbid(unsafe_code)]
 
+pub mod changelog;
 pub mod charset;
 pub mod column;
 pub mod cursor;
@@ -11,13 +12,23 @@ pub mod event;
 pub mod frame;
 pub mod group;
 pub mod gtid;
-pub mod gtid_event;
+pub mod json;
+pub mod key;
+pub mod latest;
+pub mod log_file;
+pub mod output;
 pub mod payload;
+pub mod plan;
+pub mod reduce;
 pub mod resultset;
+pub mod rows;
+pub mod scan;
 pub mod schema;
 pub mod span;
+pub mod table_map;
 pub mod temporal;
 pub mod text;
+pub mod wire;
 
 #[cfg(feature = "python")]
 mod python;

@@ -202,7 +202,12 @@ impl<'a> RowsEvent<'a> {
 
 /// Sends the row image at the cursor to the sink and leaves the cursor behind it.
 #[inline]
-pub fn walk_image<S: RowSink>(image: &mut Cursor<'_>, map: &TableMap, present: &[u8], sink: &mut S) -> Result<()> {
+pub fn walk_image<S: RowSink>(
+    image: &mut Cursor<'_>,
+    map: &TableMap,
+    present: &[u8],
+    sink: &mut S,
+) -> Result<()> {
     let nulls = take_nulls(image, map.columns.len(), present)?;
     let mut bit = 0;
     for (index, column) in map.columns.iter().enumerate() {
@@ -299,7 +304,11 @@ fn locate(error: &ValueError, map: &TableMap, index: usize, place: &Cursor<'_>) 
 }
 
 #[inline]
-fn read_value<V: ValueSink>(image: &mut Cursor<'_>, wire: WireType, to: &mut V) -> std::result::Result<(), Fault> {
+fn read_value<V: ValueSink>(
+    image: &mut Cursor<'_>,
+    wire: WireType,
+    to: &mut V,
+) -> std::result::Result<(), Fault> {
     match wire {
         WireType::Int { width, unsigned } => read_int(image, width, unsigned, to)?,
         WireType::Char { length } | WireType::Varchar { length } => {

@@ -36,6 +36,9 @@ pub struct ColumnSchema {
     pub generated: Option<String>,
     #[serde(default)]
     pub invisible: bool,
+    /// As the server prints it, for people.
+    #[serde(default)]
+    pub column_type: String,
 }
 
 fn yes() -> bool {

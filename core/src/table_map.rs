@@ -6,7 +6,10 @@
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::{Event, EventKind, FormatDescription};
-use crate::wire::{code, WireType};
+use crate::wire::WireType;
+
+/// The servers' own limit.
+const COLUMNS_MAX: usize = 4096;
 
 /// The part that says which table it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,9 @@ impl TableMap {
         let mut cursor = event.cursor();
         let head = TableMapHead::read(&mut cursor, format)?;
         let count = cursor.lenenc_count(1, "column count")?;
+        if count > COLUMNS_MAX {
+            return Err(cursor.fail(format!("a table of {count} columns; {COLUMNS_MAX} are possible")));
+        }
         let types = cursor.take(count, "column types")?;
         let metadata_offset = cursor.offset();
         let metadata = cursor.take_lenenc("column metadata")?;
@@ -120,7 +126,9 @@ impl TableMap {
                 5 => self.read_labels(&mut field, |wire| matches!(wire, WireType::Set { .. }))?,
                 6 => self.read_labels(&mut field, |wire| matches!(wire, WireType::Enum { .. }))?,
                 7 => {
-                    for column in self.columns.iter_mut().filter(|c| matches!(c.wire, WireType::Geometry { .. })) {
+                    for column in
+                        self.columns.iter_mut().filter(|c| matches!(c.wire, WireType::Geometry { .. }))
+                    {
                         column.geometry = Some(field.lenenc("geometry type")? as u8);
                     }
                 }
@@ -179,7 +187,11 @@ impl TableMap {
     }
 
     /// A default, then pairs of an index among the columns concerned and its own collation.
-    fn read_default_charset(&mut self, field: &mut Cursor<'_>, concerned: fn(WireType) -> bool) -> Result<()> {
+    fn read_default_charset(
+        &mut self,
+        field: &mut Cursor<'_>,
+        concerned: fn(WireType) -> bool,
+    ) -> Result<()> {
         let default = field.lenenc("default collation")? as u16;
         let mut columns: Vec<_> = self.columns.iter_mut().filter(|column| concerned(column.wire)).collect();
         columns.iter_mut().for_each(|column| column.collation = Some(default));
@@ -188,7 +200,11 @@ impl TableMap {
             let collation = field.lenenc("collation")? as u16;
             match columns.get_mut(index) {
                 Some(column) => column.collation = Some(collation),
-                None => return Err(field.fail(format!("collation of character column {index}, which is not there"))),
+                None => {
+                    return Err(
+                        field.fail(format!("collation of character column {index}, which is not there"))
+                    )
+                }
             }
         }
         Ok(())
@@ -261,5 +277,3 @@ pub fn bit_from_low(bits: &[u8], index: usize) -> bool {
 fn bit_from_high(bits: &[u8], index: usize) -> bool {
     bits.get(index / 8).is_some_and(|byte| byte << (index % 8) & 0x80 != 0)
 }
-
-const _: () = assert!(code::STRING & 0x30 == 0x30);

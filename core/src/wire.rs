@@ -47,10 +47,16 @@ pub mod code {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireType {
     Null,
-    Int { width: u8, unsigned: bool },
+    Int {
+        width: u8,
+        unsigned: bool,
+    },
     Float,
     Double,
-    Decimal { precision: u8, scale: u8 },
+    Decimal {
+        precision: u8,
+        scale: u8,
+    },
     Year,
     Date,
     /// Three decimal bytes, before 5.6.4.
@@ -59,21 +65,45 @@ pub enum WireType {
     OldDateTime,
     /// Four little-endian bytes, before 5.6.4.
     OldTimestamp,
-    Time { fsp: u8 },
-    DateTime { fsp: u8 },
-    Timestamp { fsp: u8 },
+    Time {
+        fsp: u8,
+    },
+    DateTime {
+        fsp: u8,
+    },
+    Timestamp {
+        fsp: u8,
+    },
     /// CHAR and BINARY: a length (1 byte up to 255 bytes, else 2), then bytes without the padding.
-    Char { length: u16 },
+    Char {
+        length: u16,
+    },
     /// VARCHAR and VARBINARY: the same.
-    Varchar { length: u16 },
+    Varchar {
+        length: u16,
+    },
     /// A length of 1 to 4 bytes, then bytes.
-    Blob { prefix: u8 },
-    Json { prefix: u8 },
-    Geometry { prefix: u8 },
-    Vector { prefix: u8 },
-    Bit { bits: u16 },
-    Enum { width: u8 },
-    Set { width: u8 },
+    Blob {
+        prefix: u8,
+    },
+    Json {
+        prefix: u8,
+    },
+    Geometry {
+        prefix: u8,
+    },
+    Vector {
+        prefix: u8,
+    },
+    Bit {
+        bits: u16,
+    },
+    Enum {
+        width: u8,
+    },
+    Set {
+        width: u8,
+    },
 }
 
 /// Where the next value of a row image ends.
@@ -168,10 +198,13 @@ impl WireType {
             Self::Timestamp { fsp } => Extent::Fixed(4 + fsp.div_ceil(2)),
             Self::DateTime { fsp } => Extent::Fixed(5 + fsp.div_ceil(2)),
             Self::Bit { bits } => Extent::Fixed(bits.div_ceil(8) as u8),
-            Self::Char { length } | Self::Varchar { length } => Extent::Prefixed(if length < 256 { 1 } else { 2 }),
-            Self::Blob { prefix } | Self::Json { prefix } | Self::Geometry { prefix } | Self::Vector { prefix } => {
-                Extent::Prefixed(prefix)
+            Self::Char { length } | Self::Varchar { length } => {
+                Extent::Prefixed(if length < 256 { 1 } else { 2 })
             }
+            Self::Blob { prefix }
+            | Self::Json { prefix }
+            | Self::Geometry { prefix }
+            | Self::Vector { prefix } => Extent::Prefixed(prefix),
         }
     }
 

@@ -16,11 +16,13 @@
 
 mod append;
 mod finish;
+mod key;
 mod layout;
 
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
 use arrow_schema::{DataType, TimeUnit};
 
+pub use key::write_array_key;
 pub use layout::{arrow_schema, Layout, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE};
 
 use crate::schema::{ColumnSchema, ColumnType};

@@ -1,5 +1,6 @@
 //! The Python skin: `penstock._core`, whose stub is `src/penstock/_core.pyi`. No logic here.
 
+mod decode;
 mod errors;
 mod frame;
 mod resultset;
@@ -11,6 +12,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
+    decode::register(module)?;
     frame::register(module)?;
     resultset::register(module)?;
     schema::register(module)?;

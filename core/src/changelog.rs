@@ -1,0 +1,127 @@
+//! Layout `changelog`: every row image of a range, in log order.
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::event::RowsKind;
+use crate::key::KeyReader;
+use crate::log_file::Direction;
+use crate::output::{Change, Options, Output};
+use crate::rows::skip_image;
+use crate::scan::{open_rows, RangeScan, RowsAt};
+use crate::table_map::TableMap;
+
+pub struct Changelog {
+    scan: RangeScan,
+    output: Output,
+    before_images: bool,
+    bucket: Option<Bucket>,
+    /// A row event begun: how many bytes of its images are done.
+    open: Option<(RowsAt, usize)>,
+}
+
+struct Bucket {
+    keys: KeyReader,
+    share: u32,
+    count: u32,
+}
+
+impl Bucket {
+    /// Whether the image at the cursor, which is left behind it, is of this share.
+    fn wants(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: &[u8]) -> Result<bool> {
+        Ok(self.keys.read(image, map, present)?.bucket(self.count) == self.share)
+    }
+}
+
+impl Changelog {
+    pub fn new(scan: RangeScan, options: &Options) -> Result<Self> {
+        let bucket = match options.bucket {
+            None => None,
+            Some((share, count)) => {
+                Some(Bucket { keys: KeyReader::new(scan.table(), options.zero_dates)?, share, count })
+            }
+        };
+        let output = Output::new(scan.table(), options)?;
+        Ok(Self { scan, output, before_images: options.before_images, bucket, open: None })
+    }
+
+    pub fn schema(&self) -> SchemaRef {
+        self.output.schema()
+    }
+
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        while !self.output.is_full() {
+            let (rows, done) = match self.open.take() {
+                Some(open) => open,
+                None => match self.scan.next()? {
+                    Some(rows) => (rows, 0),
+                    None => break,
+                },
+            };
+            self.open =
+                self.decode(&rows, done).map_err(|error| self.scan.locate(error))?.map(|done| (rows, done));
+        }
+        self.output.finish().map_err(|error| self.scan.locate(error))
+    }
+
+    /// Decodes rows until the event ends (None) or the batch is full.
+    fn decode(&mut self, rows_at: &RowsAt, done: usize) -> Result<Option<usize>> {
+        let map = self.scan.map(rows_at);
+        let (event, format) = self.scan.event(rows_at, Direction::Forward)?;
+        let rows = open_rows(&event, format, &map)?;
+        let mut images = rows.images;
+        let first = images.position();
+        images.skip(done, "rows done before")?;
+        let commit_us = rows_at.commit_us;
+        let output = &mut self.output;
+        while !images.is_empty() {
+            if output.is_full() {
+                return Ok(Some(images.position() - first));
+            }
+            let before = images.position();
+            let change = match rows.kind {
+                RowsKind::Insert => Change::Insert,
+                RowsKind::Delete => Change::Delete,
+                RowsKind::Update => Change::UpdatePreimage,
+            };
+            if let Some(bucket) = &mut self.bucket {
+                let mut ahead = images;
+                if change == Change::UpdatePreimage && !self.before_images {
+                    skip_image(&mut images, &map, rows.present)?;
+                } else if bucket.wants(&mut ahead, &map, rows.present)? {
+                    output.append(&mut images, &map, rows.present, change, commit_us)?;
+                } else {
+                    images = ahead;
+                }
+            } else if change == Change::UpdatePreimage && !self.before_images {
+                skip_image(&mut images, &map, rows.present)?;
+            } else {
+                output.append(&mut images, &map, rows.present, change, commit_us)?;
+            }
+            if rows.kind == RowsKind::Update {
+                let mut ahead = images;
+                let wanted = match &mut self.bucket {
+                    None => true,
+                    Some(bucket) => bucket.wants(&mut ahead, &map, rows.present_after)?,
+                };
+                if wanted {
+                    output.append(
+                        &mut images,
+                        &map,
+                        rows.present_after,
+                        Change::UpdatePostimage,
+                        commit_us,
+                    )?;
+                } else {
+                    images = ahead;
+                }
+            }
+            if images.position() == before {
+                return Err(images.fail("row images without columns"));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,81 @@
+//! Values as parts of a key: bytes that are equal exactly when the values are, and that tell where they end.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, TimeUnit};
+
+use super::{ColumnBuilder, Storage};
+use crate::charset;
+use crate::error::ValueError;
+
+impl ColumnBuilder {
+    /// Appends the value of a row that is still in the builder, as `write_array_key` would once it is finished.
+    #[inline]
+    pub fn write_key(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ValueError> {
+        if !self.nulls.is_valid(row) {
+            return Err(ValueError::new("a key column that is null"));
+        }
+        match &self.storage {
+            Storage::Bool(values) => out.push(values.get_bit(row).into()),
+            Storage::Int32(values) | Storage::Date(values) => out.extend(values[row].to_le_bytes()),
+            Storage::Int64(values) | Storage::Timestamp(values, _) => out.extend(values[row].to_le_bytes()),
+            Storage::Float32(values) => out.extend(values[row].to_bits().to_le_bytes()),
+            Storage::Float64(values) => out.extend(values[row].to_bits().to_le_bytes()),
+            Storage::Decimal(values, ..) => out.extend(values[row].to_le_bytes()),
+            Storage::Binary(bytes) => write_bytes(bytes.get(row), out),
+            Storage::Text(bytes) => {
+                let text = bytes.get(row);
+                if std::str::from_utf8(text).is_ok() {
+                    write_bytes(text, out);
+                } else {
+                    let mut escaped = Vec::new();
+                    charset::append_utf8(text, &mut escaped);
+                    write_bytes(&escaped, out);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Appends a value that is not null. Types are those of `arrow_type`.
+pub fn write_array_key(array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Result<(), ValueError> {
+    match array.data_type() {
+        DataType::Boolean => out.push(array.as_boolean().value(row).into()),
+        DataType::Int32 => out.extend(array.as_primitive::<Int32Type>().value(row).to_le_bytes()),
+        DataType::Int64 => out.extend(array.as_primitive::<Int64Type>().value(row).to_le_bytes()),
+        DataType::Float32 => {
+            out.extend(array.as_primitive::<Float32Type>().value(row).to_bits().to_le_bytes())
+        }
+        DataType::Float64 => {
+            out.extend(array.as_primitive::<Float64Type>().value(row).to_bits().to_le_bytes())
+        }
+        DataType::Decimal128(..) => {
+            out.extend(array.as_primitive::<Decimal128Type>().value(row).to_le_bytes())
+        }
+        DataType::Date32 => out.extend(array.as_primitive::<Date32Type>().value(row).to_le_bytes()),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            out.extend(array.as_primitive::<TimestampMicrosecondType>().value(row).to_le_bytes())
+        }
+        DataType::Utf8 => write_bytes(array.as_string::<i32>().value(row).as_bytes(), out),
+        DataType::LargeUtf8 => write_bytes(array.as_string::<i64>().value(row).as_bytes(), out),
+        DataType::Binary => write_bytes(array.as_binary::<i32>().value(row), out),
+        DataType::LargeBinary => write_bytes(array.as_binary::<i64>().value(row), out),
+        other => return Err(ValueError::new(format!("a key column of type {other}"))),
+    }
+    Ok(())
+}
+
+fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    match u8::try_from(bytes.len()) {
+        Ok(length @ 0..=254) => out.push(length),
+        _ => {
+            out.push(255);
+            out.extend((bytes.len() as u32).to_le_bytes());
+        }
+    }
+    out.extend_from_slice(bytes);
+}

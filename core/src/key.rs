@@ -1,0 +1,155 @@
+//! Keys as 128-bit numbers, the same whether read from a row image or from an Arrow batch.
+//!
+//! A key is taken as its values stand in Arrow, which is how a target knows it: text in UTF-8 (CHAR trimmed, labels
+//! spelled out), BINARY padded, floats as bits, TIMESTAMP in UTC. Up to 15 bytes of such values are the key itself,
+//! so most keys cannot collide at all; longer ones are hashed with MD5.
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use md5::{Digest, Md5};
+
+use crate::column::{ColumnBuilder, ZeroDates};
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Result, ValueError};
+use crate::output::missing_column;
+use crate::rows::{walk_image, RowSink, Taken};
+use crate::schema::TableSchema;
+use crate::table_map::TableMap;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(u128);
+
+impl Key {
+    pub fn of(bytes: &[u8]) -> Self {
+        if bytes.len() <= 15 {
+            let mut wide = [0; 16];
+            wide[..bytes.len()].copy_from_slice(bytes);
+            wide[15] = bytes.len() as u8;
+            return Self(u128::from_le_bytes(wide));
+        }
+        Self(u128::from_le_bytes(Md5::digest(bytes).into()))
+    }
+
+    /// Which of `count` shares the key falls into: the same in every process.
+    pub fn bucket(self, count: u32) -> u32 {
+        // Both halves times odd constants, folded: near keys are spread far.
+        let low = (self.0 as u64 ^ 0x9e37_79b9_7f4a_7c15) as u128;
+        let high = ((self.0 >> 64) as u64 ^ 0xd6e8_feb8_6659_fd93) as u128;
+        let product = low.wrapping_mul(high);
+        let folded = (product as u64 ^ (product >> 64) as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        ((u128::from(folded >> 32) * u128::from(count)) >> 32) as u32
+    }
+}
+
+/// Reads the key of row images.
+pub struct KeyReader {
+    /// By the column's position in the table: its place in `builders`.
+    places: Vec<Option<usize>>,
+    builders: Vec<ColumnBuilder>,
+    bytes: Vec<u8>,
+}
+
+impl RowSink for KeyReader {
+    type Column = ColumnBuilder;
+
+    #[inline]
+    fn column(&mut self, index: usize) -> Option<&mut ColumnBuilder> {
+        match self.places.get(index) {
+            Some(Some(place)) => self.builders.get_mut(*place),
+            _ => None,
+        }
+    }
+
+    fn absent(&mut self, index: usize) -> Taken {
+        match self.column(index) {
+            Some(_) => Err(missing_column()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl KeyReader {
+    /// The table must have a key.
+    pub fn new(table: &TableSchema, zero_dates: ZeroDates) -> Result<Self> {
+        let refuse = |reason: String| DecodeError::of_table(table.name(), reason, 0);
+        let positions = table.key_positions();
+        if positions.is_empty() {
+            return Err(refuse(format!("{} has no key", table.name())));
+        }
+        // A key that cannot be told from another one's must not become one with it.
+        let zero_dates = if zero_dates == ZeroDates::Null { ZeroDates::Error } else { zero_dates };
+        let mut reader =
+            Self { places: vec![None; table.columns.len()], builders: Vec::new(), bytes: Vec::new() };
+        for position in positions {
+            reader.places[position] = Some(reader.builders.len());
+            reader.builders.push(ColumnBuilder::of(&table.columns[position], zero_dates).map_err(refuse)?);
+        }
+        Ok(reader)
+    }
+
+    /// The key of the image at the cursor, which is left behind it.
+    #[inline]
+    pub fn read(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: &[u8]) -> Result<Key> {
+        let offset = image.offset();
+        self.builders.iter_mut().for_each(ColumnBuilder::clear);
+        walk_image(image, map, present, self)?;
+        self.bytes.clear();
+        for builder in &self.builders {
+            let written = builder.write_key(0, &mut self.bytes);
+            written.map_err(|error| error.at(&map.name(), "key", offset))?;
+        }
+        Ok(Key::of(&self.bytes))
+    }
+}
+
+/// Reads the keys of batches.
+pub struct BatchKeys {
+    arrays: Vec<ArrayRef>,
+    bytes: Vec<u8>,
+}
+
+impl BatchKeys {
+    /// The batch must have the key's columns, with the types of `arrow_schema`.
+    pub fn new(table: &TableSchema, batch: &RecordBatch) -> Result<Self> {
+        let mut arrays = Vec::new();
+        for name in &table.key {
+            let array = batch.column_by_name(name).ok_or_else(|| {
+                DecodeError::of_table(table.name(), format!("the batch lacks the key column `{name}`"), 0)
+            })?;
+            arrays.push(array.clone());
+        }
+        Ok(Self { arrays, bytes: Vec::new() })
+    }
+
+    pub fn key(&mut self, row: usize) -> std::result::Result<Key, ValueError> {
+        self.bytes.clear();
+        for array in &self.arrays {
+            if array.is_null(row) {
+                return Err(ValueError::new("a key column that is null"));
+            }
+            crate::column::write_array_key(array, row, &mut self.bytes)?;
+        }
+        Ok(Key::of(&self.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_keys_are_themselves_and_lengths_count() {
+        assert_ne!(Key::of(&[1]), Key::of(&[1, 0]));
+        assert_ne!(Key::of(&[0; 15]), Key::of(&[0; 16]));
+    }
+
+    #[test]
+    fn counting_keys_fall_into_even_shares() {
+        for width in [4, 8] {
+            let mut shares = [0; 7];
+            for number in 0..70_000_u64 {
+                shares[Key::of(&number.to_le_bytes()[..width]).bucket(7) as usize] += 1;
+            }
+            assert!(shares.iter().all(|count| (9_500..10_500).contains(count)), "{shares:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Bounded reads of one binlog file: a window slides over it, in either direction.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+use crate::error::{DecodeError, Result};
+use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
+
+/// Bytes read at once.
+const WINDOW: u64 = 512 * 1024;
+
+/// A file whose byte 0 has the offset `base`. Errors name the file and the offset.
+pub struct LogFile {
+    file: File,
+    path: String,
+    base: u64,
+    size: u64,
+    window: Vec<u8>,
+    window_start: u64,
+    format: FormatDescription,
+}
+
+/// Which way the next windows will be needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+impl LogFile {
+    /// Opens the file and reads its format description, whatever part of it is wanted.
+    pub fn open(path: &str, base: u64) -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            DecodeError::new(format!("cannot be opened: {error}"), base).in_file(path)
+        };
+        let file = File::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        let mut log = Self {
+            file,
+            path: path.to_owned(),
+            base,
+            size,
+            window: Vec::new(),
+            window_start: 0,
+            format: FormatDescription {
+                binlog_version: 4,
+                server_version: String::new(),
+                created: 0,
+                header_size: HEADER_SIZE as u8,
+                post_header_sizes: Vec::new(),
+                checksum: crate::event::Checksum::None,
+            },
+        };
+        log.read_format().map_err(|error| error.in_file(path))?;
+        Ok(log)
+    }
+
+    fn read_format(&mut self) -> Result<()> {
+        if self.read(0, MAGIC.len(), Direction::Forward)? != MAGIC {
+            return Err(DecodeError::new("this is no binary log: the magic number is missing", self.base));
+        }
+        let header = self.header(4, self.size)?;
+        if header.kind != EventKind::FORMAT_DESCRIPTION {
+            let reason = format!("the first event is of type {}, not a format description", header.kind.0);
+            return Err(DecodeError::new(reason, self.base + 4));
+        }
+        let event = self.event(4, header, Direction::Forward)?;
+        self.format = FormatDescription::parse(&event)?;
+        Ok(())
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub fn format(&self) -> &FormatDescription {
+        &self.format
+    }
+
+    /// The header of the event at `position`, which must end at or before `limit`.
+    pub fn header(&mut self, position: u64, limit: u64) -> Result<EventHeader> {
+        let base = self.base;
+        let bytes = self.read(position, HEADER_SIZE, Direction::Forward)?;
+        let header = EventHeader::parse(bytes, base + position)?;
+        let end = position + u64::from(header.size);
+        if end > limit {
+            let reason = format!("an event of {} bytes reaches beyond the end of its range", header.size);
+            return Err(DecodeError::new(reason, base + position));
+        }
+        Ok(header)
+    }
+
+    /// The whole event whose header was read before.
+    pub fn event(&mut self, position: u64, header: EventHeader, direction: Direction) -> Result<Event<'_>> {
+        let (base, checksum) = (self.base, self.format.checksum);
+        let raw = self.read(position, header.size as usize, direction)?;
+        Event::whole(header, raw, base + position, checksum)
+    }
+
+    /// The event's first bytes after the header, as many as there are up to `length`.
+    pub fn body_start(&mut self, position: u64, header: EventHeader, length: usize) -> Result<&[u8]> {
+        let length = (HEADER_SIZE + length).min(header.size as usize);
+        Ok(&self.read(position, length, Direction::Forward)?[HEADER_SIZE..])
+    }
+
+    /// Bytes of the file. Memory is only taken for what the file really has.
+    fn read(&mut self, position: u64, length: usize, direction: Direction) -> Result<&[u8]> {
+        let end = position.saturating_add(length as u64);
+        let window_end = self.window_start + self.window.len() as u64;
+        if position < self.window_start || end > window_end {
+            self.load(position, end, direction)?;
+        }
+        let start = (position - self.window_start) as usize;
+        Ok(&self.window[start..start + length])
+    }
+
+    #[cold]
+    fn load(&mut self, position: u64, end: u64, direction: Direction) -> Result<()> {
+        let failed = |error: std::io::Error| {
+            DecodeError::new(format!("cannot be read: {error}"), self.base + position)
+        };
+        if end > self.size {
+            // An open segment grows.
+            self.size = self.file.metadata().map_err(failed)?.len();
+        }
+        if end > self.size {
+            let reason = format!("the file ends at {}, inside an event or before it", self.base + self.size);
+            return Err(DecodeError::new(reason, self.base + position));
+        }
+        let (start, end) = match direction {
+            Direction::Forward => (position, end.max(position + WINDOW).min(self.size)),
+            Direction::Backward => (position.min(end.saturating_sub(WINDOW)), end),
+        };
+        self.window.resize((end - start) as usize, 0);
+        self.window_start = start;
+        let read =
+            self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.read_exact(&mut self.window));
+        if let Err(error) = read {
+            self.window.clear();
+            return Err(failed(error));
+        }
+        // One huge event is not kept for the rest of the file.
+        if self.window.capacity() as u64 > 8 * WINDOW && self.window.len() as u64 <= WINDOW {
+            self.window.shrink_to_fit();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! Batches in the making: the table's columns and what Penstock adds to them.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_schema::SchemaRef;
+
+use crate::column::{arrow_schema, ColumnBuilder, Layout, ZeroDates};
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Result, ValueError};
+use crate::rows::{walk_image, RowSink, Taken};
+use crate::schema::TableSchema;
+use crate::table_map::TableMap;
+
+/// How a range is to be decoded.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub layout: Layout,
+    /// Names of the columns wanted; None: all.
+    pub columns: Option<Vec<String>>,
+    /// Changelog: whether updates give a row for the image before.
+    pub before_images: bool,
+    /// Share i of n of the keys.
+    pub bucket: Option<(u32, u32)>,
+    pub zero_dates: ZeroDates,
+    pub batch_rows: usize,
+    pub batch_bytes: usize,
+}
+
+/// `_change_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Change {
+    Insert,
+    UpdatePreimage,
+    UpdatePostimage,
+    Delete,
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::UpdatePreimage => "update_preimage",
+            Self::UpdatePostimage => "update_postimage",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+pub struct Output {
+    columns: Columns,
+    layout: Layout,
+    schema: SchemaRef,
+    changes: Vec<Change>,
+    sequences: Vec<i64>,
+    commits: Vec<i64>,
+    image_bytes: usize,
+    batch_rows: usize,
+    batch_bytes: usize,
+}
+
+/// A builder for each wanted column, by the column's position in the table.
+struct Columns {
+    builders: Vec<Option<ColumnBuilder>>,
+    /// The builders' positions in the order of the output.
+    order: Vec<usize>,
+    /// Columns that an image lacks become null (before images of deletions) instead of an error.
+    lenient: bool,
+}
+
+impl RowSink for Columns {
+    type Column = ColumnBuilder;
+
+    #[inline]
+    fn column(&mut self, index: usize) -> Option<&mut ColumnBuilder> {
+        self.builders.get_mut(index).and_then(Option::as_mut)
+    }
+
+    fn absent(&mut self, index: usize) -> Taken {
+        let lenient = self.lenient;
+        match self.column(index) {
+            Some(builder) if lenient => builder.append_null(),
+            Some(_) => return Err(missing_column()),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// An image without a column that is needed.
+#[cold]
+pub fn missing_column() -> ValueError {
+    ValueError::new("the row image lacks it; the source needs binlog_row_image = FULL")
+}
+
+impl Output {
+    pub fn new(table: &TableSchema, options: &Options) -> Result<Self> {
+        let refuse = |reason: String| DecodeError::of_table(table.name(), reason, 0);
+        let order = match &options.columns {
+            None => (0..table.columns.len()).collect(),
+            Some(names) => names
+                .iter()
+                .map(|name| {
+                    table.position(name).ok_or_else(|| refuse(format!("there is no column `{name}`")))
+                })
+                .collect::<Result<Vec<_>>>()?,
+        };
+        let schema = arrow_schema(table, Some(&order), options.layout, options.zero_dates).map_err(refuse)?;
+        let mut builders: Vec<Option<ColumnBuilder>> = table.columns.iter().map(|_| None).collect();
+        for position in &order {
+            let builder = ColumnBuilder::of(&table.columns[*position], options.zero_dates).map_err(refuse)?;
+            if builders[*position].replace(builder).is_some() {
+                return Err(refuse(format!("column `{}` is wanted twice", table.columns[*position].name)));
+            }
+        }
+        Ok(Self {
+            columns: Columns { builders, order, lenient: false },
+            layout: options.layout,
+            schema: Arc::new(schema),
+            changes: Vec::new(),
+            sequences: Vec::new(),
+            commits: Vec::new(),
+            image_bytes: 0,
+            batch_rows: options.batch_rows.max(1),
+            batch_bytes: options.batch_bytes,
+        })
+    }
+
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// Appends the row image at the cursor and leaves the cursor behind it. Its sequence is its own offset.
+    #[inline]
+    pub fn append(
+        &mut self,
+        image: &mut Cursor<'_>,
+        map: &TableMap,
+        present: &[u8],
+        change: Change,
+        commit_us: i64,
+    ) -> Result<()> {
+        let start = image.offset();
+        self.columns.lenient = change == Change::Delete && self.layout == Layout::Latest;
+        walk_image(image, map, present, &mut self.columns)?;
+        self.sequences.push(start as i64);
+        self.commits.push(commit_us);
+        self.changes.push(change);
+        self.image_bytes += (image.offset() - start) as usize;
+        Ok(())
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.sequences.len() >= self.batch_rows || self.image_bytes >= self.batch_bytes
+    }
+
+    /// The rows so far; None: there are none.
+    pub fn finish(&mut self) -> Result<Option<RecordBatch>> {
+        if self.sequences.is_empty() {
+            return Ok(None);
+        }
+        let failed = |reason: String| DecodeError::new(reason, self.sequences[0] as u64);
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.order.len() + 3);
+        for position in &self.columns.order {
+            if let Some(builder) = &mut self.columns.builders[*position] {
+                arrays.push(builder.finish().map_err(|error| failed(error.to_string()))?);
+            }
+        }
+        match self.layout {
+            Layout::Rows => {}
+            Layout::Latest => {
+                let deleted = self.changes.iter().map(|change| *change == Change::Delete).collect::<Vec<_>>();
+                arrays.push(Arc::new(BooleanArray::from(deleted)));
+            }
+            Layout::Changelog => {
+                arrays.push(Arc::new(StringArray::from_iter_values(
+                    self.changes.iter().map(|change| change.name()),
+                )));
+            }
+        }
+        if self.layout != Layout::Rows {
+            let room = self.sequences.len();
+            let sequences = std::mem::replace(&mut self.sequences, Vec::with_capacity(room));
+            let commits = std::mem::replace(&mut self.commits, Vec::with_capacity(room));
+            arrays.push(Arc::new(Int64Array::from(sequences)));
+            arrays.push(Arc::new(TimestampMicrosecondArray::from(commits).with_timezone("UTC")));
+        }
+        self.sequences.clear();
+        self.changes.clear();
+        self.image_bytes = 0;
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays);
+        Ok(Some(batch.map_err(|error| DecodeError::new(error.to_string(), 0))?))
+    }
+}

@@ -1,0 +1,136 @@
+//! How row images of one table map become rows of one TableSchema: the check that both speak of the same columns.
+
+use crate::charset::Charset;
+use crate::schema::{ColumnSchema, ColumnType, TableSchema};
+use crate::table_map::{MapColumn, TableMap};
+use crate::wire::WireType;
+
+/// The server's names of hidden columns, behind functional indexes, begin so.
+const HIDDEN_PREFIX: &str = "!hidden!";
+
+/// Makes `map` fit for decoding rows of `schema`: its columns get the schema's names and signedness.
+///
+/// Columns the map has beyond the schema's last are let through, since 8.0.15 writes the hidden columns of
+/// functional indexes; where the map has names they must say so. The error says what differs.
+pub fn fit(mut map: TableMap, schema: &TableSchema) -> Result<TableMap, String> {
+    let (expected, found) = (schema.columns.len(), map.columns.len());
+    if found < expected {
+        return Err(format!("the log has {found} columns, the schema {expected}"));
+    }
+    for extra in &map.columns[expected..] {
+        if let Some(name) = extra.name.as_ref().filter(|name| !name.starts_with(HIDDEN_PREFIX)) {
+            return Err(format!("the log has a column `{name}` that the schema lacks"));
+        }
+    }
+    for (index, (column, schema)) in map.columns.iter_mut().zip(&schema.columns).enumerate() {
+        fit_column(column, schema)
+            .map_err(|difference| format!("column {} `{}`: {difference}", index + 1, schema.name))?;
+    }
+    Ok(map)
+}
+
+fn fit_column(column: &mut MapColumn, schema: &ColumnSchema) -> Result<(), String> {
+    if let Some(name) = column.name.as_ref().filter(|name| **name != schema.name) {
+        return Err(format!("the log calls it `{name}`"));
+    }
+    let kind = schema.column_type()?;
+    if !same_type(column.wire, &kind, schema) {
+        let declared = if schema.column_type.is_empty() { &schema.kind } else { &schema.column_type };
+        return Err(format!("the log has {:?}, the schema {declared}", column.wire));
+    }
+    if let (ColumnType::Integer { unsigned, .. }, WireType::Int { width, .. }) = (&kind, column.wire) {
+        if column.unsigned.is_some_and(|found| found != *unsigned) {
+            return Err(format!("unsigned in the {} only", if *unsigned { "schema" } else { "log" }));
+        }
+        column.wire = WireType::Int { width, unsigned: *unsigned };
+    }
+    check_charset(column, &kind)?;
+    check_labels(column, &kind)?;
+    column.name = Some(schema.name.clone());
+    Ok(())
+}
+
+fn same_type(wire: WireType, kind: &ColumnType, schema: &ColumnSchema) -> bool {
+    match (wire, kind) {
+        (WireType::Int { width, .. }, ColumnType::Integer { width: expected, .. }) => width == *expected,
+        (WireType::Decimal { precision, scale }, ColumnType::Decimal { precision: p, scale: s }) => {
+            (precision, scale) == (*p, *s)
+        }
+        (WireType::Float, ColumnType::Float) | (WireType::Double, ColumnType::Double) => true,
+        (WireType::Year, ColumnType::Year) | (WireType::Date, ColumnType::Date) => true,
+        (WireType::Bit { bits }, ColumnType::Bit { bits: expected }) => bits == u16::from(*expected),
+        (WireType::Time { fsp }, ColumnType::Time { fsp: expected })
+        | (WireType::DateTime { fsp }, ColumnType::DateTime { fsp: expected })
+        | (WireType::Timestamp { fsp }, ColumnType::Timestamp { fsp: expected }) => fsp == *expected,
+        (WireType::OldTime, ColumnType::Time { fsp: 0 })
+        | (WireType::OldDateTime, ColumnType::DateTime { fsp: 0 })
+        | (WireType::OldTimestamp, ColumnType::Timestamp { fsp: 0 }) => true,
+        (WireType::Enum { width }, ColumnType::Enum { labels, .. }) => {
+            width == if labels.len() < 256 { 1 } else { 2 }
+        }
+        (WireType::Set { width }, ColumnType::Set { labels, .. }) => {
+            let bytes = labels.len().div_ceil(8);
+            usize::from(width) == if bytes > 4 { 8 } else { bytes }
+        }
+        (WireType::Char { length }, ColumnType::Binary { padded: Some(expected) }) => {
+            u32::from(length) == *expected
+        }
+        (WireType::Char { .. }, ColumnType::Text { .. }) => schema.kind == "char",
+        (WireType::Varchar { length }, ColumnType::Binary { padded: None }) => {
+            schema.kind == "varbinary" && schema.length.is_none_or(|expected| expected == u32::from(length))
+        }
+        (WireType::Varchar { .. }, ColumnType::Text { .. }) => schema.kind == "varchar",
+        (WireType::Blob { prefix }, ColumnType::Text { .. } | ColumnType::Binary { padded: None }) => {
+            prefix == blob_prefix(&schema.kind)
+        }
+        (WireType::Json { .. }, ColumnType::Json)
+        | (WireType::Geometry { .. }, ColumnType::Geometry)
+        | (WireType::Vector { .. }, ColumnType::Vector) => true,
+        _ => false,
+    }
+}
+
+fn blob_prefix(kind: &str) -> u8 {
+    match kind {
+        "tinyblob" | "tinytext" => 1,
+        "blob" | "text" => 2,
+        "mediumblob" | "mediumtext" => 3,
+        "longblob" | "longtext" => 4,
+        _ => 0,
+    }
+}
+
+fn check_charset(column: &MapColumn, kind: &ColumnType) -> Result<(), String> {
+    let expected = match kind {
+        ColumnType::Text { charset, .. }
+        | ColumnType::Enum { charset, .. }
+        | ColumnType::Set { charset, .. } => *charset,
+        ColumnType::Binary { .. } => Charset::Binary,
+        _ => return Ok(()),
+    };
+    match column.collation.map(|id| (id, Charset::from_collation(id))) {
+        // An id we do not know is no reason to distrust the catalog.
+        None | Some((_, None)) => Ok(()),
+        Some((_, Some(found))) if found == expected => Ok(()),
+        Some((id, _)) => Err(format!("the log has collation {id}, which is of another character set")),
+    }
+}
+
+fn check_labels(column: &MapColumn, kind: &ColumnType) -> Result<(), String> {
+    let (ColumnType::Enum { labels, charset } | ColumnType::Set { labels, charset }) = kind else {
+        return Ok(());
+    };
+    let Some(found) = &column.labels else { return Ok(()) };
+    let mut text = Vec::new();
+    let same = found.len() == labels.len()
+        && found.iter().zip(labels).all(|(found, label)| {
+            text.clear();
+            charset.append(found, &mut text);
+            text == label.as_bytes()
+        });
+    if same {
+        Ok(())
+    } else {
+        Err("the log has other labels".into())
+    }
+}

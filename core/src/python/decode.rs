@@ -1,0 +1,181 @@
+//! `RangeDecoder`, `LatestReducer`, `KeySet`.
+
+use std::sync::Mutex;
+
+use arrow_array::RecordBatch;
+use arrow_pyarrow::{PyArrowType, ToPyArrow};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::frame::GtidSet;
+use super::schema::{parse_layout, parse_table, parse_zero_dates};
+use crate::changelog::Changelog;
+use crate::column::Layout;
+use crate::error::Result;
+use crate::latest::Latest;
+use crate::output::Options;
+use crate::reduce;
+use crate::scan::{RangeScan, Split};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<RangeDecoder>()?;
+    module.add_class::<LatestReducer>()?;
+    module.add_class::<KeySet>()
+}
+
+enum Decoder {
+    Changelog(Box<Changelog>),
+    Latest(Box<Latest>),
+}
+
+impl Decoder {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        match self {
+            Self::Changelog(decoder) => decoder.next_batch(),
+            Self::Latest(decoder) => decoder.next_batch(),
+        }
+    }
+}
+
+/// What a Mutex guards is gone when a thread panicked with it; the core never panics on input.
+fn broken<T>(_: T) -> PyErr {
+    PyRuntimeError::new_err("the decoder failed before")
+}
+
+#[pyclass(module = "penstock._core")]
+struct RangeDecoder {
+    decoder: Mutex<Decoder>,
+}
+
+#[pymethods]
+impl RangeDecoder {
+    #[new]
+    #[pyo3(signature = (
+        table, path, base, start, end, *, preamble = Vec::new(), layout = "changelog", columns = None,
+        before_images = true, bucket = None, exclude_gtids = None, zero_dates = "null", batch_rows = 65536,
+        batch_bytes = 32 * 1024 * 1024
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        table: &str,
+        path: String,
+        base: u64,
+        start: u64,
+        end: u64,
+        preamble: Vec<(String, u64, u64)>,
+        layout: &str,
+        columns: Option<Vec<String>>,
+        before_images: bool,
+        bucket: Option<(u32, u32)>,
+        exclude_gtids: Option<GtidSet>,
+        zero_dates: &str,
+        batch_rows: usize,
+        batch_bytes: usize,
+    ) -> PyResult<Self> {
+        if let Some((share, count)) = bucket.filter(|(share, count)| share >= count) {
+            return Err(PyValueError::new_err(format!("bucket {share} of {count}; it must be less")));
+        }
+        let layout = parse_layout(layout)?;
+        let zero_dates = parse_zero_dates(zero_dates)?;
+        let options = Options { layout, columns, before_images, bucket, zero_dates, batch_rows, batch_bytes };
+        let table = parse_table(table)?;
+        let split = Split { path, base, start, end, preamble };
+        let exclude = exclude_gtids.map(|set| set.0);
+        let decoder = py.detach(|| -> PyResult<Decoder> {
+            let scan = RangeScan::new(table, &split, exclude)?;
+            Ok(match layout {
+                Layout::Changelog => Decoder::Changelog(Box::new(Changelog::new(scan, &options)?)),
+                Layout::Latest => Decoder::Latest(Box::new(Latest::new(scan, &options)?)),
+                Layout::Rows => return Err(PyValueError::new_err("layout \"rows\" is for result sets")),
+            })
+        })?;
+        Ok(Self { decoder: Mutex::new(decoder) })
+    }
+
+    #[getter]
+    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let schema = match &*self.decoder.lock().map_err(broken)? {
+            Decoder::Changelog(decoder) => decoder.schema(),
+            Decoder::Latest(decoder) => decoder.schema(),
+        };
+        schema.to_pyarrow(py)
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyArrowType<RecordBatch>>> {
+        py.detach(|| Ok(self.decoder.lock().map_err(broken)?.next_batch()?.map(PyArrowType)))
+    }
+}
+
+#[pyclass(module = "penstock._core")]
+struct LatestReducer {
+    reducer: Mutex<reduce::LatestReducer>,
+}
+
+#[pymethods]
+impl LatestReducer {
+    #[new]
+    #[pyo3(signature = (table, *, zero_dates = "null"))]
+    fn new(table: &str, zero_dates: &str) -> PyResult<Self> {
+        parse_zero_dates(zero_dates)?;
+        Ok(Self { reducer: Mutex::new(reduce::LatestReducer::new(parse_table(table)?)?) })
+    }
+
+    fn push(&self, py: Python<'_>, batch: PyArrowType<RecordBatch>) -> PyResult<()> {
+        py.detach(|| Ok(self.reducer.lock().map_err(broken)?.push(batch.0)?))
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<Vec<PyArrowType<RecordBatch>>> {
+        let batches = py.detach(|| -> PyResult<_> { Ok(self.reducer.lock().map_err(broken)?.finish()?) })?;
+        Ok(batches.into_iter().map(PyArrowType).collect())
+    }
+}
+
+#[pyclass(module = "penstock._core")]
+struct KeySet {
+    keys: Mutex<reduce::KeySet>,
+}
+
+#[pymethods]
+impl KeySet {
+    #[new]
+    #[pyo3(signature = (table, *, zero_dates = "null"))]
+    fn new(table: &str, zero_dates: &str) -> PyResult<Self> {
+        Ok(Self {
+            keys: Mutex::new(reduce::KeySet::new(parse_table(table)?, parse_zero_dates(zero_dates)?)?),
+        })
+    }
+
+    #[pyo3(signature = (path, base, start, end, *, preamble = Vec::new(), exclude_gtids = None))]
+    #[allow(clippy::too_many_arguments)]
+    fn add_split(
+        &self,
+        py: Python<'_>,
+        path: String,
+        base: u64,
+        start: u64,
+        end: u64,
+        preamble: Vec<(String, u64, u64)>,
+        exclude_gtids: Option<GtidSet>,
+    ) -> PyResult<()> {
+        let split = Split { path, base, start, end, preamble };
+        let exclude = exclude_gtids.map(|set| set.0);
+        py.detach(|| Ok(self.keys.lock().map_err(broken)?.add_split(&split, exclude)?))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.keys.lock().map_err(broken)?.len())
+    }
+
+    fn drop_from(
+        &self,
+        py: Python<'_>,
+        batch: PyArrowType<RecordBatch>,
+    ) -> PyResult<PyArrowType<RecordBatch>> {
+        py.detach(|| Ok(PyArrowType(self.keys.lock().map_err(broken)?.drop_from(&batch.0)?)))
+    }
+}

@@ -1,0 +1,149 @@
+//! Over several ranges: the last change of each key, and the set of keys that occur.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{make_array, Array, ArrayRef, RecordBatch};
+use arrow_data::transform::MutableArrayData;
+use arrow_schema::ArrowError;
+use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
+
+use crate::column::{ZeroDates, SEQUENCE};
+use crate::error::{DecodeError, Result};
+use crate::gtid::GtidSet;
+use crate::key::{BatchKeys, Key, KeyReader};
+use crate::latest::for_each_key;
+use crate::scan::{RangeScan, Split};
+use crate::schema::TableSchema;
+
+/// Last change per key over `latest` batches of several splits; the greatest `_sequence` wins.
+pub struct LatestReducer {
+    table: Arc<TableSchema>,
+    batches: Vec<RecordBatch>,
+    /// Batch, row, sequence.
+    last: HashMap<Key, (u32, u32, i64)>,
+}
+
+impl LatestReducer {
+    pub fn new(table: Arc<TableSchema>) -> Result<Self> {
+        require_key(&table)?;
+        Ok(Self { table, batches: Vec::new(), last: HashMap::new() })
+    }
+
+    pub fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        let refuse = |reason: String| DecodeError::of_table(self.table.name(), reason, 0);
+        let sequences =
+            batch.column_by_name(SEQUENCE).and_then(|array| array.as_primitive_opt::<Int64Type>());
+        let sequences = sequences.ok_or_else(|| refuse(format!("the batch lacks `{SEQUENCE}`")))?;
+        let mut keys = BatchKeys::new(&self.table, &batch)?;
+        let number = self.batches.len() as u32;
+        for row in 0..batch.num_rows() {
+            let key = keys.key(row).map_err(|error| refuse(error.to_string()))?;
+            let candidate = (number, row as u32, sequences.value(row));
+            match self.last.entry(key) {
+                Entry::Vacant(entry) => drop(entry.insert(candidate)),
+                Entry::Occupied(mut entry) if entry.get().2 <= candidate.2 => drop(entry.insert(candidate)),
+                Entry::Occupied(_) => {}
+            }
+        }
+        self.batches.push(batch);
+        Ok(())
+    }
+
+    /// What is left of each batch, batch by batch; the reducer is empty afterwards.
+    pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
+        let batches = std::mem::take(&mut self.batches);
+        let mut kept: Vec<Vec<bool>> = batches.iter().map(|batch| vec![false; batch.num_rows()]).collect();
+        for (batch, row, _) in std::mem::take(&mut self.last).into_values() {
+            kept[batch as usize][row as usize] = true;
+        }
+        let filtered = batches.iter().zip(kept).map(|(batch, kept)| filter(batch, &kept));
+        filtered.filter(|batch| batch.as_ref().map_or(true, |batch| batch.num_rows() > 0)).collect()
+    }
+}
+
+/// Keys, of images before and after, that occur in parts of the log.
+pub struct KeySet {
+    table: Arc<TableSchema>,
+    reader: KeyReader,
+    keys: HashSet<Key>,
+}
+
+impl KeySet {
+    pub fn new(table: Arc<TableSchema>, zero_dates: ZeroDates) -> Result<Self> {
+        Ok(Self { reader: KeyReader::new(&table, zero_dates)?, table, keys: HashSet::new() })
+    }
+
+    pub fn add_split(&mut self, split: &Split, exclude: Option<GtidSet>) -> Result<()> {
+        let mut scan = RangeScan::new(self.table.clone(), split, exclude)?;
+        for_each_key(&mut scan, &mut self.reader, |key| {
+            self.keys.insert(key);
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The rows whose key is not in the set.
+    pub fn drop_from(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        if self.keys.is_empty() {
+            return Ok(batch.clone());
+        }
+        let mut keys = BatchKeys::new(&self.table, batch)?;
+        let mut kept = Vec::with_capacity(batch.num_rows());
+        for row in 0..batch.num_rows() {
+            let key = keys
+                .key(row)
+                .map_err(|error| DecodeError::of_table(self.table.name(), error.to_string(), 0))?;
+            kept.push(!self.keys.contains(&key));
+        }
+        filter(batch, &kept)
+    }
+}
+
+fn require_key(table: &TableSchema) -> Result<()> {
+    if table.key.is_empty() {
+        return Err(DecodeError::of_table(table.name(), format!("{} has no key", table.name()), 0));
+    }
+    Ok(())
+}
+
+/// The rows of a batch for which `kept` is true.
+fn filter(batch: &RecordBatch, kept: &[bool]) -> Result<RecordBatch> {
+    let count = kept.iter().filter(|kept| **kept).count();
+    if count == kept.len() {
+        return Ok(batch.clone());
+    }
+    let columns = batch
+        .columns()
+        .iter()
+        .map(|column| filter_column(column, kept, count))
+        .collect::<std::result::Result<_, ArrowError>>();
+    columns
+        .and_then(|columns| RecordBatch::try_new(batch.schema(), columns))
+        .map_err(|error| DecodeError::new(error.to_string(), 0))
+}
+
+fn filter_column(
+    column: &ArrayRef,
+    kept: &[bool],
+    count: usize,
+) -> std::result::Result<ArrayRef, ArrowError> {
+    let data = column.to_data();
+    let mut taken = MutableArrayData::new(vec![&data], false, count);
+    let mut row = 0;
+    for run in kept.chunk_by(|left, right| left == right) {
+        if run[0] {
+            taken.try_extend(0, row, row + run.len())?;
+        }
+        row += run.len();
+    }
+    Ok(make_array(taken.freeze()))
+}

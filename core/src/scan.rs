@@ -1,0 +1,337 @@
+//! The row events of one table in a part of the log: what changelog, latest and key sets are built from.
+//!
+//! Events of other tables are stepped over by their headers and table ids. A part may begin inside a transaction;
+//! its preamble then names the GTID event and the table maps in force.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::error::{DecodeError, Result};
+use crate::event::{Event, EventHeader, EventKind, FormatDescription};
+use crate::gtid::{GtidEvent, GtidSet};
+use crate::log_file::{Direction, LogFile};
+use crate::plan;
+use crate::rows::RowsEvent;
+use crate::schema::TableSchema;
+use crate::table_map::{TableMap, TableMapHead};
+
+/// `penstock.model.offset.Split`: the events of one segment that end in `(start, end]`.
+#[derive(Debug, Clone)]
+pub struct Split {
+    pub path: String,
+    pub base: u64,
+    pub start: u64,
+    pub end: u64,
+    /// Path, base and offset of the events to read first.
+    pub preamble: Vec<(String, u64, u64)>,
+}
+
+/// A row event of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct RowsAt {
+    /// In the file.
+    pub position: u64,
+    pub header: EventHeader,
+    /// Index into `RangeScan::maps`.
+    pub map: u32,
+    /// Microseconds since 1970 of the transaction's commit.
+    pub commit_us: i64,
+}
+
+/// XA transactions are written when they are prepared; only a commit that comes later makes them count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Xa {
+    #[default]
+    No,
+    /// Prepared, or not yet known to be committed in the same breath.
+    Open,
+    /// `XA COMMIT … ONE PHASE`.
+    Committed,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Transaction {
+    commit_us: Option<i64>,
+    excluded: bool,
+    xa: Xa,
+}
+
+pub struct RangeScan {
+    file: LogFile,
+    format: FormatDescription,
+    table: Arc<TableSchema>,
+    table_name: String,
+    exclude: Option<GtidSet>,
+    position: u64,
+    end: u64,
+    transaction: Transaction,
+    maps: Vec<Arc<TableMap>>,
+    /// Body of the last table map of ours: it repeats for each statement.
+    last_map: Vec<u8>,
+    /// Table id and map in force for our table.
+    current: Option<(u64, u32)>,
+    foreign: HashSet<u64>,
+}
+
+impl RangeScan {
+    pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<Self> {
+        let file = LogFile::open(&split.path, split.base)?;
+        let mut scan = Self {
+            format: file.format().clone(),
+            file,
+            table_name: table.name(),
+            table,
+            exclude: exclude.filter(|set| !set.is_empty()),
+            position: 0,
+            end: 0,
+            transaction: Transaction::default(),
+            maps: Vec::new(),
+            last_map: Vec::new(),
+            current: None,
+            foreign: HashSet::new(),
+        };
+        for (path, base, offset) in &split.preamble {
+            scan.read_preamble(path, *base, *offset)?;
+        }
+        let at = |offset: u64, what: &str| {
+            offset.checked_sub(split.base).ok_or_else(|| {
+                let reason =
+                    format!("the {what} of the range is before its segment, which begins at {}", split.base);
+                DecodeError::new(reason, offset).in_file(&split.path)
+            })
+        };
+        // Every file begins with the four bytes of its magic number.
+        scan.position = at(split.start, "start")?.max(4);
+        scan.end = at(split.end, "end")?;
+        Ok(scan)
+    }
+
+    pub fn table(&self) -> &Arc<TableSchema> {
+        &self.table
+    }
+
+    pub fn base(&self) -> u64 {
+        self.file.base()
+    }
+
+    /// The table map of a row event, fit for the schema.
+    pub fn map(&self, rows: &RowsAt) -> Arc<TableMap> {
+        self.maps[rows.map as usize].clone()
+    }
+
+    /// The row event again, in whole.
+    pub fn event(&mut self, rows: &RowsAt, direction: Direction) -> Result<(Event<'_>, &FormatDescription)> {
+        let path = self.file.path().to_owned();
+        let event = self.file.event(rows.position, rows.header, direction);
+        Ok((event.map_err(|error| error.in_file(&path))?, &self.format))
+    }
+
+    /// Adds the file's name to an error.
+    pub fn locate(&self, error: DecodeError) -> DecodeError {
+        error.in_file(self.file.path())
+    }
+
+    /// The next row event of the table; None at the end of the range.
+    pub fn next(&mut self) -> Result<Option<RowsAt>> {
+        self.advance().map_err(|error| error.in_file(self.file.path()))
+    }
+
+    fn advance(&mut self) -> Result<Option<RowsAt>> {
+        while self.position < self.end {
+            let position = self.position;
+            let header = self.file.header(position, self.end)?;
+            self.position += u64::from(header.size);
+            match header.kind {
+                EventKind::TABLE_MAP => {
+                    let event = self.file.event(position, header, Direction::Forward)?;
+                    let state = (&mut self.maps, &mut self.last_map, &mut self.current, &mut self.foreign);
+                    note_table_map(&event, &self.format, &self.table, state)?;
+                }
+                kind if kind.rows().is_some() => {
+                    if let Some(rows) = self.rows_at(position, header)? {
+                        return Ok(Some(rows));
+                    }
+                }
+                EventKind::TRANSACTION_PAYLOAD => {
+                    let reason = "a compressed transaction; a relay log holds them unpacked";
+                    return Err(DecodeError::new(reason, self.file.base() + position));
+                }
+                kind if kind.is_gtid() => {
+                    let event = self.file.event(position, header, Direction::Forward)?;
+                    self.transaction = open_transaction(&event, self.exclude.as_ref())?;
+                }
+                EventKind::QUERY => self.note_query(position, header)?,
+                EventKind::XID | EventKind::XA_PREPARE => self.transaction = Transaction::default(),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the row event is ours and counts.
+    fn rows_at(&mut self, position: u64, header: EventHeader) -> Result<Option<RowsAt>> {
+        let size = self.format.table_id_size(header.kind);
+        let offset = self.file.base() + position;
+        let start = self.file.body_start(position, header, size)?;
+        let table_id = crate::cursor::Cursor::new(start, offset).uint_le(size, "table id")?;
+        let map = match self.current {
+            Some((id, map)) if id == table_id => map,
+            _ if self.foreign.contains(&table_id) || is_dummy(table_id) => return Ok(None),
+            _ => {
+                let reason = format!("a row event of table id {table_id}, for which there was no table map");
+                return Err(DecodeError::new(reason, offset));
+            }
+        };
+        if self.transaction.excluded {
+            return Ok(None);
+        }
+        if self.transaction.xa == Xa::Open && !self.commits_in_one_phase()? {
+            let reason =
+                format!("rows of {} in an XA prepared transaction cannot be emitted", self.table_name);
+            return Err(DecodeError::of_table(&self.table_name, reason, offset));
+        }
+        let commit_us = self.transaction.commit_us.unwrap_or(i64::from(header.timestamp) * 1_000_000);
+        Ok(Some(RowsAt { position, header, map, commit_us }))
+    }
+
+    /// Looks ahead for the end of the XA transaction that is open at the current position.
+    fn commits_in_one_phase(&mut self) -> Result<bool> {
+        let mut position = self.position;
+        loop {
+            let header = self.file.header(position, u64::MAX)?;
+            if header.kind == EventKind::XA_PREPARE {
+                let one_phase = self.file.body_start(position, header, 1)?.first() == Some(&1);
+                if one_phase {
+                    self.transaction.xa = Xa::Committed;
+                }
+                return Ok(one_phase);
+            }
+            if header.kind.is_gtid() || header.kind == EventKind::XID {
+                return Ok(false);
+            }
+            position += u64::from(header.size);
+        }
+    }
+
+    fn note_query(&mut self, position: u64, header: EventHeader) -> Result<()> {
+        let event = self.file.event(position, header, Direction::Forward)?;
+        let mut cursor = event.cursor();
+        cursor.skip(8, "thread id and time")?;
+        let database = cursor.u8("database name length")?;
+        cursor.skip(2, "error code")?;
+        let variables = cursor.u16("status variables length")?;
+        cursor.skip(usize::from(variables) + usize::from(database) + 1, "status variables and database")?;
+        let sql = cursor.rest();
+        if sql.starts_with(b"XA START") {
+            self.transaction.xa = Xa::Open;
+        } else if sql == b"COMMIT" || sql == b"ROLLBACK" {
+            self.transaction = Transaction::default();
+        }
+        Ok(())
+    }
+
+    fn read_preamble(&mut self, path: &str, base: u64, offset: u64) -> Result<()> {
+        let mut other = LogFile::open(path, base)?;
+        let Some(position) = offset.checked_sub(base) else {
+            return Err(DecodeError::new("a preamble event before its segment", offset).in_file(path));
+        };
+        let format = other.format().clone();
+        let mut apply = || {
+            let header = other.header(position, u64::MAX)?;
+            let event = other.event(position, header, Direction::Forward)?;
+            match header.kind {
+                EventKind::TABLE_MAP => {
+                    let state = (&mut self.maps, &mut self.last_map, &mut self.current, &mut self.foreign);
+                    note_table_map(&event, &format, &self.table, state)
+                }
+                kind if kind.is_gtid() => {
+                    self.transaction = open_transaction(&event, self.exclude.as_ref())?;
+                    Ok(())
+                }
+                other => Err(DecodeError::new(format!("a preamble event of type {}", other.0), offset)),
+            }
+        };
+        apply().map_err(|error| error.in_file(path))
+    }
+}
+
+/// A row event without rows that only says that a statement has ended.
+fn is_dummy(table_id: u64) -> bool {
+    table_id == 0x00ff_ffff
+}
+
+type MapState<'a> =
+    (&'a mut Vec<Arc<TableMap>>, &'a mut Vec<u8>, &'a mut Option<(u64, u32)>, &'a mut HashSet<u64>);
+
+fn note_table_map(
+    event: &Event<'_>,
+    format: &FormatDescription,
+    table: &TableSchema,
+    (maps, last_map, current, foreign): MapState<'_>,
+) -> Result<()> {
+    if current.is_some() && event.body == last_map.as_slice() {
+        return Ok(());
+    }
+    let head = TableMapHead::parse(event, format)?;
+    let ours = head.database == table.database.as_bytes() && head.table == table.table.as_bytes();
+    if !ours {
+        if current.is_some_and(|(id, _)| id == head.table_id) {
+            *current = None;
+        }
+        foreign.insert(head.table_id);
+        return Ok(());
+    }
+    let map = plan::fit(TableMap::parse(event, format)?, table).map_err(|difference| {
+        let name = table.name();
+        let reason = format!(
+            "the table map of {name} does not fit its schema (version {}): {difference}",
+            table.version
+        );
+        DecodeError::of_table(name, reason, event.offset)
+    })?;
+    foreign.remove(&head.table_id);
+    maps.push(Arc::new(map));
+    *current = Some((head.table_id, maps.len() as u32 - 1));
+    event.body.clone_into(last_map);
+    Ok(())
+}
+
+fn open_transaction(event: &Event<'_>, exclude: Option<&GtidSet>) -> Result<Transaction> {
+    let base = event.cursor().offset();
+    // The header's seconds stand in where there are no commit times (before MySQL 8.0, MariaDB).
+    let seconds = i64::from(event.header.timestamp) * 1_000_000;
+    let mut transaction = Transaction { commit_us: Some(seconds), ..Transaction::default() };
+    let gtid = match event.header.kind {
+        EventKind::GTID => GtidEvent::parse_plain(event.body, base, false)?,
+        EventKind::ANONYMOUS_GTID => GtidEvent::parse_plain(event.body, base, true)?,
+        EventKind::GTID_TAGGED => GtidEvent::parse_tagged(event.body, base)?,
+        _ => {
+            // MariaDB: sequence (8), domain (4), flags; 64 is FL_PREPARED_XA.
+            if event.body.get(12).is_some_and(|flags| flags & 64 != 0) {
+                transaction.xa = Xa::Open;
+            }
+            return Ok(transaction);
+        }
+    };
+    // 0: the server that first ran it did not say.
+    let commit_us = gtid.original_commit_us.filter(|us| *us > 0).or(gtid.immediate_commit_us);
+    if let Some(commit_us) = commit_us.and_then(|us| i64::try_from(us).ok()) {
+        transaction.commit_us = Some(commit_us);
+    }
+    if let (Some(exclude), Some(gtid)) = (exclude, &gtid.gtid) {
+        transaction.excluded = exclude.contains(gtid);
+    }
+    Ok(transaction)
+}
+
+/// Parses the row event and checks that it fits its map.
+pub fn open_rows<'a>(event: &Event<'a>, format: &FormatDescription, map: &TableMap) -> Result<RowsEvent<'a>> {
+    if event.header.kind == EventKind::PARTIAL_UPDATE_ROWS {
+        let reason = "partial JSON updates cannot be decoded; SET GLOBAL binlog_row_value_options = ''";
+        return Err(DecodeError::of_table(map.name(), reason, event.offset));
+    }
+    let rows = RowsEvent::parse(event, format)
+        .map_err(|error| DecodeError::of_table(map.name(), error.reason(), error.offset()))?;
+    rows.check(map)?;
+    Ok(rows)
+}
