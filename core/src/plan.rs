@@ -5,8 +5,10 @@ use crate::schema::{ColumnSchema, ColumnType, TableSchema};
 use crate::table_map::{MapColumn, TableMap};
 use crate::wire::WireType;
 
-/// The server's names of hidden columns, behind functional indexes, begin so.
-const HIDDEN_PREFIX: &str = "!hidden!";
+/// Names of the hidden columns behind functional indexes: an MD5 in hexadecimal (8.0.15), `!hidden!…` (later).
+fn is_hidden_name(name: &str) -> bool {
+    name.starts_with("!hidden!") || (name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
 
 /// Makes `map` fit for decoding rows of `schema`: its columns get the schema's names and signedness.
 ///
@@ -18,7 +20,7 @@ pub fn fit(mut map: TableMap, schema: &TableSchema) -> Result<TableMap, String> 
         return Err(format!("the log has {found} columns, the schema {expected}"));
     }
     for extra in &map.columns[expected..] {
-        if let Some(name) = extra.name.as_ref().filter(|name| !name.starts_with(HIDDEN_PREFIX)) {
+        if let Some(name) = extra.name.as_ref().filter(|name| !is_hidden_name(name)) {
             return Err(format!("the log has a column `{name}` that the schema lacks"));
         }
     }
