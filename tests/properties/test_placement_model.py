@@ -1,0 +1,37 @@
+"""The placement rule against thousands of random histories, and the model against weakened forms of the rule."""
+
+from __future__ import annotations
+
+import pytest
+from properties.placement_model import BROKEN, Violation, World
+
+STEPS = 70
+HISTORIES = 20_000
+HISTORIES_SLOW = 400_000
+HISTORIES_BROKEN = 20_000
+"""Enough for every weakened form to be caught; most take a few hundred."""
+
+
+def play(seeds: range, broken: str = "") -> tuple[int, str] | None:
+    """The first seed whose history ends in a violation, and what it was."""
+    for seed in seeds:
+        try:
+            World(seed, broken).run(STEPS)
+        except Violation as violation:
+            return seed, str(violation)
+    return None
+
+
+def test_no_history_shows_a_stale_resurrected_or_missing_row() -> None:
+    assert play(range(HISTORIES)) is None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_no_history_of_many_more_shows_one_either() -> None:
+    assert play(range(HISTORIES, HISTORIES + HISTORIES_SLOW)) is None
+
+
+@pytest.mark.parametrize("condition", BROKEN)
+def test_the_model_notices_when_a_condition_of_the_rule_is_given_up(condition: str) -> None:
+    assert play(range(HISTORIES_BROKEN), condition) is not None
