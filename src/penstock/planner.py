@@ -237,6 +237,7 @@ class Planner:
             version = step.schema.version if isinstance(step, AddColumns) else version
         at_end = TableAtEnd(
             start=state.start,
+            start_gtids=str(self._log.gtids_at(state.start)),
             schema_version=version,
             fresh=not state.replaces,
             breaks=tuple(self._breaks_of(state, reach)),

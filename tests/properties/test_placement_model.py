@@ -1,11 +1,12 @@
-"""The placement rule against thousands of random histories, and the model against weakened forms of the rule."""
+"""The placement rule against random histories, and the model of them against weakened forms of the rule."""
 
 from __future__ import annotations
 
 import pytest
-from properties.placement_model import BROKEN, Violation, World
 
-STEPS = 70
+from penstock.testing.placement_model import BROKEN, Violation, World
+
+STEPS = 60
 HISTORIES = 20_000
 HISTORIES_SLOW = 400_000
 HISTORIES_BROKEN = 20_000

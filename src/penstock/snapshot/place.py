@@ -1,38 +1,42 @@
 """The placement rule: when the rows of a staged chunk may enter the stream, and which of them.
 
-Terms. The log is a sequence of transactions; `prefix(X)` are those that end at or before offset X. A chunk was
-read in a view V: the transactions whose effects its SELECT saw. Its marks promise `low ⊆ V ⊆ prefix(high)`
-(`sources/mysql/watermark.py` says why they do). Neither V nor `low` need be a prefix of the log: servers make
-transactions visible out of the log's order. S is the table's start, E the end of the epoch that places the chunk.
+Terms. The log is a sequence of transactions; `prefix(X)` are those that end at or before offset X. A chunk
+was read in a view V: the transactions whose effects its SELECT saw. Its marks promise `low ⊆ V ⊆
+prefix(high)` (`sources/mysql/watermark.py` says why they do). Neither V nor `low` need be a prefix of the
+log: servers make transactions visible out of the log's order. S is the table's start, E the end of the
+epoch that places the chunk.
 
 The rule. A chunk is placed at the end of an epoch that
 
 1. is planned after the chunk was staged, and whose E has reached the chunk's high mark;
-2. without the rows whose key occurs (before or after image) in a transaction of `(S, E]` that is not in `low`;
-3. unless a DDL that removes or replaces rows stands in `prefix(E)` outside `low`, or the schema changed since:
-   then the chunk is void;
+2. without the rows whose key occurs (before or after image) in a transaction of `(S, E]` that is not in
+   `low`;
+3. unless a DDL that removes or replaces rows stands in `prefix(E)` outside `low`, or the schema changed
+   since: then the chunk is void;
 4. and S is such that every epoch after S carries this table, and `prefix(S) ⊆ low`.
 
-Why it is right. Take a row of the chunk that is kept, with key k. By (1) `low ⊆ V ⊆ prefix(E)`. By (2), with
-(4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), those of `(S, E]` because k
-was kept. So V and `prefix(E)` contain the same transactions that touch k, and the chunk's row *is* the row at E:
-newer than every earlier event of its key, older than every later one. With `_sequence` E it wins against all
-events up to E and loses against all that follow. A deleted row is not in V, or its deletion is outside `low`.
-Take a key that was dropped: it has an event in `(S, E]`, which by (4) was emitted in this or an earlier epoch, so
-the stream alone gives its state at E. Take a row that exists at E but is not in V: the transaction that
-created it is not in V, so not in `low`, so by (4) after S: the stream brings it. Nothing is missing, nothing is stale.
-The argument never needs chunks to be placed in order, nor soon: a later E only makes the window larger. Nor does
-it need the window to be minimal: **any superset within `(S, E]` may be dropped**, because what is dropped is in
-the stream. Two uses are made of that freedom:
+Why it is right. Take a row of the chunk that is kept, with key k. By (1) `low ⊆ V ⊆ prefix(E)`. By (2),
+with (4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), those of `(S,
+E]` because k was kept. So V and `prefix(E)` contain the same transactions that touch k, and the chunk's row
+*is* the row at E: newer than every earlier event of its key, older than every later one. With `_sequence` E
+it wins against all events up to E and loses against all that follow. A deleted row is not in V, or its
+deletion is outside `low`. Take a key that was dropped: it has an event in `(S, E]`, which by (4) was
+emitted in this or an earlier epoch, so the stream alone gives its state at E. Take a row that exists at E
+but is not in V: the transaction that created it is not in V, so not in `low`, so by (4) after S: the stream
+brings it. Nothing is missing, nothing is stale. The argument never needs chunks to be placed in order, nor
+soon: a later E only makes the window larger. Nor does it need the window to be minimal: **any superset
+within `(S, E]` may be dropped**, because what is dropped is in the stream. Two uses are made of that
+freedom:
 
-- Keys of *all* events of the epoch itself are dropped, also of transactions in `low`. So a key never comes twice
-  within one epoch, and events and placed rows may go into one commit without a reduction over both.
-- If *every* key that occurs in `(S, E]` is dropped, no kept key has an event after S: the target cannot hold it
-  from the stream. Chunks of one table do not overlap (a row that moves between chunks does so by an event after
-  S). So if the target held nothing of this table at S, kept rows can be **appended** without a look at the target.
+- Keys of *all* events of the epoch itself are dropped, also of transactions in `low`. So a key never comes
+  twice within one epoch, and events and placed rows may go into one commit without a reduction over both.
+- If *every* key that occurs in `(S, E]` is dropped, no kept key has an event after S: the target cannot
+  hold it from the stream. Chunks of one table do not overlap (a row that moves between chunks does so by an
+  event after S). So if the target held nothing of this table at S, kept rows can be **appended** without a
+  look at the target.
 
-Void or read again, the cure is the same: the chunk is read anew, with new marks. The difference is for people:
-a void chunk is untrue, one to read again has become too costly, or its marks cannot be compared.
+Void or read again, the cure is the same: the chunk is read anew, with new marks. The difference is for
+people: a void chunk is untrue, one to read again has become too costly, or its marks cannot be compared.
 
 A chunk of a table without a key can drop nothing. It is placed by (1) and (3) alone, for append-only targets,
 where changes in its window may appear twice.
@@ -57,7 +61,9 @@ Mode = Literal["append", "merge"]
 
 @dataclass(frozen=True)
 class KeyScan:
-    """Keys that occur in `range` are dropped, but for transactions in `exclude_gtids` (a GTID set; None: none)."""
+    """Keys that occur in `range` are dropped, but for transactions in `exclude_gtids` (a GTID set; None:
+    none).
+    """
 
     range: LogRange
     exclude_gtids: str | None = None
@@ -127,11 +133,14 @@ class Break:
 class TableAtEnd:
     """What is known of one table at the epoch's end.
 
-    `breaks` are those after `start`. `fresh`: the target held no row of this table when the log was at `start`,
-    and nothing but this pipeline has written it since.
+    `start_gtids` is what the log had executed at `start`; a chunk that was read before it (by a task that
+    outlived an earlier snapshot of the table) is told by it. `breaks` are those after `start`. `fresh`: the
+    target held no row of this table when the log was at `start`, and nothing but this pipeline has written
+    it since.
     """
 
     start: Offset
+    start_gtids: str
     schema_version: int
     fresh: bool
     breaks: tuple[Break, ...] = ()
@@ -146,7 +155,9 @@ class PlacementLimits:
 
 
 class LogIndex(Protocol):
-    """What placement asks of the relay log. Answers come from the index alone and never change for old offsets."""
+    """What placement asks of the relay log. Answers come from the index alone and never change for old
+    offsets.
+    """
 
     def window_start(self, gtids: str) -> Offset:
         """The greatest known offset O with every transaction of `prefix(O)` in `gtids`."""
@@ -171,10 +182,13 @@ def place(
     if chunk.server_uuid != epoch.server_uuid:
         return ReadAgain(
             chunk,
-            f"it was read from server {chunk.server_uuid}, whose marks say nothing about the log of {epoch.server_uuid}",
+            f"it was read from server {chunk.server_uuid}, whose marks say nothing about"
+            f" the log of {epoch.server_uuid}",
         )
     if chunk.watermarks.high.order > epoch.position.order:
         return Waiting(chunk)
+    if not _core.GtidSet(table.start_gtids).issubset(_core.GtidSet(chunk.watermarks.low)):
+        return ReadAgain(chunk, "it was read before the table's start")
     end = epoch.range.end
     window = min(max(log.window_start(chunk.watermarks.low), table.start), end)
     if (found := _void_reason(chunk, table, window, end)) is not None:
@@ -198,7 +212,10 @@ def place_all(
     limits: PlacementLimits,
 ) -> list[Placement]:
     """One table's staged chunks, in the order of their numbers."""
-    return [place(chunk, epoch, table, log, limits) for chunk in sorted(chunks, key=lambda item: item.chunk.number)]
+    return [
+        place(chunk, epoch, table, log, limits)
+        for chunk in sorted(chunks, key=lambda item: item.chunk.number)
+    ]
 
 
 def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -> str | None:
@@ -225,8 +242,9 @@ def _merge_scans(chunk: StagedChunk, window: Offset, epoch: LogRange) -> tuple[K
 def shared_scans(placed: Sequence[Placed]) -> tuple[KeyScan, ...]:
     """Scans that serve several placed chunks of one table and epoch at once: the union of theirs, or more.
 
-    One key set for all chunks costs one pass over the log instead of one per chunk. More is dropped from some
-    chunks than their own scans ask for, which is right as long as it lies within `(S, E]` (see above): every scan does.
+    One key set for all chunks costs one pass over the log instead of one per chunk. More is dropped from
+    some chunks than their own scans ask for, which is right as long as it lies within `(S, E]` (see above):
+    every scan does.
     """
     lows = {scan.exclude_gtids for item in placed for scan in item.scans if scan.exclude_gtids is not None}
     shared: _core.GtidSet | None = None
@@ -273,5 +291,3 @@ def _with_columns(batch: pa.RecordBatch, target: pa.Schema, end: Offset) -> pa.R
     for field in list(target)[batch.num_columns :]:
         columns.append(pa.repeat(pa.scalar(added[field.name], field.type), batch.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=target)
-
-

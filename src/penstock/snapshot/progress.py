@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TableProgress:
-    """One table. `rows_estimate` is the server's guess at the time of planning; `planned` says all chunks are known."""
+    """One table. `rows_estimate` is the server's guess at the time of planning; `planned` says all chunks
+    are known.
+    """
 
     table: str
     chunks_planned: int
@@ -34,7 +36,9 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class SnapshotProgress:
-    """All tables of a snapshot that has been running for `seconds`, with `rows_before` read in earlier runs."""
+    """All tables of a snapshot that has been running for `seconds`, with `rows_before` read in earlier
+    runs.
+    """
 
     tables: tuple[TableProgress, ...]
     seconds: float

@@ -1,13 +1,15 @@
 """Reads one chunk from MySQL: low mark, SELECT, high mark, all in one session.
 
-The SELECT goes by the binary protocol (COM_STMT_PREPARE, COM_STMT_EXECUTE): mysqld spends about half the CPU on it
-that it spends on text, and values need no parsing. PyMySQL sends the commands; the answer is read from its socket in
-pieces as large as the kernel gives and decoded by the core, so no Python runs per row. Back-pressure is TCP's: the
-server waits (for at most `net_write_timeout`) while we do something else, and memory stays that of one batch.
+The SELECT goes by the binary protocol (COM_STMT_PREPARE, COM_STMT_EXECUTE): mysqld spends about half the
+CPU on it that it spends on text, and values need no parsing. PyMySQL sends the commands; the answer is read
+from its socket in pieces as large as the kernel gives and decoded by the core, so no Python runs per row.
+Back-pressure is TCP's: the server waits (for at most `net_write_timeout`) while we do something else, and
+memory stays that of one batch.
 
-The session is set up so that values mean what they mean in the log: time zone +00:00 (TIMESTAMP is stored in UTC),
-no `character_set_results` (text in the column's own character set), empty `sql_mode` (CHAR without padding, `"` and
-`||` as usual), no limit on rows or time, REPEATABLE READ with autocommit (each statement opens one view of its own).
+The session is set up so that values mean what they mean in the log: time zone +00:00 (TIMESTAMP is stored
+in UTC), no `character_set_results` (text in the column's own character set), empty `sql_mode` (CHAR without
+padding, `"` and `||` as usual), no limit on rows or time, REPEATABLE READ with autocommit (each statement
+opens one view of its own).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from penstock.model.chunk import Chunk, Watermarks
 from penstock.model.schema import TableSchema, quote
 from penstock.snapshot.base import ChunkOutdated, ReadMarks
 from penstock.snapshot.split import range_condition
-from penstock.sources.mysql.catalog import parse_version
+from penstock.sources.mysql.catalog import describe_server
 from penstock.sources.mysql.watermark import MySqlWatermarks, ensure_executed
 
 _COM_STMT_PREPARE = 0x16
@@ -38,8 +40,9 @@ _GTID_WAIT_S = 30
 
 _SESSION = (
     "SET NAMES utf8mb4",
-    "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1,"
-    f" sql_select_limit = 18446744073709551615, net_write_timeout = {_NET_WRITE_TIMEOUT_S}, max_execution_time = 0",
+    "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1",
+    f"SET SESSION net_write_timeout = {_NET_WRITE_TIMEOUT_S}, max_execution_time = 0",
+    "SET SESSION sql_select_limit = 18446744073709551615",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 
@@ -65,7 +68,7 @@ class MySqlChunkReader:
         self._zero_dates = zero_dates
         with guarded("the session of a chunk reader"):
             prepare_session(connection)
-        self._watermarks = MySqlWatermarks(connection, parse_version(connection.get_server_info()))
+        self._watermarks = MySqlWatermarks(connection, describe_server(connection).version)
 
     def require_gtids(self, contains: str) -> None:
         """Returns once the server has executed `contains` (the start of the table), else `TransientError`."""
@@ -102,7 +105,9 @@ class MySqlChunkRead:
     @property
     def marks(self) -> ReadMarks:
         if self._marks is None:
-            raise InternalError(f"The marks of a chunk of {self._chunk.table} were asked for before its rows.")
+            raise InternalError(
+                f"The marks of a chunk of {self._chunk.table} were asked for before its rows."
+            )
         return self._marks
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -144,7 +149,9 @@ def execute(
         while not decoder.done:
             data = wire._rfile.read1(_RECEIVE_BYTES)
             if not data:
-                raise pymysql.err.OperationalError(2013, "the server closed the connection in the middle of a result")
+                raise pymysql.err.OperationalError(
+                    2013, "the server closed the connection in the middle of a result"
+                )
             yield from decoder.feed(data)
         if (last := decoder.finish()) is not None:
             yield last
@@ -158,8 +165,9 @@ def execute(
 def _read_prepared(wire: Any) -> bytes:
     """Reads the answer to COM_STMT_PREPARE and returns the statement id as it goes over the wire.
 
-    OK packet: status 0, id (4), columns (2), parameters (2). Then the definitions of parameters and of columns, each
-    list, if not empty, followed by EOF. The definitions come again with the result, so these are passed over.
+    OK packet: status 0, id (4), columns (2), parameters (2). Then the definitions of parameters and of
+    columns, each list, if not empty, followed by EOF. The definitions come again with the result, so these
+    are passed over.
     """
     packet = wire._read_packet().get_all_data()
     columns, parameters = struct.unpack_from("<HH", packet, 5)
@@ -170,7 +178,7 @@ def _read_prepared(wire: Any) -> bytes:
     return bytes(packet[1:5])
 
 
-class guarded:  # noqa: N801 - reads as a statement
+class guarded:
     """Turns what PyMySQL, the socket and the core raise inside into the error that says who acts."""
 
     def __init__(self, what: str, chunk: Chunk | None = None) -> None:
@@ -193,7 +201,9 @@ class guarded:  # noqa: N801 - reads as a statement
         if code in _OUTDATED and self._chunk is not None:
             return self._outdated(_OUTDATED[code])
         if isinstance(error, OSError) or code in _PASSING or code == 0:
-            return TransientError(f"The source failed during {self._what}: {message} (error {code}).", code=code)
+            return TransientError(
+                f"The source failed during {self._what}: {message} (error {code}).", code=code
+            )
         details = {} if self._chunk is None else {"table": str(self._chunk.table)}
         hint = ""
         if code in _ACCESS_DENIED and self._chunk is not None:

@@ -1,21 +1,23 @@
 """Chunk bounds: where a table is cut so that its parts can be read at once.
 
-**Coverage needs no trust in the bounds.** Neighbouring chunks share a bound b; one takes the rows with `key < b`, the
-other those with `key >= b`. The server evaluates both against the same literal, and its order of a NOT NULL key is
-total, so every row satisfies exactly one of them, whatever collation or rounding is at work. The first chunk is open
-below and the last above. So bounds are only a matter of speed: they may come from estimates, from a replica, from
-yesterday. What could break this is a literal that means something else in another session, so bounds are literals
-of one meaning: digits, or hexadecimal bytes with the column's character set before them, or plain ISO times.
+**Coverage needs no trust in the bounds.** Neighbouring chunks share a bound b; one takes the rows with `key
+< b`, the other those with `key >= b`. The server evaluates both against the same literal, and its order of
+a NOT NULL key is total, so every row satisfies exactly one of them, whatever collation or rounding is at
+work. The first chunk is open below and the last above. So bounds are only a matter of speed: they may come
+from estimates, from a replica, from yesterday. What could break this is a literal that means something else
+in another session, so bounds are literals of one meaning: digits, or hexadecimal bytes with the column's
+character set before them, or plain ISO times.
 
 Two ways to find bounds, both in key order, so that reading can begin while planning goes on:
 
-- **Bisection** for a single integer key: a range of integers whose estimated number of rows is above the aim is halved,
-  neighbours below it are joined. The estimate is the optimizer's (EXPLAIN: two dives into the index, no rows
-  read). Skew and gaps resolve themselves, since only ranges that hold rows are halved. Queries: for each chunk at
-  most about the key's bits, 64, in practice one or two; a limit ends it, the rest is then walked.
-- **Walk** for every other key: `SELECT key … WHERE key >= bound ORDER BY key LIMIT 1 OFFSET n` gives the bound n rows
-  on. Each step begins where the last one ended, so the index is read once in all, never an O(n²) OFFSET. The pages
-  it reads are those the chunk's SELECT will read, which then finds them in memory.
+- **Bisection** for a single integer key: a range of integers whose estimated number of rows is above the
+  aim is halved, neighbours below it are joined. The estimate is the optimizer's (EXPLAIN: two dives into
+  the index, no rows read). Skew and gaps resolve themselves, since only ranges that hold rows are halved.
+  Queries: for each chunk at most about the key's bits, 64, in practice one or two; a limit ends it, the
+  rest is then walked.
+- **Walk** for every other key: `SELECT key … WHERE key >= bound ORDER BY key LIMIT 1 OFFSET n` gives the
+  bound n rows on. Each step begins where the last one ended, so the index is read once in all, never an
+  O(n²) OFFSET. The pages it reads are those the chunk's SELECT will read, which then finds them in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ Bound = tuple[str, ...]
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _NUMBERS = frozenset({"enum", "set", "bit", "year"})
 _TIMES = frozenset({"date", "datetime", "timestamp", "time"})
-_BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6"})
+_BINARY = frozenset(
+    {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6"}
+)
 _CHUNK_BYTES = 64 * 1024**2
 """Bytes aimed at per chunk, by the server's average row length: fewer rows when rows are large."""
 _CHUNK_ROWS_MIN = 100
@@ -64,8 +68,8 @@ class TableSize:
 def range_condition(key: Sequence[str], lower: Bound | None, upper: Bound | None) -> str:
     """SQL for `lower <= key < upper`; empty when both ends are open.
 
-    A composite key is compared column by column, `(a > x) OR (a = x AND b >= y)`: MySQL makes ranges of the index of
-    this form, which it does not of `(a, b) >= (x, y)`.
+    A composite key is compared column by column, `(a > x) OR (a = x AND b >= y)`: MySQL makes ranges of the
+    index of this form, which it does not of `(a, b) >= (x, y)`.
     """
     parts = []
     if lower is not None:
@@ -98,10 +102,11 @@ def print_expression(column: Column) -> str:
 
 
 def literal(column: Column, printed: str) -> str | None:
-    """The printed value as a literal that the server compares with the column; None: no bound can be made of it.
+    """The printed value as a literal that the server compares with the column; None: no bound can be made
+    of it.
 
-    ENUM and SET are compared as numbers, which is the order of their index. Zero and impossible dates are no bounds,
-    because servers disagree about them in comparisons; the chunk is then cut further on.
+    ENUM and SET are compared as numbers, which is the order of their index. Zero and impossible dates are
+    no bounds, because servers disagree about them in comparisons; the chunk is then cut further on.
     """
     if column.type in _TIMES:
         return f"'{printed}'" if _is_time(column, printed) else None
@@ -124,11 +129,13 @@ def _is_time(column: Column, printed: str) -> bool:
 # Pure planning ------------------------------------------------------------------------------------------------
 
 
-def join_bounds(schema: TableSchema, bounds: Iterable[Bound], *, after: Chunk | None = None) -> Iterator[Chunk]:
+def join_bounds(
+    schema: TableSchema, bounds: Iterable[Bound], *, after: Chunk | None = None
+) -> Iterator[Chunk]:
     """Chunks between consecutive bounds: open below the first and above the last one.
 
-    `after` is the last chunk known from an earlier run that ended within planning: numbers and bounds go on from it,
-    and it must have had an upper bound.
+    `after` is the last chunk known from an earlier run that ended within planning: numbers and bounds go on
+    from it, and it must have had an upper bound.
     """
     number, lower = (0, None) if after is None else (after.number + 1, after.upper)
     for bound in bounds:
@@ -142,10 +149,11 @@ def join_bounds(schema: TableSchema, bounds: Iterable[Bound], *, after: Chunk | 
 def bisect_bounds(
     lowest: int, highest: int, chunk_rows: int, estimate: Callable[[int, int], int], *, estimates_max: int
 ) -> Iterator[int | None]:
-    """Bounds for integers `lowest..highest` so that each part has about `chunk_rows` rows by `estimate(from, below)`.
+    """Bounds for integers `lowest..highest` so that each part has about `chunk_rows` rows by
+    `estimate(from, below)`.
 
-    Yields increasing integers in `(lowest, highest]`. None as the last item says that the estimates ran out: what
-    lies above the last bound has not been divided.
+    Yields increasing integers in `(lowest, highest]`. None as the last item says that the estimates ran
+    out: what lies above the last bound has not been divided.
     """
     waiting = [(lowest, highest + 1)]
     rows_open, asked, chunks = 0, 0, 1
@@ -211,9 +219,7 @@ class MySqlChunkPlanner:
         lowest, highest = found[0]
         if lowest is None or highest is None:
             return iter(())
-        return bisect_bounds(
-            int(lowest), int(highest), self.chunk_rows, self._estimate, estimates_max=128
-        )
+        return bisect_bounds(int(lowest), int(highest), self.chunk_rows, self._estimate, estimates_max=128)
 
     def _estimate(self, start: int, below: int) -> int:
         condition = range_condition(self._schema.key, (str(start),), (str(below),))

@@ -1,18 +1,21 @@
-"""Stages chunks: rows as Parquet, then a manifest; both appear whole or not at all, and the first manifest wins.
+"""Stages chunks: rows as Parquet, then a manifest; both appear whole or not at all, and the first manifest
+wins.
 
 Layout under the chunks' directory, `TABLE` being the table's name made safe:
 
-    TABLE/00000012-ATTEMPT.parquet     the rows of one attempt
-    TABLE/00000012.json                the manifest of the attempt that counts
+    TABLE/00000012-BOUNDS-ATTEMPT.parquet     the rows of one attempt
+    TABLE/00000012-BOUNDS.json                the manifest of the attempt that counts
 
-An attempt writes its rows under a name of its own, fsyncs, renames, and then links its manifest to the chunk's
-name, which fails if one is there. So however many tasks read the same chunk (retries, lost executors that live on),
-exactly one attempt counts from then on, and everybody who asks gets the same one. A plan names attempt and
-checksum; rows that fail the checksum are never placed.
+BOUNDS is a digest of the chunk's bounds: a chunk of another plan of the table is another chunk, whatever
+its number. An attempt writes its rows under a name of its own, fsyncs, renames, and then links its manifest
+to the chunk's name, which fails if one is there. So however many tasks read the same chunk (retries, lost
+executors that live on), exactly one attempt counts from then on, and everybody who asks gets the same one.
+A plan names attempt and checksum; rows that fail the checksum are never placed.
 
-A chunk that is void or to be read again is discarded first (`discard`, by the one planner, for attempts that no plan
-names): that removes the manifest and only then the rows. A straggler of the earlier round may still win the next
-one; its marks say truthfully when it was read, so the placement rule decides about it as about any other.
+A chunk that is void or to be read again is discarded first (`discard`, by the one planner, for attempts
+that no plan names): that removes the manifest and only then the rows. A straggler of the earlier round may
+still win the next one; its marks say truthfully when it was read, so the placement rule decides about it as
+about any other.
 """
 
 from __future__ import annotations
@@ -64,8 +67,9 @@ def table_directory(directory: str | Path, table: TableId) -> Path:
     return Path(directory) / name
 
 
-def _manifest_path(folder: Path, number: int) -> Path:
-    return folder / f"{number:08d}.json"
+def _chunk_name(chunk: Chunk) -> str:
+    bounds = hashlib.sha256(json.dumps([chunk.lower, chunk.upper]).encode()).hexdigest()[:12]
+    return f"{chunk.number:08d}-{bounds}"
 
 
 # Writing ------------------------------------------------------------------------------------------------------
@@ -82,8 +86,8 @@ def stage_chunk(
 ) -> StagedChunk:
     """Reads and stages one chunk over a connection of its own: what a Spark task calls.
 
-    `start_gtids` is what the log had executed at the table's start. If the chunk is staged already, that attempt is
-    returned and nothing is read.
+    `start_gtids` is what the log had executed at the table's start. If the chunk is staged already, that
+    attempt is returned and nothing is read.
     """
     if (known := find(directory, chunk)) is not None:
         return known
@@ -100,11 +104,13 @@ def stage_chunk(
 def stage(
     reader: ChunkReader, schema: TableSchema, chunk: Chunk, directory: str | Path, *, zero_dates: str = "null"
 ) -> StagedChunk:
-    """One attempt: reads the chunk with `reader` and returns the attempt that counts, this one or an earlier one."""
+    """One attempt: reads the chunk with `reader` and returns the attempt that counts, this one or an
+    earlier one.
+    """
     folder = table_directory(directory, chunk.table)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     attempt = uuid.uuid4().hex
-    path = folder / f"{chunk.number:08d}-{attempt}.parquet"
+    path = folder / f"{_chunk_name(chunk)}-{attempt}.parquet"
     temporary = path.with_suffix(".tmp")
     try:
         read = reader.read(schema, chunk)
@@ -116,7 +122,7 @@ def stage(
             checksum=checksum, schema_version=schema.version, watermarks=marks.watermarks,
             server_uuid=marks.server_uuid,
         )  # fmt: skip
-        os.rename(temporary, path)
+        temporary.rename(path)
         winner = _publish(folder, staged)
     except BaseException:
         for leftover in (temporary, path):
@@ -132,7 +138,9 @@ def _write_rows(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
     """One row group per batch. On return the file's bytes are durable."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        with pq.ParquetWriter(file, schema, compression="lz4", use_dictionary=False, write_statistics=False) as out:
+        with pq.ParquetWriter(
+            file, schema, compression="lz4", use_dictionary=False, write_statistics=False
+        ) as out:
             for batch in batches:
                 out.write_batch(batch)
         file.flush()
@@ -140,16 +148,18 @@ def _write_rows(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 
 
 def _publish(folder: Path, staged: StagedChunk) -> StagedChunk:
-    """Links the manifest to the chunk's name if nothing is there; returns the manifest that is there afterwards."""
+    """Links the manifest to the chunk's name if nothing is there; returns the manifest that is there
+    afterwards.
+    """
     document = {"format": FORMAT, **staged.to_json(), "path": Path(staged.path).name}
-    temporary = folder / f"{staged.chunk.number:08d}-{staged.attempt}.manifest.tmp"
+    temporary = folder / f"{_chunk_name(staged.chunk)}-{staged.attempt}.manifest.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(document, file, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())
     _fsync_directory(folder)  # the rows' name is durable before a manifest names it
-    final = _manifest_path(folder, staged.chunk.number)
+    final = folder / f"{_chunk_name(staged.chunk)}.json"
     try:
         with suppress(FileExistsError):
             os.link(temporary, final)
@@ -179,10 +189,9 @@ def staged(directory: str | Path) -> list[StagedChunk]:
 def find(directory: str | Path, chunk: Chunk) -> StagedChunk | None:
     """The attempt at this very chunk that counts; None if there is none yet."""
     try:
-        known = _load(_manifest_path(table_directory(directory, chunk.table), chunk.number))
+        return _load(table_directory(directory, chunk.table) / f"{_chunk_name(chunk)}.json")
     except FileNotFoundError:
         return None
-    return known if known.chunk == chunk else None
 
 
 def open_chunk(chunk: StagedChunk) -> Iterator[pa.RecordBatch]:
@@ -236,9 +245,11 @@ def _checksum(path: Path) -> tuple[str, int]:
 
 
 def discard(chunk: StagedChunk) -> None:
-    """Removes an attempt that is placed for good, void, or to be read again. A later attempt is left alone."""
+    """Removes an attempt that is placed for good, void, or to be read again. A later attempt is left
+    alone.
+    """
     path = Path(chunk.path)
-    manifest = _manifest_path(path.parent, chunk.chunk.number)
+    manifest = path.parent / f"{_chunk_name(chunk.chunk)}.json"
     with suppress(FileNotFoundError):
         if _load(manifest).attempt == chunk.attempt:
             manifest.unlink()

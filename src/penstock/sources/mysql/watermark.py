@@ -2,18 +2,20 @@
 
 The promise a chunk needs (`snapshot/place.py`) is `low ⊆ V ⊆ prefix(high)`, V being what the SELECT saw.
 
-**Low is `@@gtid_executed`,** read before the SELECT. A commit goes through three stages: the transaction is written
-to the binary log, then the engine makes it visible, then its GTID is added to `gtid_executed`. So whatever is in
-the set is visible to every view opened later. The position in the binary log moves *first*: a low mark taken from
-`SHOW MASTER STATUS` claims transactions that a view opened right after it does not see. Measured with eight
-writers: 79 % (8.0) to 87 % (9.7) of such marks lost a visible transaction with durable settings; with
-`gtid_executed` none of more than 900,000, also with `binlog_order_commits=OFF` and on replicas with parallel
-appliers. As a set it may have gaps against the order of the log, so it is only ever used as a set.
+**Low is `@@gtid_executed`,** read before the SELECT. A commit goes through three stages: the transaction is
+written to the binary log, then the engine makes it visible, then its GTID is added to `gtid_executed`. So
+whatever is in the set is visible to every view opened later. The position in the binary log moves *first*:
+a low mark taken from `SHOW MASTER STATUS` claims transactions that a view opened right after it does not
+see. Measured with eight writers: 79 % (8.0) to 87 % (9.7) of such marks lost a visible transaction with
+durable settings; with `gtid_executed` none of more than 900,000, also with `binlog_order_commits=OFF` and
+on replicas with parallel appliers. As a set it may have gaps against the order of the log, so it is only
+ever used as a set.
 
 **High is the end of the binary log** (file and position of the status), read after the SELECT. For the same
-reason the other way round: a transaction is visible before it is in `gtid_executed`, so a high mark from the set
-misses some (0.1–0.5 %), while everything visible has been in the binary log before (0 misses of more than 95,000).
-It holds for the server that wrote the log we follow; its position means nothing on a replica.
+reason the other way round: a transaction is visible before it is in `gtid_executed`, so a high mark from
+the set misses some (0.1–0.5 %), while everything visible has been in the binary log before (0 misses of
+more than 95,000). It holds for the server that wrote the log we follow; its position means nothing on a
+replica.
 
 Both only hold if marks and SELECT are answered by the same server, whatever proxy stands between. So
 `@@server_uuid` is asked for beside each mark and compared.
@@ -97,9 +99,9 @@ class MySqlWatermarks:
 def ensure_executed(connection: Connection[Any], gtids: str, *, timeout_s: int) -> None:
     """Returns once the server's `gtid_executed` contains `gtids` (a table's start); else `TransientError`.
 
-    Nothing of a table, neither a chunk nor MIN and MAX, is read before this holds on the connection that reads: a
-    row changed before the start would otherwise be missing from the chunk and from the stream. `gtid_executed`
-    never shrinks, so it need not be asked again on the same server.
+    Nothing of a table, neither a chunk nor MIN and MAX, is read before this holds on the connection that
+    reads: a row changed before the start would otherwise be missing from the chunk and from the stream.
+    `gtid_executed` never shrinks, so it need not be asked again on the same server.
     """
     if not gtids:
         return

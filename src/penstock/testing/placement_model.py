@@ -1,9 +1,10 @@
-"""A small world for the placement rule: a source, a relay log, chunk readers, a planner and a target, at random.
+"""A small world for the placement rule: a source, a relay log, chunk readers, a planner and a target, at
+random.
 
-Everything that decides is the real code of `penstock.snapshot.place`; everything around it is as bad as real
-servers are: a transaction is first in the binary log, later visible, later in `gtid_executed`, the last two in any
-order between transactions that don't touch the same rows. Offsets, positions and transaction numbers are the same
-integers here: transaction i ends at offset i.
+Everything that decides is the real code of `penstock.snapshot.place`; everything around it is as bad as
+real servers are: a transaction is first in the binary log, later visible, later in `gtid_executed`, the
+last two in any order between transactions that don't touch the same rows. Offsets, positions and
+transaction numbers are the same integers here: transaction i ends at offset i.
 
 `broken` switches off one condition of the rule. A model that finds nothing wrong then is no good.
 """
@@ -17,121 +18,18 @@ from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.snapshot import place as rule
+from penstock.testing.placement_source import KEYS, UUID, Row, Source, Transaction, gtid_set, parse_gtid_set
 
-UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-KEYS = 6
 CUTS = (None, 2, 4, None)
 BROKEN = (
     "wait_for_high", "low_from_position", "high_from_executed", "set_membership", "drop_window", "before_images",
     "window_before_epoch", "void_by_ddl", "schema_version", "table_start", "require_gtids", "append_drops_all",
-    "append_only_if_fresh", "first_attempt_wins", "own_epoch_keys", "server_uuid", "sequence_is_end",
+    "append_only_if_fresh", "first_attempt_wins", "own_epoch_keys", "server_uuid", "sequence_is_end", "start_in_low",
 )  # fmt: skip
-
-Row = tuple[int, int]
-"""Value, and the schema version the row was written with."""
 
 
 class Violation(AssertionError):
     """The target is not what it must be."""
-
-
-@dataclass
-class Transaction:
-    """Changes of one table: (key before, key after); or a DDL. Stage: 0 in the log, 1 visible, 2 executed."""
-
-    table: str
-    changes: list[tuple[int | None, int | None]]
-    ddl: str = ""
-    stage: int = 0
-
-    @property
-    def keys(self) -> set[int]:
-        return {key for change in self.changes for key in change if key is not None}
-
-
-def apply(rows: dict[int, Row], number: int, transaction: Transaction, version: int) -> None:
-    """Brings a table's rows on by one transaction; `version` is the schema's after it."""
-    if transaction.ddl == "truncate":
-        rows.clear()
-    if transaction.ddl == "alter":
-        for key, row in rows.items():
-            rows[key] = (row[0], version)
-    for before, after in transaction.changes:
-        if before is not None:
-            rows.pop(before, None)
-        if after is not None:
-            rows[after] = (number, version)
-
-
-class Source:
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
-        self.log: list[Transaction] = []
-        self.in_order = dice.random() < 0.3
-
-    def state(self, table: str, numbers: range | list[int]) -> dict[int, Row]:
-        rows: dict[int, Row] = {}
-        version = 1
-        for number in numbers:
-            transaction = self.log[number - 1]
-            if transaction.table == table:
-                version += transaction.ddl == "alter"
-                apply(rows, number, transaction, version)
-        return rows
-
-    def upto(self, table: str, end: int) -> dict[int, Row]:
-        return self.state(table, range(1, end + 1))
-
-    def version(self, table: str, end: int) -> int:
-        return 1 + sum(item.table == table and item.ddl == "alter" for item in self.log[:end])
-
-    def at_least(self, stage: int) -> list[int]:
-        return [number for number, item in enumerate(self.log, 1) if item.stage >= stage]
-
-    def in_ddl(self, table: str) -> bool:
-        return any(item.ddl and item.stage == 0 and item.table == table for item in self.log)
-
-    def write(self, table: str) -> None:
-        if self.in_ddl(table):
-            return
-        pending = [item for item in self.log if item.table == table and item.stage == 0]
-        if self.dice.random() < 0.06:
-            if not pending:  # a DDL waits for the others and excludes them
-                self.log.append(Transaction(table, [], self.dice.choice(["truncate", "alter"])))
-            return
-        rows = set(self.upto(table, len(self.log)))
-        free = set(range(KEYS)) - {key for item in pending for key in item.keys}
-        changes: list[tuple[int | None, int | None]] = []
-        for _ in range(self.dice.choice((1, 1, 2, 3))):
-            if not free:
-                break
-            key = self.dice.choice(sorted(free))
-            free.discard(key)
-            if key not in rows:
-                changes.append((None, key))
-                continue
-            elsewhere = sorted(free - rows)
-            kind = self.dice.random()
-            if kind < 0.3:
-                changes.append((key, None))
-            elif kind < 0.55 and elsewhere:
-                other = self.dice.choice(elsewhere)
-                free.discard(other)
-                changes.append((key, other))
-            else:
-                changes.append((key, key))
-        if changes:
-            self.log.append(Transaction(table, changes))
-
-    def advance(self, everything: bool = False) -> None:
-        """Some transaction becomes visible, or executed."""
-        moving = [item for item in self.log if item.stage < 2]
-        if everything:
-            for item in moving:
-                item.stage = 2
-        elif moving:
-            chosen = moving[0] if self.in_order else self.dice.choice(moving)
-            chosen.stage += 1
 
 
 @dataclass
@@ -201,8 +99,9 @@ class World:
 
     def run(self, steps: int) -> None:
         actions = (
-            [self.write] * 5 + [self.source.advance] * 6 + [self.receive] * 3 + [self.plan] * 2 + [self.execute] * 2
-            + [self.begin_read] * 3 + [self.read_on] * 7 + [self.lose_reading] + [self.add_table] + [self.snapshot_anew]
+            [self.write] * 5 + [self.source.advance] * 6 + [self.receive] * 3 + [self.plan] * 2
+            + [self.execute] * 2 + [self.begin_read] * 3 + [self.read_on] * 7 + [self.lose_reading]
+            + [self.add_table] + [self.snapshot_anew]
         )  # fmt: skip
         choose = self.dice.choice
         for _ in range(steps):
@@ -246,7 +145,7 @@ class World:
             (table, number)
             for table in self.tables.values()
             for number, state in table.chunks.items()
-            if state == "planned" or (state == "staged" and self.dice.random() < 0.1)
+            if self.dice.random() < {"planned": 1.0, "staged": 0.1, "placed": 0.05}[state]
         ]
         if not waiting or len(self.readings) > 3:
             return
@@ -365,8 +264,10 @@ class World:
             for number, item in enumerate(self.source.log[: epoch.end], 1)
             if item.ddl == "truncate" and item.table == table.name and number > table.start
         )
+        unchecked = self.broken in ("require_gtids", "start_in_low")
         at_end = rule.TableAtEnd(
             Offset(table.start),
+            "" if unchecked else gtid_set(list(range(1, table.start + 1))),
             self.source.version(table.name, epoch.end),
             fresh=table.fresh or self.broken == "append_only_if_fresh",
             breaks=() if self.broken == "void_by_ddl" else breaks,
@@ -424,13 +325,14 @@ class World:
     def _commit(self, table: Table, plan: Plan) -> None:
         end = plan.range.end
         latest, version = self._events(table, plan)
-        truncated = self.source.log[end - 1].ddl == "truncate" and self.source.log[end - 1].table == table.name
-        if self.source.log[end - 1].ddl == "alter" and self.source.log[end - 1].table == table.name:
+        last = self.source.log[end - 1]
+        ddl = last.ddl if last.table == table.name else ""
+        if ddl == "alter":
             table.rows = {key: (row[0], version) for key, row in table.rows.items()}
             latest = {key: (row and (row[0], version), at) for key, (row, at) in latest.items()}
         for key, (row, sequence) in latest.items():
             self._merge(table, key, row, sequence)
-        if truncated:
+        if ddl == "truncate":
             table.rows.clear()
             table.sequences.clear()
         sequence = 0 if self.broken == "sequence_is_end" else int(end)
@@ -444,7 +346,7 @@ class World:
             for key, row in self.rows_of[attempt].items():
                 if key in dropped:
                     continue
-                if key in latest and not truncated:
+                if key in latest and ddl != "truncate":
                     raise Violation(f"{table.name}: key {key} twice in the epoch to {end}")
                 if item.mode == "append" and key in table.rows:
                     raise Violation(f"{table.name}: key {key} appended again in the epoch to {end}")
@@ -533,22 +435,3 @@ class World:
         for table in self.tables.values():
             if not table.whole:
                 raise Violation(f"{table.name} is never complete: {table.chunks}")
-
-
-def gtid_set(numbers: list[int]) -> str:
-    """As the server prints it."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return UUID + "".join(f":{a}-{b}" if a != b else f":{a}" for a, b in parts) if parts else ""
-
-
-def parse_gtid_set(text: str) -> set[int]:
-    numbers: set[int] = set()
-    for part in text.split(":")[1:]:
-        first, _, last = part.partition("-")
-        numbers |= set(range(int(first), int(last or first) + 1))
-    return numbers
