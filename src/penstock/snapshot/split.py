@@ -10,11 +10,11 @@ character set before them, or plain ISO times.
 
 Two ways to find bounds, both in key order, so that reading can begin while planning goes on:
 
-- **Bisection** for a single integer key: a range of integers whose estimated number of rows is above the
-  aim is halved, neighbours below it are joined. The estimate is the optimizer's (EXPLAIN: two dives into
-  the index, no rows read). Skew and gaps resolve themselves, since only ranges that hold rows are halved.
-  Queries: for each chunk at most about the key's bits, 64, in practice one or two; a limit ends it, the
-  rest is then walked.
+- **Division** for a single integer key: a range of integers whose estimated number of rows is above the aim
+  is divided evenly, neighbours below it are joined. The estimate is the optimizer's (EXPLAIN: two dives into
+  the index, no rows read). Skew and gaps resolve themselves, since only ranges that hold rows are divided. It
+  takes one or two estimates per chunk, many more only in the worst of skews; a limit ends it, and the rest is
+  walked.
 - **Walk** for every other key: `SELECT key … WHERE key >= bound ORDER BY key LIMIT 1 OFFSET n` gives the
   bound n rows on. Each step begins where the last one ended, so the index is read once in all, never an
   O(n²) OFFSET. The pages it reads are those the chunk's SELECT will read, which then finds them in memory.
@@ -23,6 +23,8 @@ Two ways to find bounds, both in key order, so that reading can begin while plan
 from __future__ import annotations
 
 import datetime
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +46,11 @@ _BINARY = frozenset(
 _CHUNK_BYTES = 64 * 1024**2
 """Bytes aimed at per chunk, by the server's average row length: fewer rows when rows are large."""
 _CHUNK_ROWS_MIN = 100
+_TOLERANCE = 1.5
+"""Estimates are rough: a range is divided when it seems to hold this many times the rows aimed at."""
+_PARTS_MAX = 64
 _ESTIMATES_PER_CHUNK = 16
-"""Bisection gives up once it has asked for this many estimates per chunk it found (plus 128)."""
+"""Division gives up once it has asked for this many estimates per chunk it found (plus 128)."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class TableSize:
         return max(min(chunk_rows, _CHUNK_BYTES // self.row_bytes), min(chunk_rows, _CHUNK_ROWS_MIN))
 
 
-# Conditions ---------------------------------------------------------------------------------------------------
+# Conditions
 
 
 def range_condition(key: Sequence[str], lower: Bound | None, upper: Bound | None) -> str:
@@ -126,7 +131,7 @@ def _is_time(column: Column, printed: str) -> bool:
     return True
 
 
-# Pure planning ------------------------------------------------------------------------------------------------
+# Pure planning
 
 
 def join_bounds(
@@ -146,7 +151,7 @@ def join_bounds(
     yield Chunk(schema.table, number, lower, None)
 
 
-def bisect_bounds(
+def divide_integers(
     lowest: int, highest: int, chunk_rows: int, estimate: Callable[[int, int], int], *, estimates_max: int
 ) -> Iterator[int | None]:
     """Bounds for integers `lowest..highest` so that each part has about `chunk_rows` rows by
@@ -163,9 +168,10 @@ def bisect_bounds(
             yield None
             return
         rows, asked = estimate(start, below), asked + 1
-        if rows > chunk_rows and below - start > 1:
-            middle = start + (below - start) // 2
-            waiting += [(middle, below), (start, middle)]
+        if rows > chunk_rows * _TOLERANCE and below - start > 1:
+            parts = min(math.ceil(rows / chunk_rows), _PARTS_MAX, below - start)
+            edges = [start + (below - start) * part // parts for part in range(parts + 1)]
+            waiting += reversed(list(itertools.pairwise(edges)))
             continue
         if rows_open and rows_open + rows > chunk_rows:
             yield start
@@ -173,7 +179,7 @@ def bisect_bounds(
         rows_open += rows
 
 
-# Asking the server --------------------------------------------------------------------------------------------
+# Asking the server
 
 
 class MySqlChunkPlanner:
@@ -203,7 +209,7 @@ class MySqlChunkPlanner:
             return
         if len(self._key) == 1 and self._key[0].type in _INTEGERS:
             last = start
-            for bound in self._bisect(start):
+            for bound in self._divide(start):
                 if bound is None:
                     yield from self._walk(last)
                     return
@@ -212,14 +218,14 @@ class MySqlChunkPlanner:
         else:
             yield from self._walk(start)
 
-    def _bisect(self, start: Bound | None) -> Iterator[int | None]:
+    def _divide(self, start: Bound | None) -> Iterator[int | None]:
         name = quote(self._schema.key[0])
         where = "" if start is None else f" WHERE {range_condition(self._schema.key, start, None)}"
         found = self._rows(f"SELECT MIN({name}), MAX({name}) FROM {self._from}{where}")
         lowest, highest = found[0]
         if lowest is None or highest is None:
             return iter(())
-        return bisect_bounds(int(lowest), int(highest), self.chunk_rows, self._estimate, estimates_max=128)
+        return divide_integers(int(lowest), int(highest), self.chunk_rows, self._estimate, estimates_max=128)
 
     def _estimate(self, start: int, below: int) -> int:
         condition = range_condition(self._schema.key, (str(start),), (str(below),))
@@ -263,7 +269,8 @@ def table_size(connection: Connection[Any], schema: TableSchema) -> TableSize:
     _, rows = _query(
         connection,
         "SELECT TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"
-        f" WHERE TABLE_SCHEMA = {_string(schema.table.database)} AND TABLE_NAME = {_string(schema.table.table)}",
+        f" WHERE TABLE_SCHEMA = {_string(schema.table.database)}"
+        f" AND TABLE_NAME = {_string(schema.table.table)}",
     )
     if not rows:
         return TableSize(0, 0)

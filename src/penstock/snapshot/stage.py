@@ -51,7 +51,7 @@ class ChunkCorrupt(RelayLogCorrupt):
     """A staged chunk is damaged or gone. Give `path=`."""
 
 
-# Names --------------------------------------------------------------------------------------------------------
+# Names
 
 
 def table_directory(directory: str | Path, table: TableId) -> Path:
@@ -72,7 +72,7 @@ def _chunk_name(chunk: Chunk) -> str:
     return f"{chunk.number:08d}-{bounds}"
 
 
-# Writing ------------------------------------------------------------------------------------------------------
+# Writing
 
 
 def stage_chunk(
@@ -174,7 +174,7 @@ def _publish(folder: Path, staged: StagedChunk) -> StagedChunk:
         ) from None
 
 
-# Reading ------------------------------------------------------------------------------------------------------
+# Reading
 
 
 def staged(directory: str | Path) -> list[StagedChunk]:
@@ -241,7 +241,7 @@ def _checksum(path: Path) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-# Removing -----------------------------------------------------------------------------------------------------
+# Removing
 
 
 def discard(chunk: StagedChunk) -> None:

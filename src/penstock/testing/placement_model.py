@@ -22,9 +22,10 @@ from penstock.testing.placement_source import KEYS, UUID, Row, Source, Transacti
 
 CUTS = (None, 2, 4, None)
 BROKEN = (
-    "wait_for_high", "low_from_position", "high_from_executed", "set_membership", "drop_window", "before_images",
-    "window_before_epoch", "void_by_ddl", "schema_version", "table_start", "require_gtids", "append_drops_all",
-    "append_only_if_fresh", "first_attempt_wins", "own_epoch_keys", "server_uuid", "sequence_is_end", "start_in_low",
+    "wait_for_high", "low_from_position", "high_from_executed", "set_membership", "drop_window",
+    "before_images", "window_before_epoch", "void_by_ddl", "schema_version", "table_start", "require_gtids",
+    "append_drops_all", "append_only_if_fresh", "first_attempt_wins", "own_epoch_keys", "server_uuid",
+    "sequence_is_end", "start_in_low",
 )  # fmt: skip
 
 

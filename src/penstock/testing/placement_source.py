@@ -1,7 +1,7 @@
 """The source of the placement model: a binary log, and what becomes visible and executed when.
 
-Transaction i ends at offset i. Transactions that touch the same row, and DDL, wait for each other; all others become
-visible, and enter `gtid_executed`, in any order.
+Transaction i ends at offset i. Transactions that touch the same row, and DDL, wait for each other; all
+others become visible, and enter `gtid_executed`, in any order.
 """
 
 from __future__ import annotations

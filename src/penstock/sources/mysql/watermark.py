@@ -80,7 +80,8 @@ class MySqlWatermarks:
             self._server_uuid = uuid
         elif uuid != self._server_uuid:
             raise TransientError(
-                f"Two statements of one session were answered by different servers ({self._server_uuid}, {uuid}).",
+                "Two statements of one session were answered by different servers"
+                f" ({self._server_uuid}, {uuid}).",
                 hint="Connect to the source itself, or through a proxy that keeps a session on one server.",
             )
 
