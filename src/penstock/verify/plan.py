@@ -103,7 +103,8 @@ def choose_buckets(schema: TableSchema, extent: KeyExtent) -> Buckets:
     name = integer_key(schema)
     if name is None:
         return HashBuckets(key_columns(schema), count)
-    return RangeBuckets(name, max(1, (extent.highest - extent.lowest) // count + 1))
+    # Width 1 would be an error at the server: -9223372036854775808 DIV 1 is out of its range.
+    return RangeBuckets(name, max(2, (extent.highest - extent.lowest) // count + 1))
 
 
 @dataclass(frozen=True)
