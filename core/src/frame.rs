@@ -274,7 +274,11 @@ impl Framer {
             HEARTBEAT => {
                 let file = String::from_utf8_lossy(body).into_owned();
                 // The low 32 bits only. One that seems to lie behind us is from a part that is being skipped.
-                let high = if self.tracker.source.file == file { self.tracker.source.position & HIGH_BITS } else { 0 };
+                let high = if self.tracker.source.file == file {
+                    self.tracker.source.position & HIGH_BITS
+                } else {
+                    0
+                };
                 self.tracker.moved(&Place { file, position: high | u64::from(header.log_pos) });
                 // An idle source: nothing committed after the wanted time has come yet.
                 self.options.skip.until_us = None;

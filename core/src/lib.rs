@@ -12,6 +12,7 @@ pub mod event;
 pub mod frame;
 pub mod group;
 pub mod gtid;
+pub mod inspect;
 pub mod json;
 pub mod key;
 pub mod latest;

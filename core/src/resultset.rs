@@ -40,7 +40,11 @@ const BINARY_COLLATION: u16 = 63;
 pub enum ResultSetError {
     Decode(DecodeError),
     /// The ERR packet of the server.
-    Server { code: u16, sqlstate: String, message: String },
+    Server {
+        code: u16,
+        sqlstate: String,
+        message: String,
+    },
 }
 
 impl From<DecodeError> for ResultSetError {
@@ -316,7 +320,8 @@ impl RowBuilder {
     /// Row: 0, null bitmap with an offset of two bits, then the values that are not null.
     fn push(&mut self, payload: &[u8], offset: u64) -> Result<Option<RecordBatch>> {
         let full = self.held > 0
-            && (self.held >= self.batch_rows || self.held_bytes.saturating_add(payload.len()) > self.batch_bytes);
+            && (self.held >= self.batch_rows
+                || self.held_bytes.saturating_add(payload.len()) > self.batch_bytes);
         let batch = if full { Some(self.finish(offset)?) } else { None };
         let mut cursor = Cursor::new(payload, offset);
         cursor.skip(1, "row header")?;
@@ -332,7 +337,9 @@ impl RowBuilder {
                 .map_err(|error| error.at(&self.table.name(), &self.table.columns[index].name, start))?;
         }
         if !cursor.is_empty() {
-            return Err(DecodeError::new("bytes left over behind the last value of a row", cursor.offset()).into());
+            return Err(
+                DecodeError::new("bytes left over behind the last value of a row", cursor.offset()).into()
+            );
         }
         self.held += 1;
         self.held_bytes += payload.len();
@@ -404,8 +411,7 @@ fn read_datetime(cursor: &mut Cursor<'_>) -> std::result::Result<DateTime, Decod
         return Err(DecodeError::new(format!("a date of {} bytes", bytes.len()), at));
     }
     if bytes.len() >= 4 {
-        value.date =
-            Date { year: fields.u16("year")?, month: fields.u8("month")?, day: fields.u8("day")? };
+        value.date = Date { year: fields.u16("year")?, month: fields.u8("month")?, day: fields.u8("day")? };
     }
     if bytes.len() >= 7 {
         (value.hour, value.minute) = (fields.u8("hour")?, fields.u8("minute")?);

@@ -240,14 +240,32 @@ def row_buckets(
     """int64 per row: the integer in the one column divided by `width`, towards zero; or, for `count`, the CRC32 of
     the canonical text of the columns modulo `count`."""
 
-# inspect.rs ---------------------------------------------------------------------------------------
+# inspect.rs ---------------------------------------------------------------------------------------------------
 
 def read_statement(path: str, position: int) -> dict[str, Any]:
-    """A QUERY event at a byte position of a binlog file: `{sql, database, timestamp, charset…}`."""
+    """A QUERY event at a byte position of a binlog file: `{sql, database, timestamp, thread_id, error_code, charset,
+    sql_mode}`."""
 
 class Inspector:
-    """Walks one binlog file for `penstock inspect`; `next_lines` yields JSON text of changes, one a line."""
+    """Walks one binlog file for `penstock inspect`; `next_lines` yields JSON text of changes, one a line.
 
-    def __init__(self, path: str, *, base: int = 0, schemas: Sequence[str] = ()) -> None: ...
-    def next_lines(self, limit: int = 1000) -> list[str] | None: ...
-    def summary(self) -> str: ...
+    `base` is the offset of the file's first byte, `end` the position where reading stops (None: the file's end).
+    `schemas` (`TableSchema.to_json()`) name columns where table maps do not; `tables` (`database.table`) filters.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        base: int = 0,
+        end: int | None = None,
+        schemas: Sequence[str] = (),
+        tables: Sequence[str] = (),
+        count_only: bool = False,
+    ) -> None: ...
+    def next_lines(self, limit: int = 1000) -> list[str] | None:
+        """At most `limit` lines; None at the end. Where the file is damaged, `DecodeError` comes after all lines
+        before that place. With `count_only`, reads about `limit` events and gives no lines."""
+
+    def summary(self) -> str:
+        """Counts of what has been read so far: docs/inspect.md."""

@@ -96,6 +96,21 @@ def query(
 
 
 @app.command()
+def inspect(
+    paths: Annotated[list[Path], typer.Argument(help="Binlog files or relay logs.", show_default=False)],
+    summary: Annotated[bool, typer.Option("--summary", help="Counts instead of changes.")] = False,
+    table: Annotated[list[str] | None, typer.Option(help="Only this database.table; may be repeated.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Changes shown at most.", min=0)] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the changes in binlog files and relay logs, offline."""
+    from penstock.commands.inspect import inspect as command
+
+    code = command(paths, summary=summary, tables=table or [], limit=limit, as_json=as_json)
+    raise typer.Exit(code)
+
+
+@app.command()
 def demo(
     rows: Annotated[int, typer.Option(help="Rows of the shop before the pipeline starts.")] = 1_000_000,
     seconds: Annotated[float, typer.Option(help="How long the writer works at least.")] = 45,

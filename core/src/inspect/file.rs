@@ -21,6 +21,13 @@ pub struct RawEvent {
 }
 
 impl RawEvent {
+    /// Room for events to be read into.
+    pub fn empty() -> Self {
+        let kind = EventKind::UNKNOWN;
+        let header = EventHeader { timestamp: 0, kind, server_id: 0, size: 0, end_position: 0, flags: 0 };
+        Self { header, offset: 0, bytes: Vec::new(), checksum: Checksum::None }
+    }
+
     pub fn event(&self) -> Result<Event<'_>> {
         Event::whole(self.header, &self.bytes, self.offset, self.checksum)
     }
@@ -34,8 +41,8 @@ pub struct FileEvents {
 }
 
 impl FileEvents {
-    /// Reads the head of the file: magic, and the format of what follows.
-    pub fn open(path: &str) -> Result<Self> {
+    /// Reads the head of the file: magic, and the format of what follows. What is beyond `end` is not looked at.
+    pub fn open(path: &str, end: Option<u64>) -> Result<Self> {
         let failed = |error: std::io::Error| DecodeError::new(format!("the file cannot be read: {error}"), 0);
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
@@ -44,7 +51,7 @@ impl FileEvents {
         }
         let mut events = Self {
             reader: BufReader::with_capacity(BUFFER_SIZE, file),
-            length: metadata.len(),
+            length: end.unwrap_or(u64::MAX).min(metadata.len()),
             position: 0,
             format: default_format(),
         };
@@ -54,11 +61,6 @@ impl FileEvents {
 
     pub fn format(&self) -> &FormatDescription {
         &self.format
-    }
-
-    /// Of the next event.
-    pub fn position(&self) -> u64 {
-        self.position
     }
 
     /// Goes to an event whose position is known.
@@ -83,7 +85,9 @@ impl FileEvents {
         raw.offset = self.position;
         let size = u64::from(raw.header.size);
         if size > left {
-            return Err(self.cut(format!("the file ends inside an event: it has {size} bytes, {left} are left")));
+            return Err(
+                self.cut(format!("the file ends inside an event: it has {size} bytes, {left} are left"))
+            );
         }
         self.fill(&mut raw.bytes, size - HEADER_SIZE as u64)?;
         if raw.header.kind == EventKind::FORMAT_DESCRIPTION {
@@ -103,9 +107,13 @@ impl FileEvents {
         match head.first_chunk::<4>() {
             Some(&MAGIC) => self.position = 4,
             Some(&MAGIC_ENCRYPTED) => {
-                return Err(self.cut("the file is encrypted (binlog_encryption of MySQL); it cannot be read".into()))
+                return Err(
+                    self.cut("the file is encrypted (binlog_encryption of MySQL); it cannot be read".into())
+                )
             }
-            Some([0x1f, 0x8b, ..]) => return Err(self.cut("the file is packed with gzip; unpack it first".into())),
+            Some([0x1f, 0x8b, ..]) => {
+                return Err(self.cut("the file is packed with gzip; unpack it first".into()))
+            }
             _ if self.length == 0 => return Err(self.cut("the file is empty".into())),
             _ => {}
         }
@@ -124,7 +132,8 @@ impl FileEvents {
         }
         let kind = first.get(4).copied();
         if self.position == 4 && kind == Some(EventKind::START_V3.0) {
-            let reason = "binlog version 1 or 3 (MySQL 3.23 to 4.1) is not supported; version 4 is (5.0 and later)";
+            let reason =
+                "binlog version 1 or 3 (MySQL 3.23 to 4.1) is not supported; version 4 is (5.0 and later)";
             return Err(self.cut(reason.into()));
         }
         let header = EventHeader::parse(first, self.position).ok();
@@ -174,7 +183,8 @@ impl FileEvents {
 /// The sum in a format description of an open file is that of the closed one: without the flag.
 fn verified(raw: &mut RawEvent) -> bool {
     const FLAGS: usize = 17;
-    let in_use = raw.header.kind == EventKind::FORMAT_DESCRIPTION && raw.header.flags & EventHeader::FLAG_IN_USE != 0;
+    let in_use =
+        raw.header.kind == EventKind::FORMAT_DESCRIPTION && raw.header.flags & EventHeader::FLAG_IN_USE != 0;
     if in_use {
         raw.bytes[FLAGS] &= !(EventHeader::FLAG_IN_USE as u8);
     }

@@ -6,86 +6,173 @@
 use std::io::Write as _;
 
 use crate::charset::Charset;
-use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::double::write_double;
-use crate::error::Result;
-use crate::table_map::MapColumn;
+use crate::error::ValueError;
+use crate::rows::{RowSink, Taken, ValueSink};
+use crate::table_map::{MapColumn, TableMap};
 use crate::temporal::{Date, DateTime, Time};
-use crate::wire::{Extent, WireType};
+use crate::wire::WireType;
 
 const BINARY: u16 = 63;
 
-/// The bytes of the next value.
-pub fn take_value<'a>(cursor: &mut Cursor<'a>, wire: WireType) -> Result<&'a [u8]> {
-    match wire.extent() {
-        Extent::Fixed(width) => cursor.take(width.into(), "value"),
-        Extent::Prefixed(width) => cursor.take_prefixed(width.into(), "value"),
+/// A row image as a JSON object; columns that the image does not have are left out.
+pub struct JsonRow<'a> {
+    map: &'a TableMap,
+    /// `"name":` of each column, escaped.
+    names: &'a [Vec<u8>],
+    /// Columns to leave out.
+    hidden: &'a [usize],
+    index: usize,
+    pub out: Vec<u8>,
+}
+
+impl<'a> JsonRow<'a> {
+    pub fn new(map: &'a TableMap, names: &'a [Vec<u8>], hidden: &'a [usize]) -> Self {
+        Self { map, names, hidden, index: 0, out: vec![b'{'] }
+    }
+
+    pub fn finish(mut self) -> Vec<u8> {
+        self.out.push(b'}');
+        self.out
+    }
+
+    fn current(&self) -> &'a MapColumn {
+        &self.map.columns[self.index]
+    }
+
+    fn quoted(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Taken {
+        self.out.push(b'"');
+        write(&mut self.out);
+        self.out.push(b'"');
+        Ok(())
     }
 }
 
-/// Writes the value whose bytes are `bytes`, which `take_value` gave.
-pub fn write_value(column: &MapColumn, bytes: &[u8], offset: u64, out: &mut Vec<u8>) -> Result<()> {
-    let mut cursor = Cursor::new(bytes, offset);
-    match column.wire {
-        WireType::Null => out.extend_from_slice(b"null"),
-        WireType::Int { width, unsigned } => {
-            let number = cursor.uint_le(width.into(), "integer")?;
-            if unsigned {
-                show(number, out);
-            } else {
-                let unused = 64 - 8 * u32::from(width);
-                show((number << unused) as i64 >> unused, out);
-            }
+impl RowSink for JsonRow<'_> {
+    type Column = Self;
+
+    fn column(&mut self, index: usize) -> Option<&mut Self> {
+        if self.hidden.contains(&index) {
+            return None;
         }
-        WireType::Float => {
-            let number = cursor.f32("float")?;
-            write_number(number.is_finite(), |out| show(ryu::Buffer::new().format_finite(number), out), out);
+        if self.out.len() > 1 {
+            self.out.push(b',');
         }
-        WireType::Double => {
-            let number = cursor.f64("double")?;
-            write_number(number.is_finite(), |out| write_double(number, out), out);
-        }
-        WireType::Decimal { precision, scale } => {
-            out.push(b'"');
-            let image = DecimalImage::new(bytes, precision, scale);
-            image.and_then(|image| image.write_text(out)).map_err(|error| cursor.fail(error.0))?;
-            out.push(b'"');
-        }
-        WireType::Year => match cursor.u8("year")? {
-            0 => out.push(b'0'),
-            year => show(1900 + u16::from(year), out),
-        },
-        WireType::Bit { .. } => show(cursor.uint_be(bytes.len().min(8), "bit")?, out),
-        WireType::Enum { width } => {
-            let number = cursor.uint_le(width.into(), "enum")?;
-            write_enum(column, number, out);
-        }
-        WireType::Set { width } => {
-            let bits = cursor.uint_le(width.into(), "set")?;
-            write_set(column, bits, out);
-        }
-        WireType::Char { length } => write_string(column, bytes, usize::from(length), out),
-        WireType::Varchar { .. } | WireType::Blob { .. } => write_string(column, bytes, 0, out),
-        WireType::Geometry { .. } | WireType::Vector { .. } => write_base64(bytes, out),
-        WireType::Json { .. } => write_json_text(bytes, offset, out)?,
-        _ => write_temporal(column.wire, &mut cursor, out)?,
+        self.out.extend_from_slice(&self.names[index]);
+        self.index = index;
+        Some(self)
     }
-    Ok(())
+
+    fn absent(&mut self, _: usize) -> Taken {
+        Ok(())
+    }
+}
+
+impl ValueSink for JsonRow<'_> {
+    fn null(&mut self) -> Taken {
+        self.out.extend_from_slice(b"null");
+        Ok(())
+    }
+
+    fn int(&mut self, value: i64) -> Taken {
+        show(value, &mut self.out);
+        Ok(())
+    }
+
+    fn uint(&mut self, value: u64) -> Taken {
+        show(value, &mut self.out);
+        Ok(())
+    }
+
+    fn float(&mut self, value: f32) -> Taken {
+        // No column holds an infinity; a damaged one must not make invalid JSON.
+        if !value.is_finite() {
+            return self.null();
+        }
+        show(ryu::Buffer::new().format_finite(value), &mut self.out);
+        Ok(())
+    }
+
+    fn double(&mut self, value: f64) -> Taken {
+        if !value.is_finite() {
+            return self.null();
+        }
+        write_double(value, &mut self.out);
+        Ok(())
+    }
+
+    fn decimal(&mut self, image: DecimalImage<'_>) -> Taken {
+        self.out.push(b'"');
+        image.write_text(&mut self.out)?;
+        self.out.push(b'"');
+        Ok(())
+    }
+
+    fn bytes(&mut self, value: &[u8]) -> Taken {
+        match self.current().wire {
+            WireType::Char { length } => write_string(self.current(), value, length.into(), &mut self.out),
+            WireType::Varchar { .. } | WireType::Blob { .. } => {
+                write_string(self.current(), value, 0, &mut self.out)
+            }
+            _ => write_base64(value, &mut self.out),
+        }
+        Ok(())
+    }
+
+    fn bit(&mut self, value: u64) -> Taken {
+        self.uint(value)
+    }
+
+    fn year(&mut self, value: u16) -> Taken {
+        self.uint(value.into())
+    }
+
+    fn date(&mut self, value: Date) -> Taken {
+        self.quoted(|out| value.write_text(out))
+    }
+
+    fn datetime(&mut self, value: DateTime) -> Taken {
+        let fsp = fractional_digits(self.current().wire);
+        self.quoted(|out| value.write_text(fsp, out))
+    }
+
+    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
+        self.datetime(DateTime::from_timestamp(seconds, micros))
+    }
+
+    fn time(&mut self, value: Time) -> Taken {
+        let fsp = fractional_digits(self.current().wire);
+        self.quoted(|out| value.write_text(fsp, out))
+    }
+
+    fn label(&mut self, value: u64) -> Taken {
+        match self.current().wire {
+            WireType::Set { .. } => write_set(self.current(), value, &mut self.out),
+            _ => write_enum(self.current(), value, &mut self.out),
+        }
+        Ok(())
+    }
+
+    /// The text of a JSON column goes into a string: so it stays what the server prints, digit for digit.
+    fn json(&mut self, document: &[u8]) -> Taken {
+        let mut text = Vec::new();
+        crate::json::write_text(document, &mut text)?;
+        write_utf8(&text, &mut self.out);
+        Ok::<(), ValueError>(())
+    }
+}
+
+fn fractional_digits(wire: WireType) -> u8 {
+    match wire {
+        WireType::Time { fsp } | WireType::DateTime { fsp } | WireType::Timestamp { fsp } => fsp,
+        _ => 0,
+    }
 }
 
 fn show(value: impl std::fmt::Display, out: &mut Vec<u8>) {
     // Writing into a Vec cannot fail.
     let _ = write!(out, "{value}");
-}
-
-/// No column holds an infinity; a damaged one must not make invalid JSON.
-fn write_number(finite: bool, write: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
-    if finite {
-        write(out);
-    } else {
-        out.extend_from_slice(b"null");
-    }
 }
 
 pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
@@ -150,90 +237,12 @@ fn write_set(column: &MapColumn, bits: u64, out: &mut Vec<u8>) {
     write_utf8(&labels.collect::<Vec<_>>().join(&b','), out);
 }
 
-/// The text of a JSON column, inside a string: so it stays what the server prints, digit for digit.
-fn write_json_text(bytes: &[u8], offset: u64, out: &mut Vec<u8>) -> Result<()> {
-    let mut text = Vec::new();
-    json_text(bytes, offset, &mut text)?;
-    write_utf8(&text, out);
-    Ok(())
-}
-
-fn write_temporal(wire: WireType, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<()> {
-    out.push(b'"');
-    match wire {
-        WireType::Date => {
-            let packed = cursor.uint_le(3, "date")? as u32;
-            date(packed >> 9, packed >> 5 & 15, packed & 31).write_text(out);
-        }
-        WireType::OldTime => {
-            let packed = ((cursor.uint_le(3, "time")? as u32) << 8) as i32 >> 8;
-            let number = packed.unsigned_abs();
-            time(packed < 0, number / 10_000, number / 100 % 100, number % 100, 0).write_text(0, out);
-        }
-        WireType::OldDateTime => {
-            let packed = cursor.u64("datetime")?;
-            let (day, clock) = ((packed / 1_000_000) as u32, (packed % 1_000_000) as u32);
-            let date = date(day / 10_000, day / 100 % 100, day % 100);
-            datetime(date, clock / 10_000, clock / 100 % 100, clock % 100, 0).write_text(0, out);
-        }
-        WireType::OldTimestamp => {
-            DateTime::from_timestamp(cursor.u32("timestamp")?.into(), 0).write_text(0, out);
-        }
-        WireType::Timestamp { fsp } => {
-            let seconds = cursor.uint_be(4, "timestamp")?;
-            let micros = fraction(cursor, fsp)?;
-            DateTime::from_timestamp(seconds, micros).write_text(fsp, out);
-        }
-        WireType::DateTime { fsp } => {
-            let packed = cursor.uint_be(5, "datetime")?.wrapping_sub(0x80_0000_0000);
-            let (day, clock) = ((packed >> 17) as u32, (packed & 0x1_ffff) as u32);
-            let month = day >> 5 & 0x1_ffff;
-            let date = date(month / 13, month % 13, day & 31);
-            let micros = fraction(cursor, fsp)?;
-            datetime(date, clock >> 12, clock >> 6 & 63, clock & 63, micros).write_text(fsp, out);
-        }
-        WireType::Time { fsp } => {
-            // A signed fixed-point number around an offset: seconds (packed), then the fraction.
-            let fraction_bytes = usize::from(fsp.div_ceil(2));
-            let bits = 8 * fraction_bytes as u32;
-            let packed = cursor.uint_be(3 + fraction_bytes, "time")? as i64 - (0x80_0000 << bits);
-            let number = packed.unsigned_abs();
-            let (clock, low) = ((number >> bits) as u32, number & ((1 << bits) - 1));
-            let micros = scaled(low as u32, fraction_bytes);
-            time(packed < 0, clock >> 12, clock >> 6 & 63, clock & 63, micros).write_text(fsp, out);
-        }
-        other => return Err(cursor.fail(format!("values of type {other:?} cannot be printed"))),
-    }
-    out.push(b'"');
-    Ok(())
-}
-
-fn date(year: u32, month: u32, day: u32) -> Date {
-    Date { year: year as u16, month: month as u8, day: day as u8 }
-}
-
-fn datetime(date: Date, hour: u32, minute: u32, second: u32, micros: u32) -> DateTime {
-    DateTime { date, hour: hour as u8, minute: minute as u8, second: second as u8, micros }
-}
-
-fn time(negative: bool, hours: u32, minutes: u32, seconds: u32, micros: u32) -> Time {
-    Time { negative, hours, minutes: minutes as u8, seconds: seconds as u8, micros }
-}
-
-fn fraction(cursor: &mut Cursor<'_>, fsp: u8) -> Result<u32> {
-    let width = usize::from(fsp.div_ceil(2));
-    Ok(scaled(cursor.uint_be(width, "fraction of a second")? as u32, width))
-}
-
-fn scaled(fraction: u32, width: usize) -> u32 {
-    fraction.saturating_mul([0, 10_000, 100, 1][width.min(3)]).min(999_999)
-}
-
 pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     out.push(b'"');
     for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let group =
+            chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             let digit = DIGITS[(group >> (18 - 6 * place) & 63) as usize];
             out.push(if place <= chunk.len() { digit } else { b'=' });
@@ -242,33 +251,15 @@ pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-fn json_text(bytes: &[u8], offset: u64, out: &mut Vec<u8>) -> Result<()> {
-    crate::json::write_text(bytes, out).map_err(|error| Cursor::new(bytes, offset).fail(error.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn printed(wire: WireType, bytes: &[u8]) -> String {
-        let mut out = Vec::new();
-        write_temporal(wire, &mut Cursor::new(bytes, 0), &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn old_temporal_values_are_decimal_digits() {
-        assert_eq!(printed(WireType::OldTime, &(-8_385_959_i32).to_le_bytes()[..3]), "\"-838:59:59\"");
-        assert_eq!(
-            printed(WireType::OldDateTime, &20_240_229_235_959_u64.to_le_bytes()),
-            "\"2024-02-29 23:59:59\""
-        );
-        assert_eq!(printed(WireType::OldTimestamp, &0_u32.to_le_bytes()), "\"0000-00-00 00:00:00\"");
-    }
-
     #[test]
     fn base64_pads_to_groups_of_four() {
-        for (bytes, expected) in [(&b""[..], "\"\""), (b"f", "\"Zg==\""), (b"fo", "\"Zm8=\""), (b"foo", "\"Zm9v\"")] {
+        for (bytes, expected) in
+            [(&b""[..], "\"\""), (b"f", "\"Zg==\""), (b"fo", "\"Zm8=\""), (b"foo", "\"Zm9v\"")]
+        {
             let mut out = Vec::new();
             write_base64(bytes, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expected);

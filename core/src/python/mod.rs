@@ -3,6 +3,7 @@
 mod decode;
 mod errors;
 mod frame;
+mod inspect;
 mod resultset;
 mod schema;
 mod text;
@@ -15,6 +16,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     decode::register(module)?;
     frame::register(module)?;
     resultset::register(module)?;
+    inspect::register(module)?;
     schema::register(module)?;
     text::register(module)?;
     Ok(())

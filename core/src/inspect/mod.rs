@@ -1,0 +1,464 @@
+//! `penstock inspect`: a walk over one binlog file that needs no server, no catalog and no relay log.
+//!
+//! It stands on what the file itself says. Where that ends (a truncated or damaged file, an event type that carries
+//! rows in an unknown form), everything before has been given out, and the error says where.
+
+mod file;
+mod names;
+mod statement;
+mod summary;
+mod value;
+
+use std::collections::{HashMap, VecDeque};
+
+use self::file::{FileEvents, RawEvent};
+pub use self::statement::{read_statement, Statement};
+use self::statement::{unpack, utf8, Control};
+use self::summary::{Domain, Summary};
+use self::value::{write_json_string, JsonRow};
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Result};
+use crate::event::{Checksum, Event, EventHeader, EventKind, RowsKind};
+use crate::gtid::GtidEvent;
+use crate::payload::Payload;
+use crate::rows::{skip_image, walk_image, RowsEvent};
+use crate::schema::TableSchema;
+use crate::table_map::{bit_from_low, TableMap};
+use crate::temporal::DateTime;
+use crate::wire::WireType;
+
+/// Table maps remembered; servers never have so many open, so more is a sign of damage.
+const MAPS_MAX: usize = 100_000;
+
+pub struct Options {
+    /// Offset of the file's first byte: 0, or the base of a relay-log segment.
+    pub base: u64,
+    /// Position in the file where reading ends; None: at its end.
+    pub end: Option<u64>,
+    /// Column names (and signedness, labels) for tables whose maps do not have them.
+    pub schemas: Vec<TableSchema>,
+    /// `database.table`; empty: all.
+    pub tables: Vec<String>,
+    /// Rows are counted, but no lines are made.
+    pub count_only: bool,
+}
+
+struct KnownTable {
+    map: TableMap,
+    name: String,
+    /// `"name":` of each column, escaped.
+    names: Vec<Vec<u8>>,
+    wanted: bool,
+}
+
+pub struct Inspector {
+    path: String,
+    file_name: String,
+    file: Option<FileEvents>,
+    options: Options,
+    raw: RawEvent,
+    payload: Option<(Payload, u64)>,
+    tables: HashMap<u64, KnownTable>,
+    lines: VecDeque<String>,
+    transaction: Transaction,
+    summary: Summary,
+    failed: Option<DecodeError>,
+}
+
+/// What is known of the transaction being read.
+#[derive(Default)]
+struct Transaction {
+    open: bool,
+    gtid: Option<String>,
+    gtid_event: Option<GtidEvent>,
+    /// MariaDB's GTID.
+    domain: Option<Domain>,
+}
+
+impl Inspector {
+    pub fn open(path: &str, options: Options) -> Self {
+        let opened = FileEvents::open(path, options.end).map_err(|error| error.in_file(path));
+        let (file, failed) = match opened {
+            Ok(file) => (Some(file), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self {
+            path: path.to_owned(),
+            file_name: path.rsplit('/').next().unwrap_or(path).to_owned(),
+            file,
+            options,
+            raw: RawEvent::empty(),
+            payload: None,
+            tables: HashMap::new(),
+            lines: VecDeque::new(),
+            transaction: Transaction::default(),
+            summary: Summary::default(),
+            failed,
+        }
+    }
+
+    /// About `limit` lines (at most those of one event more), fewer at the end; None when there are none left. In
+    /// `count_only`, `limit` counts events. An error comes once, after every line before it.
+    pub fn next_lines(&mut self, limit: usize) -> Result<Option<Vec<String>>> {
+        let mut events = 0;
+        let mut ended = false;
+        while self.failed.is_none() && self.lines.len() < limit && !ended {
+            match self.step() {
+                Ok(more) => ended = !more,
+                Err(error) => self.failed = Some(error.in_file(&self.path)),
+            }
+            events += 1;
+            if self.options.count_only && events >= limit {
+                return Ok(Some(Vec::new()));
+            }
+        }
+        if self.lines.is_empty() {
+            return match self.failed.clone() {
+                Some(error) => Err(error),
+                None => Ok(None),
+            };
+        }
+        let count = limit.max(1).min(self.lines.len());
+        Ok(Some(self.lines.drain(..count).collect()))
+    }
+
+    /// Of what has been read so far, as JSON.
+    pub fn summary(&self) -> String {
+        self.summary.to_json(&self.file_name, self.failed.as_ref())
+    }
+
+    /// Reads one event, of the file or of the payload that is being unpacked; false at the end.
+    fn step(&mut self) -> Result<bool> {
+        let Some(mut file) = self.file.take() else { return Ok(false) };
+        let mut raw = std::mem::replace(&mut self.raw, RawEvent::empty());
+        let result = self.read_event(&mut file, &mut raw);
+        self.raw = raw;
+        self.file = Some(file);
+        result
+    }
+
+    fn read_event(&mut self, file: &mut FileEvents, raw: &mut RawEvent) -> Result<bool> {
+        if let Some((payload, offset)) = &mut self.payload {
+            let offset = *offset;
+            if payload.next_into(&mut raw.bytes)? {
+                raw.header = EventHeader::parse(&raw.bytes, offset)?;
+                (raw.offset, raw.checksum) = (offset, Checksum::None);
+                self.take_event(&raw.event()?, file)?;
+                return Ok(true);
+            }
+            self.payload = None;
+        }
+        if !file.next_into(raw)? {
+            return Ok(false);
+        }
+        let event = raw.event()?;
+        self.take_event(&event, file)?;
+        Ok(true)
+    }
+
+    fn take_event(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
+        let kind = event.header.kind;
+        self.summary.count_event(kind);
+        match kind {
+            EventKind::GTID
+            | EventKind::ANONYMOUS_GTID
+            | EventKind::GTID_TAGGED
+            | EventKind::MARIADB_GTID => {
+                self.take_gtid(event)?;
+            }
+            EventKind::QUERY | EventKind::MARIADB_QUERY_COMPRESSED => {
+                let statement = Statement::parse(event, file.format())?;
+                self.take_statement(&statement, event);
+            }
+            EventKind::XID | EventKind::XA_PREPARE => self.end_transaction(event),
+            EventKind::TABLE_MAP => self.take_table_map(event, file)?,
+            EventKind::TRANSACTION_PAYLOAD => {
+                let offset = event.offset;
+                self.payload = Some((Payload::open(event.body, event.header.end_position, offset)?, offset));
+            }
+            EventKind::PRE_GA_WRITE_ROWS | EventKind::PRE_GA_UPDATE_ROWS | EventKind::PRE_GA_DELETE_ROWS => {
+                self.summary
+                    .note("row events of MySQL before 5.1.16 (types 20 to 22) are counted, not decoded");
+            }
+            EventKind::MARIADB_START_ENCRYPTION => {
+                return Err(DecodeError::new(
+                    "the rest of the file is encrypted (MariaDB); it cannot be read",
+                    event.offset,
+                ));
+            }
+            _ if kind.rows().is_some() => self.take_rows(event, file)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_gtid(&mut self, event: &Event<'_>) -> Result<()> {
+        let mut transaction = Transaction::default();
+        let (body, base) = (event.body, event.cursor().offset());
+        let parsed = match event.header.kind {
+            EventKind::MARIADB_GTID => {
+                let mut cursor = event.cursor();
+                let sequence = cursor.u64("GTID sequence")?;
+                let domain = cursor.u32("GTID domain")?;
+                let gtid = Domain { domain, server_id: event.header.server_id, sequence };
+                transaction.gtid = Some(gtid.to_string());
+                transaction.domain = Some(gtid);
+                GtidEvent::default()
+            }
+            EventKind::GTID_TAGGED => GtidEvent::parse_tagged(body, base)?,
+            kind => GtidEvent::parse_plain(body, base, kind == EventKind::ANONYMOUS_GTID)?,
+        };
+        transaction.gtid = transaction.gtid.or(parsed.gtid.as_ref().map(ToString::to_string));
+        transaction.gtid_event = Some(parsed);
+        self.transaction = transaction;
+        Ok(())
+    }
+
+    fn take_statement(&mut self, statement: &Statement, event: &Event<'_>) {
+        match statement.control() {
+            Control::Begin => self.transaction.open = true,
+            Control::End => self.end_transaction(event),
+            Control::Inside => {}
+            Control::Other if self.transaction.open => {}
+            Control::Other => self.end_transaction(event),
+        }
+    }
+
+    fn end_transaction(&mut self, event: &Event<'_>) {
+        let transaction = std::mem::take(&mut self.transaction);
+        let commit_us = self.commit_us(transaction.gtid_event.as_ref(), event);
+        let gtid = transaction.gtid_event.and_then(|parsed| parsed.gtid);
+        self.summary.count_transaction(gtid.as_ref(), transaction.domain, commit_us);
+    }
+
+    /// The commit time in the GTID event (8.0 and later), else when the statement began.
+    fn commit_us(&self, gtid: Option<&GtidEvent>, event: &Event<'_>) -> u64 {
+        let of_commit = gtid.and_then(|parsed| parsed.original_commit_us.or(parsed.immediate_commit_us));
+        of_commit.filter(|micros| *micros > 0).unwrap_or(u64::from(event.header.timestamp) * 1_000_000)
+    }
+
+    fn take_table_map(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
+        let mut map = TableMap::parse(event, file.format())?;
+        if self.tables.len() >= MAPS_MAX {
+            self.tables.clear();
+        }
+        let name = map.name();
+        if let Some(schema) = self.options.schemas.iter().find(|schema| schema.name() == name) {
+            complete(&mut map, schema);
+        }
+        let names = (0..map.columns.len()).map(|index| {
+            let mut escaped = Vec::new();
+            write_json_string(&map.column_name(index), &mut escaped);
+            escaped.push(b':');
+            escaped
+        });
+        let names = names.collect();
+        let wanted = self.options.tables.is_empty() || self.options.tables.contains(&name);
+        self.tables.insert(map.table_id, KnownTable { map, name, names, wanted });
+        Ok(())
+    }
+
+    fn take_rows(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
+        let unpacked;
+        let mut rows = parse_rows(event, file)?;
+        if is_compressed(event.header.kind) {
+            unpacked = unpack(&mut rows.images)?;
+            rows.images = Cursor::new(&unpacked, event.offset);
+        }
+        // Some servers end a statement with an event of no table and no rows.
+        if rows.images.is_empty() && !self.tables.contains_key(&rows.table_id) {
+            return Ok(());
+        }
+        let Some(table) = self.tables.remove(&rows.table_id) else {
+            return Err(DecodeError::new(
+                format!(
+                    "a row event names table {}, for which there is no table map before it",
+                    rows.table_id
+                ),
+                event.offset,
+            ));
+        };
+        let result = rows.check(&table.map).and_then(|()| self.take_images(event, &mut rows, &table));
+        self.tables.insert(rows.table_id, table);
+        result?;
+        if rows.flags & RowsEvent::FLAG_STATEMENT_END != 0 && !self.transaction.open {
+            // Tables without transactions, before there was a BEGIN around them.
+            self.end_transaction(event);
+        }
+        Ok(())
+    }
+
+    fn take_images(&mut self, event: &Event<'_>, rows: &mut RowsEvent<'_>, table: &KnownTable) -> Result<()> {
+        let (map, lines) = (&table.map, table.wanted && !self.options.count_only);
+        let partial = event.header.kind == EventKind::PARTIAL_UPDATE_ROWS;
+        let tail = lines.then(|| self.tail(event));
+        while !rows.images.is_empty() {
+            let start = rows.images;
+            let sequence = if is_compressed(event.header.kind) || self.payload.is_some() {
+                self.options.base + event.offset
+            } else {
+                self.options.base + start.offset()
+            };
+            let mut before = None;
+            let mut after = None;
+            if rows.kind != RowsKind::Insert {
+                before = self.image(&mut rows.images, table, rows.present, lines, &[])?;
+            }
+            if rows.kind != RowsKind::Delete {
+                after = if partial {
+                    self.partial_image(&mut rows.images, table, rows.present_after, lines)?
+                } else {
+                    self.image(&mut rows.images, table, rows.present_after, lines, &[])?
+                };
+            }
+            if rows.images.position() == start.position() {
+                return Err(start.fail(format!("a row event of {} with rows of no length", map.name())));
+            }
+            if table.wanted {
+                self.summary.count_row(rows.kind, &table.name);
+            }
+            if let Some(tail) = &tail {
+                self.lines.push_back(line(&table.name, rows.kind, before, after, tail, sequence));
+            }
+        }
+        Ok(())
+    }
+
+    fn image(
+        &self,
+        images: &mut Cursor<'_>,
+        table: &KnownTable,
+        present: &[u8],
+        wanted: bool,
+        hidden: &[usize],
+    ) -> Result<Option<Vec<u8>>> {
+        if !wanted {
+            skip_image(images, &table.map, present)?;
+            return Ok(None);
+        }
+        let mut row = JsonRow::new(&table.map, &table.names, hidden);
+        walk_image(images, &table.map, present, &mut row)?;
+        Ok(Some(row.finish()))
+    }
+
+    /// The after image of a PARTIAL_UPDATE_ROWS event: options, then a bit for each JSON column that tells whether it
+    /// holds differences instead of a document; differences have a length of four bytes, as documents have.
+    fn partial_image(
+        &mut self,
+        images: &mut Cursor<'_>,
+        table: &KnownTable,
+        present: &[u8],
+        wanted: bool,
+    ) -> Result<Option<Vec<u8>>> {
+        let options = images.lenenc("row value options")?;
+        let is_json = |index: &usize| matches!(table.map.columns[*index].wire, WireType::Json { .. });
+        let json: Vec<usize> = (0..table.map.columns.len()).filter(is_json).collect();
+        let mut hidden = Vec::new();
+        if options & 1 != 0 {
+            let bits = images.take(json.len().div_ceil(8), "partial JSON bits")?;
+            hidden = json
+                .iter()
+                .enumerate()
+                .filter(|(bit, _)| bit_from_low(bits, *bit))
+                .map(|(_, index)| *index)
+                .collect();
+        }
+        if !hidden.is_empty() {
+            self.summary.note(
+                "columns changed by partial JSON (binlog_row_value_options=PARTIAL_JSON) are left out of `after`",
+            );
+        }
+        self.image(images, table, present, wanted, &hidden)
+    }
+
+    /// The part of a line that all rows of an event share.
+    fn tail(&self, event: &Event<'_>) -> Vec<u8> {
+        let mut tail = b",\"ts\":".to_vec();
+        write_json_string(&iso(self.commit_us(self.transaction.gtid_event.as_ref(), event)), &mut tail);
+        tail.extend_from_slice(b",\"gtid\":");
+        match &self.transaction.gtid {
+            Some(gtid) => write_json_string(gtid, &mut tail),
+            None => tail.extend_from_slice(b"null"),
+        }
+        tail.extend_from_slice(b",\"file\":");
+        write_json_string(&self.file_name, &mut tail);
+        tail.extend_from_slice(format!(",\"pos\":{},\"sequence\":", event.offset).as_bytes());
+        tail
+    }
+}
+
+fn line(
+    table: &str,
+    kind: RowsKind,
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+    tail: &[u8],
+    sequence: u64,
+) -> String {
+    let operation = match kind {
+        RowsKind::Insert => "c",
+        RowsKind::Update => "u",
+        RowsKind::Delete => "d",
+    };
+    let mut out = b"{\"table\":".to_vec();
+    write_json_string(table, &mut out);
+    out.extend_from_slice(format!(",\"op\":\"{operation}\",\"before\":").as_bytes());
+    out.extend_from_slice(before.as_deref().unwrap_or(b"null"));
+    out.extend_from_slice(b",\"after\":");
+    out.extend_from_slice(after.as_deref().unwrap_or(b"null"));
+    out.extend_from_slice(tail);
+    out.extend_from_slice(format!("{sequence}}}").as_bytes());
+    utf8(&out)
+}
+
+fn is_compressed(kind: EventKind) -> bool {
+    (EventKind::MARIADB_WRITE_ROWS_COMPRESSED_V1..=EventKind::MARIADB_DELETE_ROWS_COMPRESSED).contains(&kind)
+}
+
+/// Row events of every kind up to their images: the kinds that `RowsEvent` does not know are like the plain ones,
+/// but for their images.
+fn parse_rows<'a>(event: &Event<'a>, file: &FileEvents) -> Result<RowsEvent<'a>> {
+    let plain = match event.header.kind {
+        EventKind::MARIADB_WRITE_ROWS_COMPRESSED_V1 => EventKind::WRITE_ROWS_V1,
+        EventKind::MARIADB_UPDATE_ROWS_COMPRESSED_V1 => EventKind::UPDATE_ROWS_V1,
+        EventKind::MARIADB_DELETE_ROWS_COMPRESSED_V1 => EventKind::DELETE_ROWS_V1,
+        EventKind::MARIADB_WRITE_ROWS_COMPRESSED => EventKind::WRITE_ROWS,
+        EventKind::MARIADB_UPDATE_ROWS_COMPRESSED => EventKind::UPDATE_ROWS,
+        EventKind::MARIADB_DELETE_ROWS_COMPRESSED => EventKind::DELETE_ROWS,
+        EventKind::PARTIAL_UPDATE_ROWS => EventKind::UPDATE_ROWS,
+        other => other,
+    };
+    let mut event = *event;
+    event.header.kind = plain;
+    RowsEvent::parse(&event, file.format())
+}
+
+/// What a map without full metadata lacks, from a schema that fits it.
+fn complete(map: &mut TableMap, schema: &TableSchema) {
+    if map.columns.len() != schema.columns.len() {
+        return;
+    }
+    for (column, known) in map.columns.iter_mut().zip(&schema.columns) {
+        column.name.get_or_insert_with(|| known.name.clone());
+        if let (WireType::Int { width, .. }, None) = (column.wire, column.unsigned) {
+            column.wire = WireType::Int { width, unsigned: known.unsigned };
+        }
+        if let (None, Some(labels)) = (&column.labels, &known.labels) {
+            column.labels = Some(labels.iter().map(|label| label.as_bytes().into()).collect());
+        }
+    }
+}
+
+/// Microseconds since 1970 as ISO 8601 in UTC; the fraction only where the log has one.
+fn iso(micros: u64) -> String {
+    if micros == 0 {
+        return "1970-01-01T00:00:00Z".to_owned();
+    }
+    let mut text = Vec::with_capacity(27);
+    let fraction = (micros % 1_000_000) as u32;
+    DateTime::from_timestamp((micros / 1_000_000).max(1), fraction)
+        .write_text(if fraction == 0 { 0 } else { 6 }, &mut text);
+    text[10] = b'T';
+    text.push(b'Z');
+    utf8(&text)
+}

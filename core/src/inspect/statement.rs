@@ -1,0 +1,171 @@
+//! QUERY events: statements of transaction control, DDL, and statement-format changes.
+
+use std::io::Read;
+
+use flate2::read::ZlibDecoder;
+
+use super::file::{FileEvents, RawEvent};
+use crate::charset::{append_utf8, collation_charset, Charset};
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Result};
+use crate::event::{Event, EventKind, FormatDescription};
+
+/// Most bytes that a compressed part may say to hold: the server's own limit of an event.
+const UNPACKED_MAX: u64 = 1 << 30;
+
+/// A QUERY event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    pub sql: String,
+    pub database: String,
+    pub timestamp: u32,
+    pub thread_id: u32,
+    pub error_code: u16,
+    /// `character_set_client` of the session, which `sql` was converted from.
+    pub charset: Option<&'static str>,
+    pub sql_mode: Option<u64>,
+}
+
+impl Statement {
+    pub fn parse(event: &Event<'_>, format: &FormatDescription) -> Result<Self> {
+        let mut cursor = event.cursor();
+        let thread_id = cursor.u32("thread id")?;
+        cursor.skip(4, "execution time")?;
+        let database_length = cursor.u8("length of the database name")?;
+        let error_code = cursor.u16("error code")?;
+        let mut statement = Self {
+            sql: String::new(),
+            database: String::new(),
+            timestamp: event.header.timestamp,
+            thread_id,
+            error_code,
+            charset: None,
+            sql_mode: None,
+        };
+        // Before 5.0 there were no status variables.
+        if format.post_header_size(EventKind::QUERY).is_none_or(|size| size >= 13) {
+            let offset = cursor.offset() + 2;
+            let status = cursor.take_prefixed(2, "status variables")?;
+            statement.read_status(Cursor::new(status, offset))?;
+        }
+        statement.database = utf8(cursor.take(database_length.into(), "database name")?);
+        cursor.skip(1, "end of the database name")?;
+        let unpacked;
+        let sql = if event.header.kind == EventKind::MARIADB_QUERY_COMPRESSED {
+            unpacked = unpack(&mut cursor)?;
+            &unpacked[..]
+        } else {
+            cursor.rest()
+        };
+        statement.sql = match statement.charset.and_then(Charset::from_name) {
+            Some(charset) => {
+                let mut text = Vec::with_capacity(sql.len());
+                charset.append(sql, &mut text);
+                utf8(&text)
+            }
+            None => utf8(sql),
+        };
+        Ok(statement)
+    }
+
+    /// Numbered values without a common length: reading stops at the first that is not known.
+    fn read_status(&mut self, mut cursor: Cursor<'_>) -> Result<()> {
+        const WHAT: &str = "status variable";
+        while !cursor.is_empty() {
+            match cursor.u8(WHAT)? {
+                0 | 3 | 10 => cursor.skip(4, WHAT)?,
+                1 => self.sql_mode = Some(cursor.u64(WHAT)?),
+                2 => {
+                    cursor.take_u8_prefixed(WHAT)?;
+                    cursor.skip(1, WHAT)?;
+                }
+                4 => {
+                    self.charset = collation_charset(cursor.u16(WHAT)?);
+                    cursor.skip(4, WHAT)?;
+                }
+                5 | 6 => drop(cursor.take_u8_prefixed(WHAT)?),
+                7 | 8 => cursor.skip(2, WHAT)?,
+                9 => cursor.skip(8, WHAT)?,
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// What the statement does to the transaction it stands in.
+    pub fn control(&self) -> Control {
+        let mut words = self.sql.split([' ', '\t', '\n', '\r', ';']).filter(|word| !word.is_empty());
+        let first = words.next().unwrap_or("").to_ascii_uppercase();
+        let second = words.next().unwrap_or("").to_ascii_uppercase();
+        match (first.as_str(), second.as_str()) {
+            ("BEGIN", "" | "WORK") | ("START", "TRANSACTION") | ("XA", "START" | "BEGIN") => Control::Begin,
+            ("COMMIT", _) => Control::End,
+            ("ROLLBACK", "" | "WORK") => Control::End,
+            ("SAVEPOINT", _) | ("ROLLBACK", _) | ("RELEASE", _) | ("XA", "END") => Control::Inside,
+            _ => Control::Other,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    Begin,
+    End,
+    Inside,
+    /// A transaction of its own, unless it stands inside one.
+    Other,
+}
+
+/// The statement at a position of a binlog file.
+pub fn read_statement(path: &str, position: u64) -> Result<Statement> {
+    let read = || {
+        let mut file = FileEvents::open(path, None)?;
+        let mut raw = RawEvent::empty();
+        // The format description comes first; it says how the others are written.
+        file.next_into(&mut raw)?;
+        if raw.offset != position {
+            file.seek(position)?;
+            if !file.next_into(&mut raw)? {
+                return Err(DecodeError::new("the file ends here", position));
+            }
+        }
+        match raw.header.kind {
+            EventKind::QUERY | EventKind::MARIADB_QUERY_COMPRESSED => {
+                Statement::parse(&raw.event()?, file.format())
+            }
+            other => Err(DecodeError::new(format!("event type {} is not a QUERY event", other.0), position)),
+        }
+    };
+    read().map_err(|error| error.in_file(path))
+}
+
+/// MariaDB's compressed parts: a byte with the algorithm (0: zlib) and the width of the length, the length
+/// big-endian, then a zlib stream.
+pub fn unpack(cursor: &mut Cursor<'_>) -> Result<Vec<u8>> {
+    let start = *cursor;
+    let head = cursor.u8("compression header")?;
+    if head & 0x80 == 0 || head & 0x70 != 0 || !matches!(head & 7, 1..=4) {
+        return Err(start.fail(format!("compression header {head:#04x} is not known")));
+    }
+    let length = cursor.uint_be((head & 7).into(), "unpacked length")?;
+    if length > UNPACKED_MAX {
+        return Err(start.fail(format!("{length} unpacked bytes are more than an event can have")));
+    }
+    let mut unpacked = Vec::new();
+    let mut decoder = ZlibDecoder::new(cursor.rest()).take(length + 1);
+    if let Err(error) = decoder.read_to_end(&mut unpacked) {
+        return Err(start.fail(format!("a compressed event cannot be unpacked: {error}")));
+    }
+    if unpacked.len() as u64 != length {
+        return Err(
+            start.fail(format!("a compressed event holds {} bytes instead of {length}", unpacked.len()))
+        );
+    }
+    Ok(unpacked)
+}
+
+pub fn utf8(bytes: &[u8]) -> String {
+    let mut text = Vec::with_capacity(bytes.len());
+    append_utf8(bytes, &mut text);
+    String::from_utf8(text).unwrap_or_default()
+}

@@ -1,0 +1,101 @@
+//! Counts of what a file holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{json, Map, Value};
+
+use super::iso;
+use super::names::event_name;
+use crate::error::DecodeError;
+use crate::event::{EventKind, RowsKind};
+use crate::gtid::{Gtid, GtidSet};
+
+/// MariaDB's GTID.
+#[derive(Debug, Clone, Copy)]
+pub struct Domain {
+    pub domain: u32,
+    pub server_id: u32,
+    pub sequence: u64,
+}
+
+impl std::fmt::Display for Domain {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}-{}-{}", self.domain, self.server_id, self.sequence)
+    }
+}
+
+#[derive(Default)]
+pub struct Summary {
+    events: BTreeMap<u8, u64>,
+    rows: BTreeMap<(&'static str, String), u64>,
+    transactions: u64,
+    first_us: Option<u64>,
+    last_us: Option<u64>,
+    gtids: GtidSet,
+    /// MariaDB: the last of each domain.
+    domains: BTreeMap<u32, Domain>,
+    notes: BTreeSet<&'static str>,
+}
+
+impl Summary {
+    pub fn count_event(&mut self, kind: EventKind) {
+        *self.events.entry(kind.0).or_default() += 1;
+    }
+
+    pub fn count_row(&mut self, kind: RowsKind, table: &str) {
+        let verb = match kind {
+            RowsKind::Insert => "insert",
+            RowsKind::Update => "update",
+            RowsKind::Delete => "delete",
+        };
+        match self.rows.get_mut(&(verb, table.to_owned())) {
+            Some(count) => *count += 1,
+            None => drop(self.rows.insert((verb, table.to_owned()), 1)),
+        }
+    }
+
+    pub fn count_transaction(&mut self, gtid: Option<&Gtid>, domain: Option<Domain>, commit_us: u64) {
+        self.transactions += 1;
+        self.first_us.get_or_insert(commit_us);
+        self.last_us = Some(commit_us);
+        if let Some(gtid) = gtid {
+            self.gtids.add(gtid);
+        }
+        if let Some(domain) = domain {
+            self.domains.insert(domain.domain, domain);
+        }
+    }
+
+    /// Something the reader should know, said once.
+    pub fn note(&mut self, text: &'static str) {
+        self.notes.insert(text);
+    }
+
+    pub fn to_json(&self, file: &str, failed: Option<&DecodeError>) -> String {
+        let events: Map<String, Value> = self
+            .events
+            .iter()
+            .map(|(kind, count)| (event_name(EventKind(*kind)).into_owned(), json!(count)))
+            .collect();
+        let rows: Map<String, Value> = self
+            .rows
+            .iter()
+            .map(|((verb, table), count)| (format!("{verb} {table}"), json!(count)))
+            .collect();
+        let domains: Vec<String> = self.domains.values().map(ToString::to_string).collect();
+        let gtids = if domains.is_empty() { self.gtids.to_string() } else { domains.join(",") };
+        let error =
+            failed.map(|error| json!({"message": error.reason(), "file": file, "position": error.offset()}));
+        json!({
+            "events": events,
+            "rows": rows,
+            "transactions": self.transactions,
+            "first_ts": self.first_us.map(iso),
+            "last_ts": self.last_us.map(iso),
+            "gtids": gtids,
+            "notes": self.notes,
+            "error": error,
+        })
+        .to_string()
+    }
+}

@@ -1,0 +1,55 @@
+//! `Inspector` and `read_statement`.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::inspect::{self, Options};
+use crate::schema::TableSchema;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Inspector>()?;
+    module.add_function(wrap_pyfunction!(read_statement, module)?)
+}
+
+#[pyclass(module = "penstock._core")]
+struct Inspector(inspect::Inspector);
+
+#[pymethods]
+impl Inspector {
+    #[new]
+    #[pyo3(signature = (path, *, base = 0, end = None, schemas = Vec::new(), tables = Vec::new(), count_only = false))]
+    fn new(
+        path: &str,
+        base: u64,
+        end: Option<u64>,
+        schemas: Vec<String>,
+        tables: Vec<String>,
+        count_only: bool,
+    ) -> PyResult<Self> {
+        let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
+        Ok(Self(inspect::Inspector::open(path, Options { base, end, schemas, tables, count_only })))
+    }
+
+    #[pyo3(signature = (limit = 1000))]
+    fn next_lines(&mut self, py: Python<'_>, limit: usize) -> PyResult<Option<Vec<String>>> {
+        Ok(py.detach(|| self.0.next_lines(limit))?)
+    }
+
+    fn summary(&self) -> String {
+        self.0.summary()
+    }
+}
+
+#[pyfunction]
+fn read_statement<'py>(py: Python<'py>, path: &str, position: u64) -> PyResult<Bound<'py, PyDict>> {
+    let statement = py.detach(|| inspect::read_statement(path, position))?;
+    let fields = PyDict::new(py);
+    fields.set_item("sql", statement.sql)?;
+    fields.set_item("database", statement.database)?;
+    fields.set_item("timestamp", statement.timestamp)?;
+    fields.set_item("thread_id", statement.thread_id)?;
+    fields.set_item("error_code", statement.error_code)?;
+    fields.set_item("charset", statement.charset)?;
+    fields.set_item("sql_mode", statement.sql_mode)?;
+    Ok(fields)
+}

@@ -1,0 +1,235 @@
+"""`penstock inspect PATH…`: the changes in binlog files and relay logs, offline.
+
+Changes go to stdout as they are read, in bounded memory. A damaged file ends the run: everything before the damage
+has been printed, the place and the reason go to stderr (and into `error` of a summary), the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from penstock._core import DecodeError, GtidSet, Inspector
+from penstock.errors import ConfigError
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import RELAY_FILE, list_segments
+
+ROWS_SHOWN = 100
+"""Changes in the table for people, unless `--limit` says otherwise."""
+_EVENTS_PER_STEP = 10_000
+_NUMBERED = re.compile(r"\.\d{6,}$")
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One binlog file: where it begins in the order of offsets, where it is to end."""
+
+    path: Path
+    base: int = 0
+    end: int | None = None
+
+    def open(self, tables: Sequence[str], *, count_only: bool) -> Inspector:
+        return Inspector(
+            str(self.path), base=self.base, end=self.end, tables=list(tables), count_only=count_only
+        )
+
+
+def inspect(
+    paths: Sequence[Path], *, summary: bool, tables: Sequence[str], limit: int | None, as_json: bool
+) -> int:
+    """The exit code: 0, or 1 after a damaged file."""
+    files = [file for path in paths for file in log_files(path)]
+    try:
+        if summary:
+            return _summarise(files, tables, as_json=as_json)
+        if as_json:
+            return _print_lines(files, tables, limit)
+        return _print_table(files, tables, ROWS_SHOWN if limit is None else limit)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Nothing more may be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def log_files(path: Path) -> list[LogFile]:
+    """The files behind a path: itself, the committed part of a relay log, or the numbered files of a folder."""
+    if not path.exists():
+        raise ConfigError(f"{path} does not exist.", hint="Give binlog files, or directories of them.")
+    if not path.is_dir():
+        return [LogFile(path)]
+    if (path / RELAY_FILE).exists():
+        return _segments(path)
+    numbered = [entry for entry in path.iterdir() if _NUMBERED.search(entry.name) and entry.is_file()]
+    if not numbered:
+        raise ConfigError(
+            f"{path} holds neither a relay log nor binlog files (NAME.000001).", hint="Name the files themselves."
+        )
+    return [LogFile(entry) for entry in sorted(numbered, key=lambda entry: (entry.stem, int(entry.suffix[1:])))]
+
+
+def _segments(folder: Path) -> list[LogFile]:
+    """What a writer left behind its last committed transaction is not part of the log."""
+    segments = list_segments(folder)
+    ends = [int(name.base) for name in segments[1:]] + [int(RelayLog.open(folder).end)]
+    return [
+        LogFile(folder / name.binlog, int(name.base), max(end - int(name.base), 0))
+        for name, end in zip(segments, ends, strict=True)
+    ]
+
+
+def _print_lines(files: Iterable[LogFile], tables: Sequence[str], limit: int | None) -> int:
+    try:
+        for lines in _changes(files, tables, limit):
+            sys.stdout.write("\n".join(lines) + "\n")
+    except DecodeError as error:
+        sys.stdout.flush()
+        print(json.dumps({"error": describe(error)}), file=sys.stderr)
+        return 1
+    sys.stdout.flush()
+    return 0
+
+
+def _changes(files: Iterable[LogFile], tables: Sequence[str], limit: int | None) -> Iterator[list[str]]:
+    """Lines of all files in order, at most `limit`."""
+    left = sys.maxsize if limit is None else limit
+    for file in files:
+        inspector = file.open(tables, count_only=False)
+        while left > 0 and (lines := inspector.next_lines(min(left, 1000))) is not None:
+            left -= len(lines)
+            yield lines
+
+
+def describe(error: DecodeError) -> dict[str, Any]:
+    return {"message": error.reason, "file": Path(error.path or "").name, "position": error.offset}
+
+
+def _print_table(files: Iterable[LogFile], tables: Sequence[str], limit: int) -> int:
+    table = Table()
+    for title in ("position", "time", "table", "op"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("columns")
+    failed: DecodeError | None = None
+    try:
+        for lines in _changes(files, tables, limit):
+            for line in lines:
+                table.add_row(*_cells(json.loads(line)))
+    except DecodeError as error:
+        failed = error
+    console = Console()
+    console.print(table)
+    if table.row_count == limit:
+        console.print(f"The first {limit} changes; --limit shows more, --json all, --summary counts them.")
+    if failed is not None:
+        _complain(describe(failed))
+    return 0 if failed is None else 1
+
+
+def _cells(change: dict[str, Any]) -> list[str]:
+    time = change["ts"].replace("T", " ").partition(".")[0].removesuffix("Z")
+    columns = escape(", ".join(_columns(change["before"] or {}, change["after"] or {})))
+    return [f"{change['file']}:{change['pos']}", time, change["table"], change["op"], columns]
+
+
+def _columns(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
+    for name in before | after:
+        old, new = before.get(name, after.get(name)), after.get(name, before.get(name))
+        yield f"{name}={_shown(old)}" if old == new else f"{name}={_shown(old)} → {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    return "NULL" if value is None else str(value)
+
+
+@dataclass
+class Totals:
+    """Summaries of files added up."""
+
+    events: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    transactions: int = 0
+    first_ts: str | None = None
+    last_ts: str | None = None
+    gtids: str = ""
+    notes: list[str] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+
+    def add(self, part: dict[str, Any]) -> None:
+        self.events.update(part["events"])
+        self.rows.update(part["rows"])
+        self.transactions += part["transactions"]
+        self.first_ts = self.first_ts or part["first_ts"]
+        self.last_ts = part["last_ts"] or self.last_ts
+        self.gtids = _join_gtids(self.gtids, part["gtids"])
+        self.notes += [note for note in part["notes"] if note not in self.notes]
+        self.error = part["error"]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "events": dict(sorted(self.events.items())),
+            "rows": dict(sorted(self.rows.items())),
+            "transactions": self.transactions,
+            "first_ts": self.first_ts,
+            "last_ts": self.last_ts,
+            "gtids": self.gtids,
+            "notes": self.notes,
+            "error": self.error,
+        }
+
+
+def _join_gtids(left: str, right: str) -> str:
+    """A union; of MariaDB's GTIDs (`domain-server-number`) the last of each domain."""
+    if ":" in left or ":" in right:
+        return str(GtidSet(left).union(GtidSet(right)))
+    domains = {gtid.split("-")[0]: gtid for gtid in [*left.split(","), *right.split(",")] if gtid}
+    return ",".join(domains.values())
+
+
+def _summarise(files: Iterable[LogFile], tables: Sequence[str], *, as_json: bool) -> int:
+    totals = Totals()
+    for file in files:
+        inspector = file.open(tables, count_only=True)
+        try:
+            while inspector.next_lines(_EVENTS_PER_STEP) is not None:
+                pass
+        except DecodeError:
+            pass  # the summary says so
+        totals.add(json.loads(inspector.summary()))
+        if totals.error is not None:
+            break
+    if as_json:
+        print(json.dumps(totals.to_json()))
+    else:
+        _show(totals)
+    return 0 if totals.error is None else 1
+
+
+def _show(totals: Totals) -> None:
+    console = Console()
+    for title, counts in (("event", totals.events), ("rows", totals.rows)):
+        table = Table(title, "count")
+        table.columns[1].justify = "right"
+        for name, count in sorted(counts.items()):
+            table.add_row(name, f"{count:,}")
+        console.print(table)
+    console.print(f"{totals.transactions:,} transactions, {totals.first_ts} to {totals.last_ts}")
+    if totals.gtids:
+        console.print(f"GTIDs {totals.gtids}")
+    for note in totals.notes:
+        console.print(f"Note: {note}.")
+    if totals.error is not None:
+        _complain(totals.error)
+
+
+def _complain(error: dict[str, Any]) -> None:
+    print(f"penstock: {error['file']} at position {error['position']}: {error['message']}.", file=sys.stderr)
