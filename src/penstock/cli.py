@@ -119,8 +119,8 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """See it work: a private MySQL under load into a lake table, killed twice, proven equal."""
-    from penstock.commands.demo import DemoOptions
     from penstock.commands.demo import demo as command
+    from penstock.demo import DemoOptions
 
     if sink not in ("iceberg", "delta"):
         raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta", param_hint="--sink")

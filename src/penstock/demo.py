@@ -23,6 +23,7 @@ import yaml
 
 from penstock.errors import PenstockError
 from penstock.testing import servers, workload
+from penstock.testing.writer import Writer
 from penstock.testing.running import RunningPipeline
 
 DRAIN_SECONDS_MAX = 600.0
@@ -86,9 +87,7 @@ class Demo:
                 workload.load(server, shop)
             file = self._pipeline_file(folder, server)
             self._say(f"loaded {shop.rows:,} rows; starting a writer and the pipeline ({file})")
-            writer = stack.enter_context(
-                workload.Writer(server, shop, seed=self.options.seed, rate=self.options.rate)
-            )
+            writer = stack.enter_context(Writer(server, shop, seed=self.options.seed, rate=self.options.rate))
             pipeline = stack.enter_context(RunningPipeline(file))
             with self._phase("snapshot and stream"):
                 self._under_load(pipeline)
