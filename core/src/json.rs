@@ -289,9 +289,9 @@ mod tests {
     #[test]
     fn a_small_object_as_the_server_prints_it() {
         // {"a": 1, "b": [true, "x\n"]}
-        let document = b"\x00\x02\x00\x24\x00\x12\x00\x01\x00\x13\x00\x01\x00\x05\x01\x00\x02\x14\x00ab\
-            \x02\x00\x10\x00\x04\x01\x00\x0c\x0a\x00\x02x\n";
-        assert_eq!(text(document).unwrap_or_default(), "{\"a\": 1, \"b\": [true, \"x\\n\"]}");
+        let document = b"\x00\x02\x00\x21\x00\x12\x00\x01\x00\x13\x00\x01\x00\x05\x01\x00\x02\x14\x00ab\
+            \x02\x00\x0d\x00\x04\x01\x00\x0c\x0a\x00\x02x\n";
+        assert_eq!(text(document).unwrap(), "{\"a\": 1, \"b\": [true, \"x\\n\"]}");
     }
 
     #[test]

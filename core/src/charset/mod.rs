@@ -3,9 +3,10 @@
 //! Nothing is lost silently: bytes that mean nothing in their character set are written as `\xNN` (two upper-case
 //! hexadecimal digits each), never as a replacement character.
 
+mod differences;
 pub mod tables;
 
-use encoding_rs::Encoding;
+use encoding_rs::{DecoderResult, Encoding};
 
 /// How the bytes of a character column are to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,21 @@ impl EastAsian {
             Self::Euckr => encoding_rs::EUC_KR,
             Self::Gb18030 => encoding_rs::GB18030,
             Self::Gb2312 | Self::Gbk => encoding_rs::GBK,
+        }
+    }
+}
+
+impl EastAsian {
+    /// Codes that the server reads otherwise than encoding_rs, by code.
+    fn differences(self) -> &'static [(u32, u32)] {
+        match self {
+            Self::Big5 => &differences::BIG5,
+            Self::Eucjpms => &differences::EUCJPMS,
+            Self::Gb18030 => &differences::GB18030,
+            Self::Gb2312 => &differences::GB2312,
+            Self::Sjis => &differences::SJIS,
+            Self::Ujis => &differences::UJIS,
+            Self::Cp932 | Self::Euckr | Self::Gbk => &[],
         }
     }
 }
@@ -114,6 +130,14 @@ pub fn collation_charset(id: u16) -> Option<&'static str> {
     }
 }
 
+/// The encoding that comes nearest to a character set of two or more bytes; for the generator of `differences`.
+pub fn encoding_of(name: &str) -> Option<&'static Encoding> {
+    match Charset::from_name(name) {
+        Some(Charset::EastAsian(charset)) => Some(charset.encoding()),
+        _ => None,
+    }
+}
+
 pub(crate) fn append_escape(byte: u8, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     out.extend([b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
@@ -155,15 +179,37 @@ fn append_east_asian(charset: EastAsian, bytes: &[u8], out: &mut Vec<u8>) {
     if bytes.is_ascii() {
         return out.extend_from_slice(bytes);
     }
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let length = code_length(charset, rest).min(rest.len());
-        let (code, after) = rest.split_at(length);
-        match charset.encoding().decode_without_bom_handling_and_without_replacement(code) {
-            Some(text) => out.extend_from_slice(text.as_bytes()),
-            None => append_escapes(code, out),
+    let differences = charset.differences();
+    let (mut plain, mut at) = (0, 0);
+    while at < bytes.len() && !differences.is_empty() {
+        let length = code_length(charset, &bytes[at..]).min(bytes.len() - at);
+        let code = bytes[at..at + length].iter().fold(0_u32, |code, byte| code << 8 | u32::from(*byte));
+        let found = length > 1 && code >= differences[0].0;
+        if let Some(index) =
+            found.then(|| differences.binary_search_by_key(&code, |pair| pair.0).ok()).flatten()
+        {
+            append_decoded(charset.encoding(), &bytes[plain..at], out);
+            append_char(char::from_u32(differences[index].1).unwrap_or('?'), out);
+            plain = at + length;
         }
-        rest = after;
+        at += length;
+    }
+    append_decoded(charset.encoding(), &bytes[plain..], out);
+}
+
+fn append_decoded(encoding: &'static Encoding, mut bytes: &[u8], out: &mut Vec<u8>) {
+    while !bytes.is_empty() {
+        let mut decoder = encoding.new_decoder_without_bom_handling();
+        let start = out.len();
+        let room = decoder.max_utf8_buffer_length_without_replacement(bytes.len()).unwrap_or(0);
+        out.resize(start + room, 0);
+        let (result, read, written) =
+            decoder.decode_to_utf8_without_replacement(bytes, &mut out[start..], true);
+        out.truncate(start + written);
+        let DecoderResult::Malformed(length, looked_ahead) = result else { return };
+        let end = read - usize::from(looked_ahead);
+        append_escapes(&bytes[end - usize::from(length)..end], out);
+        bytes = &bytes[end..];
     }
 }
 
