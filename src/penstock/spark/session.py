@@ -37,6 +37,8 @@ appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 4
 """
 
+TASK_ATTEMPTS_MAX = 4
+
 _MERGED = (
     "spark.jars",
     "spark.driver.extraClassPath",
@@ -86,7 +88,7 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], stat
     """All options of the session; the user's `spark.conf` wins, lists of ours are kept in front of his."""
     state = state.absolute()
     options = {
-        "spark.master": spark_config.master,
+        "spark.master": with_retries(spark_config.master),
         "spark.app.name": spark_config.app_name,
         "spark.driver.memory": spark_config.driver_memory,
         **_files(state),
@@ -106,6 +108,14 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], stat
 
 def is_local(master: str) -> bool:
     return master.startswith("local")
+
+
+def with_retries(master: str) -> str:
+    """A local master that tries a task again, as a cluster does: a Python worker that dies is no end of the job."""
+    cores = local_cores(master)
+    if cores is None or "cluster" in master or "," in master:
+        return master
+    return f"local[{cores},{TASK_ATTEMPTS_MAX}]"
 
 
 def local_cores(master: str) -> int | None:

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 5
 
+
 @dataclass(frozen=True)
 class StageTask:
     """What a task needs to read and stage one chunk. `start_gtids`: executed at the source at the table's
