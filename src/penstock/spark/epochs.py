@@ -103,7 +103,8 @@ class EpochRunner:
         self._state = state
         self._zero_dates = zero_dates
         self._before_images = before_images
-        self._tables_parallel = tables_parallel
+        # Threads live as long as the runner: each has a JVM thread of its own, which is costly to start.
+        self._pool = ThreadPoolExecutor(tables_parallel, thread_name_prefix="epoch")
         self._on_applied = on_applied
         self._cores = max(1, spark.sparkContext.defaultParallelism)
         self.busy = threading.Lock()
@@ -125,11 +126,9 @@ class EpochRunner:
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
         if len(plan.tables) == 1:
             return [self._run_table(plan, plan.tables[0])]
-        with ThreadPoolExecutor(min(self._tables_parallel, max(1, len(plan.tables)))) as pool:
-            # Every table is waited for, also when one fails: no step may still run when the plan is tried
-            # again.
-            futures = [pool.submit(self._run_table, plan, table) for table in plan.tables]
-            errors = [error for future in futures if (error := future.exception()) is not None]
+        # Every table is waited for, also when one fails: no step may still run when the plan is tried again.
+        futures = [self._pool.submit(self._run_table, plan, table) for table in plan.tables]
+        errors = [error for future in futures if (error := future.exception()) is not None]
         if errors:
             raise errors[0]
         return [future.result() for future in futures]

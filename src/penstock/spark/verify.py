@@ -40,12 +40,7 @@ class SparkTarget:
         return {int(row[0]): BucketSum(int(row[1]), (int(row[2]) << _LOW_BITS) + int(row[3])) for row in rows}
 
     def rows(
-        self,
-        schema: TableSchema,
-        buckets: Buckets,
-        numbers: Collection[int],
-        version: str | None,
-        zero_dates: str,
+        self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], version: str | None, zero_dates: str
     ) -> list[tuple[str, int]]:
         table, share, wanted = schema.to_json(), _share(buckets), sorted(numbers)
 
@@ -82,9 +77,7 @@ def _partial_sums(
             }
         )
         grouped = part.group_by("bucket").aggregate([("high", "count"), ("high", "sum"), ("low", "sum")])
-        columns = [
-            grouped.column(name).to_pylist() for name in ("bucket", "high_count", "high_sum", "low_sum")
-        ]
+        columns = [grouped.column(name).to_pylist() for name in ("bucket", "high_count", "high_sum", "low_sum")]
         for number, rows, high, low in zip(*columns, strict=True):
             total = sums.setdefault(number, [0, 0, 0])
             total[0] += rows
