@@ -153,6 +153,7 @@ impl Framer {
 
     /// Takes bytes of the connection, from the answer to the dump command on. Call again with nothing while `more`.
     pub fn feed(&mut self, data: &[u8]) -> Result<Vec<Piece>> {
+        self.output.reserve(data.len().min(OUTPUT_MAX));
         if self.backlog.is_empty() {
             let rest = self.consume(data)?;
             self.backlog.extend_from_slice(rest);

@@ -19,6 +19,7 @@ order.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import queue
 import threading
@@ -28,6 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from penstock._core import scan_span
 from penstock.config import RelayLogConfig
 from penstock.errors import InternalError, RelayLogCorrupt, TransientError
 from penstock.model.offset import Offset
@@ -141,8 +143,12 @@ class RelayLogWriter:
             raise
 
     def recover(self) -> None:
-        """Cuts the log to its last committed transaction end; nothing is open afterwards."""
+        """Cuts the log to its last committed transaction end; nothing is open afterwards. Raises
+        `DiskFull`."""
         self._abandon()
+        self._guarded(self._recover)
+
+    def _recover(self) -> None:
         for path in leftovers(self.folder):
             path.unlink(missing_ok=True)
         while names := list_segments(self.folder):
@@ -288,15 +294,28 @@ def _repair(folder: Path, name: SegmentName, span_size: int) -> Offset | None:
             path=str(binlog_path),
             offset=int(committed),
         )
-    kept = index.cut_off(entries, committed)
-    replace_file(index_path, index.encode(index.compact(kept, span_size)), durable=True)
     descriptor = os.open(binlog_path, os.O_WRONLY)
     try:
         os.ftruncate(descriptor, committed - name.base)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    # After the cut, which may be what makes room for it. Until then entries may speak of bytes behind
+    # `committed`;
+    # no reader looks there.
+    kept = [_recounted(entry, name, binlog_path, committed) for entry in index.cut_off(entries, committed)]
+    replace_file(index_path, index.encode(index.compact(kept, span_size)), durable=True)
     return committed
+
+
+def _recounted(entry: index.Entry, name: SegmentName, path: Path, end: Offset) -> index.Entry:
+    """The entry of the span that was cut: its counts spoke of rows that are gone."""
+    if entry.end != end or entry.head is not None or not entry.tables:
+        return entry
+    open_gtid = (entry.open or {}).get("gtid_event")
+    counted = json.loads(scan_span(str(path), name.base, entry.start, end, open_gtid=open_gtid))
+    kept = ("file", "position", "open", "last")
+    return index.Entry(counted | {key: entry.fields[key] for key in kept if key in entry.fields})
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -22,6 +22,7 @@ from penstock.config import SourceConfig
 from penstock.errors import ConfigError, PenstockError, TransientError
 
 READ_BYTES = 512 * 1024
+_RECEIVE_BUFFER = 4 * 1024**2
 
 _COM_BINLOG_DUMP = 0x12
 _COM_REGISTER_REPLICA = 0x15
@@ -141,6 +142,8 @@ class Replication:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._socket: Any = connection._sock
+        # Enough for the source to go on sending while we write.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
 
     def register(self, server_id: int, host_name: str) -> None:
         """Shows the receiver in SHOW REPLICAS."""

@@ -37,8 +37,8 @@ PURGED_HINT = (
     "(`penstock resnapshot`) for the tables."
 )
 DIVERGED_HINT = (
-    "The source was reset, restored from an older backup, or replaced by a server that lost transactions. If that "
-    "is meant, move the relay log away, start it anew and read the tables again (`penstock resnapshot`)."
+    "The source was reset, restored from an older backup, or replaced by a server that lost transactions. "
+    "If that is meant, move the relay log away, start it anew and read the tables again (`penstock resnapshot`)."
 )
 
 
@@ -228,7 +228,7 @@ def _begin_at_time(config: SourceConfig, server: Server, text: str) -> Stream:
     low, high = 0, len(files)
     while low < high:
         middle = (low + high) // 2
-        if _begun_at(config, server, files[middle][0]) * 1_000_000 <= wanted_us:
+        if (_begun_at(config, server, files[middle][0]) + 1) * 1_000_000 <= wanted_us:
             low = middle + 1
         else:
             high = middle

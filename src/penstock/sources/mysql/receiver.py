@@ -51,6 +51,7 @@ FAILURES_MAX = 5
 """Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in
 between."""
 DISK_RETRY_S = 1.0
+DISK_WAIT_MAX_S = 60.0
 RETENTION_EVERY_S = 30.0
 
 
@@ -115,6 +116,7 @@ class Receiver:
         self._retention_at = 0.0
         self._bytes = 0
         self._connected_once = False
+        self._unfinished = 0
 
     def run(self) -> None:
         """Raises `LeaseHeld` at once when another receiver writes this log."""
@@ -153,8 +155,7 @@ class Receiver:
                 self._session()
                 continue
             except DiskFull as error:
-                self.status.enter("disk_full", str(error), error)
-                self._wait_for_room()
+                self._wait_for_room(error)
                 continue
             except SourceUnreachable as error:
                 if not self._connected_once and not RelayLog.exists(self.folder):
@@ -173,20 +174,33 @@ class Receiver:
             progressed = self._bytes > before
             failures = 0 if progressed or isinstance(trouble, SourceUnreachable) else failures + 1
             if failures >= FAILURES_MAX and trouble.details.get("offset") is not None:
-                raise SourceError(
-                    trouble.message, hint="The same happened at each attempt.", **trouble.details
-                )
+                raise self._given_up(trouble)
             delay = RETRY_FIRST_S if progressed else min(delay * 2, self.config.source.reconnect_max / 1000)
             reconnects += 1
             self.status.facts["reconnects"] = reconnects
             self.status.enter("reconnecting", str(trouble), trouble)
             self.stopping.sleep(delay)
 
-    def _wait_for_room(self) -> None:
-        """Until there is room again for a segment's head and something behind it."""
-        self.writer.recover()
-        needed = self.config.relay_log.disk_free_min + (1 << 20)
-        while not self.stopping:
+    def _given_up(self, trouble: PenstockError) -> SourceError:
+        if self.relay.get("mode") == "file":
+            # A position is only as good as the file it belongs to: this is how a reset source looks from
+            # there.
+            return LogDiverged(
+                f"The source's log cannot be read on from where we stand: {trouble.message}",
+                hint=follow.DIVERGED_HINT,
+                **trouble.details,
+            )
+        return SourceError(trouble.message, hint="The same happened at each attempt.", **trouble.details)
+
+    def _wait_for_room(self, error: DiskFull) -> None:
+        """Until what did not fit has room, and some more; after a while it is tried again in any case."""
+        with contextlib.suppress(DiskFull):
+            self.writer.recover()
+        # Only now: the report lies on the same disk.
+        self.status.enter("disk_full", str(error), error)
+        needed = self.config.relay_log.disk_free_min + self._unfinished * 5 // 4 + (1 << 20)
+        until = time.monotonic() + DISK_WAIT_MAX_S
+        while not self.stopping and time.monotonic() < until:
             self.stopping.sleep(DISK_RETRY_S)
             retention.apply(self.folder, self.config.relay_log)
             if self.writer.free_bytes() >= needed:
@@ -220,7 +234,10 @@ class Receiver:
                 "server_id": server_id,
             }
             self.status.enter("streaming")
-            self._stream(session, held)
+            try:
+                self._stream(session, held)
+            finally:
+                self._unfinished = session.framer.offset - session.framer.committed
         finally:
             connection._force_close()
 
