@@ -1,0 +1,102 @@
+"""The server that holds the log: built once per scale and kept in the cache, with its data, between runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench import workload
+from penstock.errors import InternalError
+from penstock.testing import artifacts
+from penstock.testing.servers import MySqlServer
+
+_OPTIONS = {
+    "binlog_row_metadata": "FULL",
+    "binlog_expire_logs_seconds": 0,
+    "max_binlog_size": 1024**3,
+    "innodb_buffer_pool_size": "1G",
+}
+_LOG_FILE = "penstock-bench.json"
+
+
+@dataclass(frozen=True)
+class BenchLog:
+    """A running server with the log. The changes begin after `file`:`position` and after `gtids`."""
+
+    server: MySqlServer
+    scale: float
+    file: str
+    position: int
+    gtids: str
+    counts: workload.Counts
+    log_bytes: int
+    """Size of the binary log file, tail included (less than half a percent at full scale)."""
+
+    @property
+    def path(self) -> Path:
+        return self.server.datadir / self.file
+
+
+class _LoadedServer(MySqlServer):
+    """A private MySQL that starts from the kept data directory (identity and binary log included)."""
+
+    template: Path
+
+    @classmethod
+    def prepare(cls) -> Path:
+        MySqlServer.prepare()
+        return cls.template
+
+
+def cache_name(scale: float) -> str:
+    rows = workload.rows_at(scale)
+    return f"bench/orders-{rows}-{MySqlServer.release}-{workload.WORKLOAD_VERSION}"
+
+
+@contextlib.contextmanager
+def running(scale: float) -> Iterator[BenchLog]:
+    """The log at a scale on a private server, which is removed at the end. Each call starts from equal data."""
+    kept = artifacts.entry(cache_name(scale), lambda target: _build(target, scale))
+
+    class Server(_LoadedServer):
+        template = kept
+
+    facts = json.loads((kept / _LOG_FILE).read_text())
+    with Server(_OPTIONS) as server:
+        yield BenchLog(
+            server=server,
+            scale=scale,
+            file=facts["file"],
+            position=facts["position"],
+            gtids=facts["gtids"],
+            counts=workload.Counts(**facts["counts"]),
+            log_bytes=facts["log_bytes"],
+        )
+
+
+def _build(target: Path, scale: float) -> None:
+    """Fills `target` with the data directory of a server that has written the log and was shut down cleanly."""
+    with MySqlServer(_OPTIONS) as server:
+        workload.prepare(server)
+        file, _ = server.position()
+        gtids = server.gtid_executed()
+        counts = workload.write(server, scale)
+        rows = server.query(f"SELECT COUNT(*) FROM {workload.DATABASE}.{workload.TABLE}")[0][0]
+        if rows != counts.rows_left:
+            raise InternalError(f"The workload left {rows} rows instead of {counts.rows_left}.")
+        if server.position()[0] != file:
+            raise InternalError("The workload does not fit into one binary log file.")
+        server.stop()
+        facts = {
+            "file": file,
+            "position": 4,
+            "gtids": gtids,
+            "counts": asdict(counts),
+            "log_bytes": (server.datadir / file).stat().st_size,
+        }
+        shutil.copytree(server.datadir, target, dirs_exist_ok=True)
+    (target / _LOG_FILE).write_text(json.dumps(facts))

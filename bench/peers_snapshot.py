@@ -1,0 +1,98 @@
+"""The peers that read the whole table: ConnectorX into Arrow, Spark's JDBC source into nothing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyspark
+
+from bench import measure, workload
+from bench.log import BenchLog
+from bench.measure import Figure, NotRun, Outcome, RunFailed
+from penstock.artifacts import cache_directory, fetch
+from penstock.errors import PenstockError
+
+SNAPSHOT = "snapshot to Arrow, {connections} connection{s}"
+JDBC_TASK = "snapshot to Spark rows, 2 connections"
+
+_FOLDER = Path(__file__).with_name("peers")
+_CONNECTORX_VERSION = "0.4.6"
+_JDBC_DRIVER = "com.mysql:mysql-connector-j:9.3.0"
+"""GPL with an exception for its use like this; fetched for the benchmark alone and part of nothing we ship."""
+
+
+def task(connections: int) -> str:
+    return SNAPSHOT.format(connections=connections, s="" if connections == 1 else "s")
+
+
+def figures(log: BenchLog, repeat: int) -> Iterator[Outcome]:
+    for connections in (1, 2):
+        yield _tried("ConnectorX", _CONNECTORX_VERSION, task(connections), lambda n=connections: _connectorx(log, n, repeat))
+    yield _tried("Spark JDBC", pyspark.__version__, JDBC_TASK, lambda: _spark_jdbc(log))
+
+
+def _tried(system: str, version: str, task_name: str, run: Callable[[], Figure]) -> Outcome:
+    try:
+        return run()
+    except (RunFailed, PenstockError) as error:
+        return NotRun(system, version, task_name, str(error))
+
+
+def _connectorx_folder() -> Path:
+    """ConnectorX in a folder of its own: it is no dependency of ours."""
+    target = cache_directory() / "bench" / f"connectorx-{_CONNECTORX_VERSION}-py{sys.version_info.minor}"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(dir=target.parent))
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        done = subprocess.run(
+            [*command, "--target", str(staging), f"connectorx=={_CONNECTORX_VERSION}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            shutil.rmtree(staging)
+            raise RunFailed(f"pip install connectorx failed: {done.stderr.strip()[-300:]}")
+        staging.rename(target)
+    return target
+
+
+def _connectorx(log: BenchLog, connections: int, repeat: int) -> Figure:
+    server = log.server
+    url = f"mysql://{workload.PEER_USER}:{workload.PEER_PASSWORD}@{server.host}:{server.port}/{workload.DATABASE}"
+    script = str(_FOLDER / "connectorx_snapshot.py")
+    query = f"SELECT * FROM {workload.TABLE}"
+    command = [sys.executable, script, str(_connectorx_folder()), url, query, "id", str(connections)]
+
+    def once() -> Figure:
+        measured = measure.run(command)
+        check_rows("ConnectorX", measured.report["changes"], log)
+        return measure.figure(
+            measured, system="ConnectorX", version=_CONNECTORX_VERSION, task=task(connections), connections=connections
+        )
+
+    return measure.median_of(repeat, once)
+
+
+def _spark_jdbc(log: BenchLog) -> Figure:
+    server = log.server
+    url = f"jdbc:mysql://{server.host}:{server.port}/{workload.DATABASE}?useCursorFetch=false&sslMode=DISABLED"
+    measured = measure.run(
+        [
+            sys.executable, str(_FOLDER / "spark_jdbc.py"), str(fetch(_JDBC_DRIVER)[0]), url,
+            workload.PEER_USER, workload.PEER_PASSWORD, workload.TABLE, "id", str(log.counts.inserts), "2",
+        ]
+    )  # fmt: skip
+    check_rows("Spark JDBC", measured.report["changes"], log)
+    return measure.figure(
+        measured, system="Spark JDBC", version=pyspark.__version__, task=JDBC_TASK, connections=2, warm=True
+    )
+
+
+def check_rows(system: str, rows: int, log: BenchLog) -> None:
+    if rows != log.counts.rows_left:
+        raise RunFailed(f"{system} read {rows} rows, the table has {log.counts.rows_left}")
