@@ -53,7 +53,7 @@ class _LoadedServer(MySqlServer):
 
 
 def cache_name(scale: float) -> str:
-    rows = workload.rows_at(scale)
+    rows = workload.counts_at(scale).inserts
     return f"bench/orders-{rows}-{MySqlServer.release}-{workload.WORKLOAD_VERSION}"
 
 

@@ -53,7 +53,9 @@ class Figure:
     def to_json(self) -> dict[str, Any]:
         fields = asdict(self)
         details = fields.pop("details")
-        rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in fields.items()}
+        rounded = {
+            name: round(value, 3) if isinstance(value, float) else value for name, value in fields.items()
+        }
         return {**rounded, **details}
 
     @property
@@ -76,7 +78,13 @@ class NotRun:
 
     def to_json(self) -> dict[str, Any]:
         empty = dict.fromkeys(("changes", "wall_s", "cpu_s", "rss_mb"))
-        return {"system": self.system, "version": self.version, "task": self.task, **empty, "not_run": self.reason}
+        return {
+            "system": self.system,
+            "version": self.version,
+            "task": self.task,
+            **empty,
+            "not_run": self.reason,
+        }
 
 
 Outcome = Figure | NotRun

@@ -24,7 +24,6 @@ _FOLDER = Path(__file__).with_name("peers")
 _BINLOG_CONNECTOR = "com.zendesk:mysql-binlog-connector-java:0.30.1"
 _DEBEZIUM_VERSION = "3.6.1.Final"
 _GO_MYSQL_VERSION = "1.16.0"
-_JSON_COLUMN = 10
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def _build(command: list[str], cwd: Path | None = None) -> None:
 
 def _binlog_connector(log: BenchLog) -> list[str]:
     program = _compiled("BinlogConnector", fetch(_BINLOG_CONNECTOR, transitive=True))
-    place = [log.file, str(log.position), workload.TABLE, workload.TAIL_TABLE, str(_JSON_COLUMN)]
+    place = [log.file, str(log.position), workload.TABLE, workload.TAIL_TABLE, str(workload.JSON_COLUMN)]
     return [*program, *_server(log), *place]
 
 
@@ -114,7 +113,9 @@ PEERS = (
 # Systems of which we know figures but which need a whole cluster of their own to be run.
 NOT_TRIED = (
     NotRun("Flink CDC", "3.5.0", READ_LOG, "not part of this benchmark: it needs a Flink cluster of its own"),
-    NotRun("Maxwell", "1.22.6", READ_LOG, "not part of this benchmark: it writes its position into the source"),
+    NotRun(
+        "Maxwell", "1.22.6", READ_LOG, "not part of this benchmark: it writes its position into the source"
+    ),
 )
 
 

@@ -32,7 +32,12 @@ def task(connections: int) -> str:
 
 def figures(log: BenchLog, repeat: int) -> Iterator[Outcome]:
     for connections in (1, 2):
-        yield _tried("ConnectorX", _CONNECTORX_VERSION, task(connections), lambda n=connections: _connectorx(log, n, repeat))
+        yield _tried(
+            "ConnectorX",
+            _CONNECTORX_VERSION,
+            task(connections),
+            lambda n=connections: _connectorx(log, n, repeat),
+        )
     yield _tried("Spark JDBC", pyspark.__version__, JDBC_TASK, lambda: _spark_jdbc(log))
 
 
@@ -49,7 +54,15 @@ def _connectorx_folder() -> Path:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(dir=target.parent))
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+        ]
         done = subprocess.run(
             [*command, "--target", str(staging), f"connectorx=={_CONNECTORX_VERSION}"],
             capture_output=True, text=True, check=False,
@@ -72,7 +85,11 @@ def _connectorx(log: BenchLog, connections: int, repeat: int) -> Figure:
         measured = measure.run(command)
         check_rows("ConnectorX", measured.report["changes"], log)
         return measure.figure(
-            measured, system="ConnectorX", version=_CONNECTORX_VERSION, task=task(connections), connections=connections
+            measured,
+            system="ConnectorX",
+            version=_CONNECTORX_VERSION,
+            task=task(connections),
+            connections=connections,
         )
 
     return measure.median_of(repeat, once)
@@ -80,7 +97,9 @@ def _connectorx(log: BenchLog, connections: int, repeat: int) -> Figure:
 
 def _spark_jdbc(log: BenchLog) -> Figure:
     server = log.server
-    url = f"jdbc:mysql://{server.host}:{server.port}/{workload.DATABASE}?useCursorFetch=false&sslMode=DISABLED"
+    url = (
+        f"jdbc:mysql://{server.host}:{server.port}/{workload.DATABASE}?useCursorFetch=false&sslMode=DISABLED"
+    )
     measured = measure.run(
         [
             sys.executable, str(_FOLDER / "spark_jdbc.py"), str(fetch(_JDBC_DRIVER)[0]), url,

@@ -77,7 +77,17 @@ class Orders:
 
 def write(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None:
     """Makes `bench.orders` with its inserts, then its updates, then its deletes, over several connections."""
+    create(server)
+    change(server, orders, connections=connections)
+
+
+def create(server: MySqlClient) -> None:
+    """The empty table, in a database made anew."""
     server.execute("DROP DATABASE IF EXISTS bench", "CREATE DATABASE bench CHARACTER SET utf8mb4", _TABLE)
+
+
+def change(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None:
+    """The inserts, then the updates, then the deletes."""
     for statements in (list(_inserts(orders)), list(_updates(orders)), list(_deletes(orders))):
         with ThreadPoolExecutor(connections) as pool:
             shares = [statements[share::connections] for share in range(connections)]
