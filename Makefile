@@ -19,8 +19,8 @@ test-all: setup  ## All tests, also crash tests and other slow ones
 	cd core && $(CARGO) test --release --quiet
 	$(BIN)/python -m pytest $(ARGS)
 
-bench: setup  ## Penstock and its peers on the same log; writes bench/results/latest.json
-	$(BIN)/python bench/run.py $(ARGS)
+bench: setup  ## Penstock and its peers on the same log (PARTS="decode receiver snapshot merge peers", SCALE=1.0)
+	@$(BIN)/python -m bench.run $(if $(PARTS),--parts "$(PARTS)") $(if $(SCALE),--scale $(SCALE)) $(ARGS)
 
 lint: setup  ## ruff, mypy --strict, rustfmt, clippy
 	$(BIN)/ruff check .

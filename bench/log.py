@@ -21,6 +21,8 @@ _OPTIONS = {
     "innodb_buffer_pool_size": "1G",
 }
 _LOG_FILE = "penstock-bench.json"
+_FORMAT = 1
+"""Of that file and of how the server is set up; raise it when either changes."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class BenchLog:
     file: str
     position: int
     gtids: str
+    end_position: int
+    """End of `bench.orders` and of the tail."""
     counts: workload.Counts
     log_bytes: int
     """Size of the binary log file, tail included (less than half a percent at full scale)."""
@@ -54,12 +58,13 @@ class _LoadedServer(MySqlServer):
 
 def cache_name(scale: float) -> str:
     rows = workload.counts_at(scale).inserts
-    return f"bench/orders-{rows}-{MySqlServer.release}-{workload.WORKLOAD_VERSION}"
+    return f"bench/orders-{rows}-{MySqlServer.release}-{workload.WORKLOAD_VERSION}.{_FORMAT}"
 
 
 @contextlib.contextmanager
 def running(scale: float) -> Iterator[BenchLog]:
-    """The log at a scale on a private server, which is removed at the end. Each call starts from equal data."""
+    """The log at a scale on a private server, which is removed at the end. Each call starts from equal
+    data."""
     kept = artifacts.entry(cache_name(scale), lambda target: _build(target, scale))
 
     class Server(_LoadedServer):
@@ -73,13 +78,15 @@ def running(scale: float) -> Iterator[BenchLog]:
             file=facts["file"],
             position=facts["position"],
             gtids=facts["gtids"],
+            end_position=facts["end_position"],
             counts=workload.Counts(**facts["counts"]),
             log_bytes=facts["log_bytes"],
         )
 
 
 def _build(target: Path, scale: float) -> None:
-    """Fills `target` with the data directory of a server that has written the log and was shut down cleanly."""
+    """Fills `target` with the data directory of a server that has written the log and was shut down
+    cleanly."""
     with MySqlServer(_OPTIONS) as server:
         workload.prepare(server)
         file, _ = server.position()
@@ -88,13 +95,15 @@ def _build(target: Path, scale: float) -> None:
         rows = server.query(f"SELECT COUNT(*) FROM {workload.DATABASE}.{workload.TABLE}")[0][0]
         if rows != counts.rows_left:
             raise InternalError(f"The workload left {rows} rows instead of {counts.rows_left}.")
-        if server.position()[0] != file:
+        end_file, end_position = server.position()
+        if end_file != file:
             raise InternalError("The workload does not fit into one binary log file.")
         server.stop()
         facts = {
             "file": file,
             "position": 4,
             "gtids": gtids,
+            "end_position": end_position,
             "counts": asdict(counts),
             "log_bytes": (server.datadir / file).stat().st_size,
         }

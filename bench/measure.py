@@ -1,12 +1,13 @@
 """A measured process, and the figure that is kept of it.
 
-What is timed is the *window* from the first to the last event (or row), as the measured program says itself in
-the JSON object on its last line of stdout:
+What is timed is the *window* from the first to the last event (or row), as the measured program says itself
+in the JSON object on its last line of stdout:
 
     {"changes": 959998, "wall_s": …, "cpu_s": …, "counts": {"inserts": …}, …}
 
-`cpu_s` there is the CPU time of its process between the two, so that starting a JVM or importing a library counts
-for nobody. The CPU time of the whole process tree from start to exit is kept beside it (`cpu_process_s`).
+`cpu_s` there is the CPU time of its process between the two, so that starting a JVM or importing a library
+counts for nobody. The CPU time of the whole process tree from start to exit is kept beside it
+(`cpu_process_s`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -57,6 +58,9 @@ class Figure:
             name: round(value, 3) if isinstance(value, float) else value for name, value in fields.items()
         }
         return {**rounded, **details}
+
+    def with_runs(self, runs: int) -> Figure:
+        return replace(self, runs=runs)
 
     @property
     def per_second(self) -> float:
@@ -105,6 +109,11 @@ class Measured:
         return _at(self.series, end) - _at(self.series, start)
 
 
+def replaced(measured: Measured, report: dict[str, Any]) -> Measured:
+    """The same with a report that was completed from outside."""
+    return replace(measured, report=report)
+
+
 def _at(series: Sequence[tuple[float, float, float]], when: float) -> float:
     before = [row for row in series if row[0] <= when]
     after = [row for row in series if row[0] > when]
@@ -131,7 +140,8 @@ def run(
     timeout_s: float = 900,
     sample_ms: int = 50,
 ) -> Measured:
-    """Runs a program to its end; raises `RunFailed` with the end of its output when it fails or says nothing."""
+    """Runs a program to its end; raises `RunFailed` with the end of its output when it fails or says
+    nothing."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         out, log = Path(folder, "usage.json"), Path(folder, "stderr")
         wrapped = [sys.executable, "-I", "-S", str(_TREE), str(out), str(sample_ms), *command]
@@ -170,7 +180,8 @@ def _tail(log: Path) -> str:
 
 
 def figure(measured: Measured, *, system: str, version: str, task: str, **details: Any) -> Figure:
-    """The figure of a program that timed its own window, or said when it began and ended (monotonic clock)."""
+    """The figure of a program that timed its own window, or said when it began and ended (monotonic
+    clock)."""
     report = measured.report
     if "cpu_s" in report:
         wall_s, cpu_s = report["wall_s"], report["cpu_s"]
@@ -179,7 +190,8 @@ def figure(measured: Measured, *, system: str, version: str, task: str, **detail
         cpu_s = measured.cpu_between(report["began"], report["ended"])
     return Figure(
         system=system, version=str(report.get("version") or version), task=task, changes=report["changes"],
-        wall_s=wall_s, cpu_s=cpu_s, rss_mb=measured.rss_mb, cpu_process_s=measured.cpu_s, details=details,
+        wall_s=wall_s, cpu_s=cpu_s, rss_mb=report.get("rss_mb", measured.rss_mb),
+        cpu_process_s=measured.cpu_s, details=details,
     )  # fmt: skip
 
 
@@ -188,4 +200,4 @@ def median_of(times: int, once: Callable[[], Figure]) -> Figure:
     figures = sorted((once() for _ in range(times)), key=lambda figure: figure.wall_s)
     middle = figures[(len(figures) - 1) // 2]
     assert middle.wall_s <= median(figure.wall_s for figure in figures)
-    return Figure(**{**vars(middle), "runs": times})
+    return middle.with_runs(times)

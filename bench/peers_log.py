@@ -19,6 +19,7 @@ from penstock.errors import PenstockError
 
 READ_LOG = "read log"
 """The task: the whole log over the protocol, decoded to rows."""
+DEBEZIUM = "Debezium embedded"
 
 _FOLDER = Path(__file__).with_name("peers")
 _BINLOG_CONNECTOR = "com.zendesk:mysql-binlog-connector-java:0.30.1"
@@ -106,7 +107,7 @@ def _installed(name: str) -> str:
 PEERS = (
     Peer("mysql-binlog-connector-java", _BINLOG_CONNECTOR.rsplit(":", 1)[1], _binlog_connector),
     Peer("go-mysql", _GO_MYSQL_VERSION, _go_mysql),
-    Peer("Debezium embedded", _DEBEZIUM_VERSION, _debezium),
+    Peer(DEBEZIUM, _DEBEZIUM_VERSION, _debezium),
     Peer("python-mysql-replication", _installed("mysql-replication"), _python_mysql_replication),
 )
 

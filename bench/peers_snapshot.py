@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -23,7 +24,8 @@ JDBC_TASK = "snapshot to Spark rows, 2 connections"
 _FOLDER = Path(__file__).with_name("peers")
 _CONNECTORX_VERSION = "0.4.6"
 _JDBC_DRIVER = "com.mysql:mysql-connector-j:9.3.0"
-"""GPL with an exception for its use like this; fetched for the benchmark alone and part of nothing we ship."""
+"""GPL with an exception for its use like this; fetched for the benchmark alone and part of nothing we
+ship."""
 
 
 def task(connections: int) -> str:
@@ -36,9 +38,9 @@ def figures(log: BenchLog, repeat: int) -> Iterator[Outcome]:
             "ConnectorX",
             _CONNECTORX_VERSION,
             task(connections),
-            lambda n=connections: _connectorx(log, n, repeat),
+            partial(_connectorx, log, connections, repeat),
         )
-    yield _tried("Spark JDBC", pyspark.__version__, JDBC_TASK, lambda: _spark_jdbc(log))
+    yield _tried("Spark JDBC", pyspark.__version__, JDBC_TASK, partial(_spark_jdbc, log))
 
 
 def _tried(system: str, version: str, task_name: str, run: Callable[[], Figure]) -> Outcome:

@@ -1,10 +1,11 @@
 """Runs a command and measures its whole process tree: `python -I -S tree.py OUT INTERVAL_MS COMMAND…`.
 
-The process makes itself the reaper of all descendants, so CPU time is the kernel's exact account also for those
-whose parent died first (Python workers of Spark, for example). It samples the tree meanwhile; at the end it writes
-`{exit_code, wall_s, cpu_s, rss_mb, series: [[monotonic_s, cpu_s, rss_mb], …]}` to OUT. `rss_mb` is the largest
-sum of resident memory over the tree's processes at one sample, or the peak of the largest process if that is more.
-Standard library only. Whatever is left of the tree is killed when the command ends or this process is told to.
+The process makes itself the reaper of all descendants, so CPU time is the kernel's exact account also for
+those whose parent died first (Python workers of Spark, for example). It samples the tree meanwhile; at the
+end it writes `{exit_code, wall_s, cpu_s, rss_mb, series: [[monotonic_s, cpu_s, rss_mb], …]}` to OUT.
+`rss_mb` is the largest sum of resident memory over the tree's processes at one sample, or the peak of the
+largest process if that is more. Whatever is left of the tree is killed when the command ends or this
+process is told to stop. Standard library only.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _LEFTOVERS_GRACE_S = 10
 def children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
+        for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+                found += map(int, (task / "children").read_text().split())
     return found
 
 

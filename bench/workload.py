@@ -1,7 +1,7 @@
 """The log that everybody reads: the changes of `bench.orders` (see `penstock.testing.orders`), then a tail.
 
-The tail is rows of another table. Whoever reads the log stops at its first event, well before the end, so that
-nobody waits for a buffer to fill.
+The tail is rows of another table. Whoever reads the log stops at its first event, well before the end, so
+that nobody waits for a buffer to fill.
 """
 
 from __future__ import annotations

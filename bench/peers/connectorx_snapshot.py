@@ -1,4 +1,5 @@
-"""ConnectorX reads a table into Arrow. Arguments: folder-of-connectorx url query partition-column connections."""
+"""ConnectorX reads a table into Arrow. Arguments: folder-of-connectorx url query partition-column
+connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""python-mysql-replication reads the log. Arguments: host port user password file position table tail-table."""
+"""python-mysql-replication reads the log. Arguments: host port user password file position table
+tail-table."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ def main() -> None:
     host, port, user, password, file, position, table, tail = sys.argv[1:]
     settings = {"host": host, "port": int(port), "user": user, "passwd": password}
     stream = pymysqlreplication.BinLogStreamReader(
-        connection_settings=settings, server_id=94003, resume_stream=True, log_file=file, log_pos=int(position),
-        only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent], only_tables=[table, tail],
+        connection_settings=settings, server_id=94003, resume_stream=True, log_file=file,
+        log_pos=int(position), only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+        only_tables=[table, tail],
     )  # fmt: skip
     counts = dict.fromkeys((WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent), 0)
     began = cpu_began = 0.0

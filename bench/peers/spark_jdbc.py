@@ -23,8 +23,9 @@ def main() -> None:
         .getOrCreate()
     )
     options = {
-        "url": url, "dbtable": table, "user": user, "password": password, "driver": "com.mysql.cj.jdbc.Driver",
-        "partitionColumn": column, "lowerBound": "1", "upperBound": upper, "numPartitions": partitions,
+        "url": url, "dbtable": table, "user": user, "password": password,
+        "driver": "com.mysql.cj.jdbc.Driver", "partitionColumn": column, "lowerBound": "1",
+        "upperBound": upper, "numPartitions": partitions,
         "fetchsize": "10000",
     }  # fmt: skip
     began = 0.0

@@ -1,0 +1,73 @@
+"""Runs `penstock receive FILE` until the relay log has reached a place. Arguments: pipeline-file binlog
+position.
+
+Timed from the first byte in the relay log to the moment an index entry has committed the place, which is when
+readers see it: fsync included. CPU time and resident memory are those of the receiver alone.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import psutil
+
+from penstock import config as configuration
+from penstock.model.offset import SourcePosition
+from penstock.relaylog.reader import RelayLog
+
+_FIRST_POLL_S = 0.002
+_POLL_S = 0.01
+_TIMEOUT_S = 300
+
+
+def cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def main() -> None:
+    file, binlog, position = sys.argv[1:]
+    goal = SourcePosition(binlog, int(position))
+    folder = configuration.load(file).relay_log_path
+    receiver = subprocess.Popen([sys.executable, "-m", "penstock", "receive", file])
+    process = psutil.Process(receiver.pid)
+    deadline = time.monotonic() + _TIMEOUT_S
+
+    def wait(interval_s: float) -> None:
+        if receiver.poll() is not None:
+            sys.exit(f"Error: the receiver ended with code {receiver.returncode}")
+        if time.monotonic() > deadline:
+            receiver.kill()
+            sys.exit(f"Error: the relay log has not reached {goal} after {_TIMEOUT_S} s")
+        time.sleep(interval_s)  # polls for a file, then for an offset; both with a limit
+
+    while not any(path.stat().st_size for path in folder.glob("*.binlog")):
+        wait(_FIRST_POLL_S)
+    began, cpu_began = time.monotonic(), cpu_s(process)
+    while not RelayLog.exists(folder):
+        wait(_FIRST_POLL_S)
+    log = RelayLog.open(folder)
+    while not log.reached(goal):
+        wait(_POLL_S)
+        log.refresh()
+    report = {
+        "wall_s": time.monotonic() - began,
+        "cpu_s": cpu_s(process) - cpu_began,
+        "rss_mb": _peak_mb(receiver.pid),
+        "bytes": log.end - log.start,
+    }
+    receiver.terminate()
+    receiver.wait(30)
+    print(json.dumps(report), flush=True)
+
+
+def _peak_mb(pid: int) -> float:
+    with open(f"/proc/{pid}/status") as lines:
+        return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM"))
+
+
+if __name__ == "__main__":
+    main()

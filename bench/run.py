@@ -1,0 +1,117 @@
+"""`make bench`: builds the log (once), runs Penstock and its peers on it, prints a table, writes JSON.
+
+    make bench                                   everything, at full scale (about ten minutes)
+    make bench PARTS="decode receiver" SCALE=0.1 some of it, on a smaller log
+
+Each system runs alone, in processes of its own, against the same server with the same log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import log as bench_log
+from bench import peers_log, peers_snapshot, report
+from bench.log import BenchLog
+from bench.measure import Figure, Outcome
+from bench.ours import Workplace
+from penstock.artifacts import cache_directory
+from penstock.errors import PenstockError
+
+PARTS = ("receiver", "decode", "snapshot", "merge", "peers")
+
+
+def main() -> int:
+    options = arguments()
+    console = Console(stderr=True)
+    try:
+        return run(options, console)
+    except PenstockError as error:
+        console.print(f"bench: {error}", style="red", markup=False)
+        return 1
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--parts", default=" ".join(PARTS), help=f"which of: {' '.join(PARTS)} (default: all)"
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the log; 1.0: 960,000 changes")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="runs of what is quick, of which the median counts"
+    )
+    parser.add_argument("--out", type=Path, default=report.RESULTS, help="where the JSON goes")
+    parser.add_argument("--docs", action="store_true", help="also put the figures into docs/performance.md")
+    options = parser.parse_args()
+    options.parts = options.parts.replace(",", " ").split()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; there are: {' '.join(PARTS)}")
+    if not 0 < options.scale <= 3:
+        parser.error("--scale is a number above 0, at most 3")  # the log must stay one file
+    return options
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    console.print(f"the log at scale {options.scale:g} (built the first time, some minutes at full scale) …")
+    outcomes: list[Outcome] = []
+    with bench_log.running(options.scale) as log, scratch() as folder:
+        counts = log.counts
+        console.print(
+            f"{counts.changes:,} changes, {log.log_bytes / 1e6:.0f} MB, {counts.rows_left:,} rows left"
+        )
+        for outcome in measured(log, folder, options):
+            outcomes.append(outcome)
+            console.print(f"  {line(outcome)}", markup=False)
+        results = report.Results(outcomes)
+        report.write_json(results, options.out)
+        report.show(results, Console())
+        if options.docs:
+            report.write_docs(results, log)
+    return 0
+
+
+def measured(log: BenchLog, folder: Path, options: argparse.Namespace) -> Iterator[Outcome]:
+    place = Workplace(log, folder, options.repeat)
+    if "receiver" in options.parts:
+        yield from place.receiver_figures()
+    if "decode" in options.parts:
+        yield from place.decode_figures()
+    if "snapshot" in options.parts:
+        yield from place.snapshot_figures()
+    if "merge" in options.parts:
+        yield from place.merge_figures()
+    if "peers" in options.parts:
+        yield from peers_snapshot.figures(log, options.repeat)
+        yield from peers_log.figures(log)
+
+
+def line(outcome: Outcome) -> str:
+    if isinstance(outcome, Figure):
+        return f"{outcome.task}: {outcome.system} {outcome.wall_s:.2f} s, {outcome.per_second:,.0f}/s"
+    return f"{outcome.task}: {outcome.system} not run: {outcome.reason}"
+
+
+class scratch:
+    """A folder for relay logs and warehouses, beside the cache rather than in a /tmp that may be memory."""
+
+    def __enter__(self) -> Path:
+        root = cache_directory() / "bench"
+        root.mkdir(parents=True, exist_ok=True)
+        self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
