@@ -1,5 +1,5 @@
-"""The server as the oracle of `ddl.effects`: its catalog and rows before and after each statement must agree with
-what we said the statement does."""
+"""The server as the oracle of `ddl.effects`: its catalog and rows before and after each statement must
+agree with what we said the statement does."""
 
 from __future__ import annotations
 
