@@ -151,6 +151,7 @@ class _Run:
         self.closing.callback(spark.stop)
         hold_state(spark, config.state)
         self.sink = build_sink(config.sink, spark, state.uuid)
+        self.sink.check()
         self._check_targets()
         discover(self.state, self.log, self.source, self.captured, config, append_only=self.sink.append_only,
                  wait=self._wait_for)  # fmt: skip

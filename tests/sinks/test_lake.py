@@ -262,7 +262,9 @@ def test_columns_may_have_any_name(place: Make, kind: str) -> None:
     assert it.rows() == [(*new[:6], 7, *new[6:], 2)]
 
 
-@pytest.mark.parametrize("name", ["a.b", "x/y:z", "it's `\\", "..", "_hidden", "history", "日本 %20#1@0020=\n"])
+@pytest.mark.parametrize(
+    "name", ["a.b", "x/y:z", "it's `\\", "..", "_hidden", "history", "日本 %20#1@0020=\n"]
+)
 def test_tables_and_databases_may_have_any_name(place: Make, kind: str, name: str) -> None:
     it = place(kind, table=TableId(name, name)).create()
     it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))
@@ -284,6 +286,8 @@ def test_the_table_of_another_pipeline_is_foreign(place: Make, kind: str) -> Non
     with pytest.raises(ConfigError, match=it.pipeline) as raised:
         raise found.error(it.table)
     assert "sink.namespace" in raised.value.hint
+    with pytest.raises(ConfigError, match="is taken"):
+        Place(it.spark, it.config).create()
 
 
 def test_a_commit_of_another_pipeline_is_refused(place: Make, kind: str) -> None:

@@ -114,7 +114,10 @@ class Sink(Protocol):
     def open(self, table: TableId) -> TargetState: ...
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        """Creates the target, and its namespace, with the columns of `arrow` (any layout); nothing if it is ours."""
+        """Creates the target, and its namespace, with the columns of `arrow` (any layout); nothing if it is ours.
+
+        `ConfigError` if something else is in its place.
+        """
 
     def drop(self, table: TableId) -> None:
         """Removes the target and all it holds; nothing if it is missing. Never of a target that is not ours."""
@@ -173,6 +176,11 @@ def catalog_name(name: str) -> str:
 
 def source_columns(names: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in OWN_COLUMNS)
+
+
+def refuse_foreign(table: TableId, state: TargetState) -> None:
+    if isinstance(state, Foreign):
+        raise state.error(table)
 
 
 def refuse_own_names(schema: TableSchema) -> None:

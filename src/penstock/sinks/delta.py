@@ -32,6 +32,7 @@ from penstock.sinks.base import (
     directory_name,
     is_recorded,
     namespace_levels,
+    refuse_foreign,
     refuse_own_names,
     source_columns,
 )
@@ -99,6 +100,7 @@ class DeltaSink:
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
+        refuse_foreign(schema.table, self.open(schema.table))
         properties = {
             **_PROPERTIES,
             PIPELINE: self._pipeline,
@@ -113,7 +115,7 @@ class DeltaSink:
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
             shutil.rmtree(self.path(table))
-            self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+            self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
         if self._done(table, commit):
@@ -189,6 +191,10 @@ class DeltaSink:
 
     # ---------------------------------------------------------------------------------------------------------------
 
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
     def _name(self, table: TableId) -> str:
         return f"delta.{quoted(str(self.path(table)))}"
 
@@ -202,7 +208,7 @@ class DeltaSink:
         )
 
     def _snapshot(self, table: TableId) -> Any:
-        jvm: Any = self._spark._jvm
+        jvm = self._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
             self._spark._jsparkSession, str(self.path(table))
         )

@@ -38,6 +38,7 @@ from penstock.sinks.base import (
     check_pipeline,
     is_recorded,
     namespace_levels,
+    refuse_foreign,
     refuse_own_names,
     source_columns,
 )
@@ -110,6 +111,7 @@ class IcebergSink:
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
+        refuse_foreign(schema.table, self.open(schema.table))
         levels = [self._config.catalog]
         levels += map(catalog_name, namespace_levels(self._config.namespace, schema.table))
         for depth in range(2, len(levels) + 1):

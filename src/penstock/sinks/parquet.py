@@ -40,6 +40,7 @@ from penstock.sinks.base import (
     directory_name,
     is_recorded,
     namespace_levels,
+    refuse_foreign,
     refuse_own_names,
     source_columns,
 )
@@ -90,6 +91,7 @@ class ParquetSink:
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
+        refuse_foreign(schema.table, self.open(schema.table))
         if self._marker(schema.table) is None:
             names = source_columns(arrow.names)
             fields = [arrow.field(name).with_nullable(True) for name in names]

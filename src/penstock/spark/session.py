@@ -27,7 +27,7 @@ rootLogger.appenderRef.file.ref = file
 appender.file.type = RollingFile
 appender.file.name = file
 appender.file.fileName = {log}
-appender.file.filePattern = {log}.%i
+appender.file.filePattern = {pattern}.%i
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXX}} %p %c{{1}}: %m%n%ex
 appender.file.policies.type = Policies
@@ -137,7 +137,8 @@ def _files(state: Path) -> dict[str, str]:
     own = scratch / f"spark-{os.getpid()}"
     own.mkdir(exist_ok=True)
     log4j = logs / "log4j2.properties"
-    log4j.write_text(_LOG4J.format(log=logs / "spark.log"), encoding="utf-8")
+    log = str(logs / "spark.log")
+    log4j.write_text(_LOG4J.format(log=log, pattern=log.replace("%", "%%")), encoding="utf-8")
     return {
         "spark.local.dir": str(own),
         "spark.sql.warehouse.dir": str(state / "spark-warehouse"),

@@ -1,0 +1,154 @@
+"""The session as a user's process sees it: each test starts a Python of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.config import SinkConfig, SparkConfig
+from penstock.spark.session import local_cores, session_options
+
+_ITS_OWN = """
+import os, sys
+from pathlib import Path
+from penstock.config import SinkConfig, SparkConfig
+from penstock.errors import ConfigError
+from penstock.spark.session import build_session
+root = Path(sys.argv[1])
+sink = SinkConfig(type=sys.argv[2], path=root / "lake")
+config = SparkConfig(master="local[2]", driver_memory="700m", conf={"spark.sql.shuffle.partitions": "3"})
+spark = build_session(config, sink, root / "state")
+conf = spark.sparkContext.getConf()
+assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+assert spark.conf.get("spark.sql.shuffle.partitions") == "3", "the user's option wins"
+assert conf.get("spark.driver.bindAddress") == "127.0.0.1"
+assert spark.sparkContext.uiWebUrl is None
+assert spark._jvm.java.lang.Runtime.getRuntime().maxMemory() <= 700 * 2**20
+target = {"iceberg": "lake.shop.`a b`", "delta": f"delta.`{root}/lake/shop/t`"}[sink.type]
+if sink.type == "iceberg":
+    spark.sql("CREATE NAMESPACE lake.shop")
+spark.sql(f"CREATE TABLE {target} USING {sink.type} AS SELECT id, TIMESTAMP_NTZ'2024-01-01' AS at FROM range(3)")
+assert spark.table(target).count() == 3
+try:
+    build_session(config, sink, root / "state")
+except ConfigError as error:
+    assert "already running" in error.message
+else:
+    raise AssertionError
+try:
+    spark.sql("SELECT raise_error('broken')").collect()
+except Exception:
+    pass
+spark.stop()
+"""
+
+
+def run(script: str, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    source = str(Path(penstock.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": source, **environment},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_session_is_quiet_and_writes_only_into_given_directories(tmp_path: Path, kind: str) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    root = tmp_path / "a root, 50% odd"
+    done = run(_ITS_OWN, str(root), kind, cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout, done.stderr) == ("", "")
+    assert list(here.iterdir()) == []
+    assert {entry.name for entry in root.iterdir()} == {"lake", "state"}
+    assert "broken" in (root / "state" / "logs" / "spark.log").read_text()
+    assert not list((root / "state" / "tmp").iterdir())
+
+
+_REFUSED = """
+import sys
+from pathlib import Path
+from penstock.config import SinkConfig, SparkConfig
+from penstock.errors import ConfigError
+from penstock.spark.session import build_session
+try:
+    build_session(SparkConfig(master=sys.argv[2]), SinkConfig(type="console"), Path(sys.argv[1]))
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_missing_java_is_named_with_the_cure(tmp_path: Path) -> None:
+    done = run(_REFUSED, str(tmp_path), "local", cwd=tmp_path, PATH="/nowhere", JAVA_HOME="")
+    assert "no `java` is on the PATH" in done.stdout, done.stderr
+    assert "apt-get install openjdk-17-jre-headless" in done.stdout
+
+
+def test_java_that_is_too_old_is_named_with_the_cure(tmp_path: Path) -> None:
+    java = tmp_path / "old" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    done = run(_REFUSED, str(tmp_path), "local", cwd=tmp_path, JAVA_HOME=str(tmp_path / "old"))
+    assert "needs Java 17 or newer" in done.stdout, done.stderr
+    assert "is 8." in done.stdout
+    assert "JAVA_HOME" in done.stdout
+
+
+def test_a_master_that_spark_refuses_is_an_error_with_the_place_of_the_log(tmp_path: Path) -> None:
+    done = run(_REFUSED, str(tmp_path), "nonsense://1", cwd=tmp_path)
+    assert "Spark did not start" in done.stdout, done.stderr
+    assert "spark.log" in done.stdout
+
+
+def test_options_of_ours_and_the_users_lists_come_together(tmp_path: Path) -> None:
+    config = SparkConfig(
+        conf={
+            "spark.sql.extensions": "com.example.Mine",
+            "spark.driver.extraJavaOptions": "-Dmine=1",
+            "spark.driver.extraClassPath": "/mine.jar",
+            "spark.ui.enabled": "true",
+        }
+    )
+    options = session_options(config, [SinkConfig(path=tmp_path / "lake")], tmp_path / "state")
+    assert options["spark.sql.extensions"].endswith("IcebergSparkSessionExtensions,com.example.Mine")
+    assert options["spark.driver.extraJavaOptions"].endswith(" -Dmine=1")
+    assert "iceberg-spark-runtime" in options["spark.driver.extraClassPath"]
+    assert options["spark.driver.extraClassPath"].endswith(f"{os.pathsep}/mine.jar")
+    assert options["spark.ui.enabled"] == "true"
+
+
+def test_a_catalog_the_user_sets_up_is_left_alone(tmp_path: Path) -> None:
+    conf = {
+        "spark.sql.catalog.prod": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.prod.type": "rest",
+    }
+    options = session_options(SparkConfig(conf=conf), [SinkConfig(catalog="prod")], tmp_path)
+    assert options["spark.sql.catalog.prod.type"] == "rest"
+    assert "spark.sql.catalog.prod.warehouse" not in options
+
+
+def test_cores_of_a_master() -> None:
+    assert local_cores("local") == 1
+    assert local_cores("local[3]") == 3
+    assert local_cores("local[4,2]") == 4
+    assert local_cores("local[*]") == os.cpu_count()
+    assert local_cores("spark://host:7077") is None
+
+
+def test_what_a_killed_session_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    left = tmp_path / "tmp" / "spark-999999999"
+    left.mkdir(parents=True)
+    (tmp_path / "tmp" / f"spark-{os.getppid()}").mkdir()
+    session_options(SparkConfig(), [SinkConfig(type="console")], tmp_path)
+    assert not left.exists()
+    assert (tmp_path / "tmp" / f"spark-{os.getppid()}").exists()
