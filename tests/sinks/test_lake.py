@@ -216,19 +216,22 @@ KEYS: list[tuple[pa.DataType, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("arrow", "values"), KEYS, ids=[str(arrow) for arrow, _ in KEYS])
-def test_keys_of_this_type_are_told_apart(
-    place: Make, kind: str, arrow: pa.DataType, values: list[Any]
-) -> None:
-    it = place(kind, arrow=pa.schema([("k", arrow), ("v", pa.string())]), key=("k",)).create()
-    it.sink.append(it.table, it.latest(*[(key, "old", False, 1) for key in values]), it.commit(1))
-    changes = [(key, f"new {n}", n == 0, 2) for n, key in enumerate(values)]
+def test_keys_of_each_type_are_told_apart(place: Make, kind: str) -> None:
+    # All types in one key; each row differs from the first in one column only.
+    arrow = pa.schema([*[pa.field(f"k{n}", kind_) for n, (kind_, _) in enumerate(KEYS)], ("v", pa.string())])
+    it = place(kind, arrow=arrow, key=tuple(arrow.names[:-1])).create()
+    first = tuple(values[0] for _, values in KEYS)
+    keys = [first]
+    for n, (_, values) in enumerate(KEYS):
+        keys += [(*first[:n], value, *first[n + 1 :]) for value in values[1:]]
+    it.sink.append(it.table, it.latest(*[(*key, "old", False, 1) for key in keys]), it.commit(1))
+    changes = [(*key, f"new {n}", n == 0, 2) for n, key in enumerate(keys)]
     it.sink.merge(it.table, it.latest(*changes), it.key, it.commit(2))
-    found = {
-        bytes(row[0]) if isinstance(row[0], bytearray) else row[0]: row[1]
-        for row in it.sink.read(it.table).collect()
-    }
-    assert found == {key: f"new {n}" for n, key in enumerate(values) if n > 0}
+    plain = lambda value: bytes(value) if isinstance(value, bytearray) else value  # noqa: E731
+    rows = it.sink.read(it.table).collect()
+    found = {tuple(plain(value) for value in row[:-2]): row["v"] for row in rows}
+    assert found == {key: f"new {n}" for n, key in enumerate(keys) if n > 0}
+    assert len(rows) == len(found)
 
 
 ODD_NAMES = [
@@ -262,9 +265,7 @@ def test_columns_may_have_any_name(place: Make, kind: str) -> None:
     assert it.rows() == [(*new[:6], 7, *new[6:], 2)]
 
 
-@pytest.mark.parametrize(
-    "name", ["a.b", "x/y:z", "it's `\\", "..", "_hidden", "history", "日本 %20#1@0020=\n"]
-)
+@pytest.mark.parametrize("name", ["x/y:z", "it's `\\.b", "..", "日本 %20#1@0020=\n"])
 def test_tables_and_databases_may_have_any_name(place: Make, kind: str, name: str) -> None:
     it = place(kind, table=TableId(name, name)).create()
     it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))

@@ -136,11 +136,13 @@ def _files(state: Path) -> dict[str, str]:
     _sweep(scratch)
     own = scratch / f"spark-{os.getpid()}"
     own.mkdir(exist_ok=True)
+    # Spark takes a comma for the next directory: such a path would become two, one of them in the current directory.
+    local = {} if "," in str(own) else {"spark.local.dir": str(own)}
     log4j = logs / "log4j2.properties"
     log = str(logs / "spark.log")
     log4j.write_text(_LOG4J.format(log=log, pattern=log.replace("%", "%%")), encoding="utf-8")
     return {
-        "spark.local.dir": str(own),
+        **local,
         "spark.sql.warehouse.dir": str(state / "spark-warehouse"),
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j.as_uri()}" '
         f'"-Dderby.system.home={own}" -XX:-UsePerfData',
