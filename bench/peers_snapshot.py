@@ -78,7 +78,8 @@ def _connectorx_folder() -> Path:
 
 def _connectorx(log: BenchLog, connections: int, repeat: int) -> Figure:
     server = log.server
-    url = f"mysql://{workload.PEER_USER}:{workload.PEER_PASSWORD}@{server.host}:{server.port}/{workload.DATABASE}"
+    account = f"{workload.PEER_USER}:{workload.PEER_PASSWORD}"
+    url = f"mysql://{account}@{server.host}:{server.port}/{workload.DATABASE}"
     script = str(_FOLDER / "connectorx_snapshot.py")
     query = f"SELECT * FROM {workload.TABLE}"
     command = [sys.executable, script, str(_connectorx_folder()), url, query, "id", str(connections)]

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -97,25 +98,22 @@ def _cells(outcome: Outcome, reference: Figure | None) -> tuple[str, ...]:
 
 
 def show(results: Results, console: Console) -> None:
-    table = Table(
-        title="from the first to the last event; CPU of the client side alone", title_justify="left"
+    console.print(
+        "Time and CPU of the client side from the first to the last event; × are multiples of ours.\n"
     )
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading == "system" else "right")
     for task in results.tasks():
-        table.add_section()
-        table.add_row(f"[bold]{task}[/bold]")
+        table = Table(title=task, title_justify="left", box=SIMPLE_HEAD)
+        table.add_column(HEADINGS[0], min_width=36, no_wrap=True)
+        for heading in HEADINGS[1:]:
+            table.add_column(heading, justify="right", min_width=8, no_wrap=True)
         for cells in results.lines(task):
             table.add_row(*cells)
-    console.print(table)
+        console.print(table)
     for missing in results.not_run():
-        console.print(
-            f"not run: {missing.system} {missing.version}, {missing.task}: {missing.reason}", markup=False
-        )
+        console.print(f"not run: {_why(missing)}", markup=False)
     for goal in goals.check(results):
-        console.print(
-            f"{'reached ' if goal.reached else 'MISSED  '} {goal.text}: {goal.measured}", markup=False
-        )
+        reached = "reached" if goal.reached else "MISSED "
+        console.print(f"{reached}  {goal.text}: {goal.measured}", markup=False, highlight=False)
 
 
 def _why(missing: NotRun) -> str:

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 
 from bench import log as bench_log
@@ -24,6 +25,8 @@ from bench.measure import Figure, Outcome
 from bench.ours import Workplace
 from penstock.artifacts import cache_directory
 from penstock.errors import PenstockError
+
+BUSY_PERCENT = 15
 
 PARTS = ("receiver", "decode", "snapshot", "merge", "peers")
 
@@ -61,7 +64,11 @@ def arguments() -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    console.print(f"the log at scale {options.scale:g} (built the first time, some minutes at full scale) …")
+    console.print(f"the log at scale {options.scale:g} (built the first time, in some minutes) …")
+    if (busy := psutil.cpu_percent(interval=2)) > BUSY_PERCENT:
+        console.print(
+            f"Others use {busy:.0f} % of this machine's cores: expect poor figures.", style="yellow"
+        )
     outcomes: list[Outcome] = []
     with bench_log.running(options.scale) as log, scratch() as folder:
         counts = log.counts
@@ -73,7 +80,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             console.print(f"  {line(outcome)}", markup=False)
         results = report.Results(outcomes)
         report.write_json(results, options.out)
-        report.show(results, Console())
+        report.show(results, Console(width=None if sys.stdout.isatty() else 120))
         if options.docs:
             report.write_docs(results, log)
     return 0
