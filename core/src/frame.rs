@@ -1,90 +1,38 @@
-//! From the replication connection's bytes to the relay log's: packets, checksums, transaction ends, segments, index.
+//! From the replication connection's bytes to the relay log's: packets, checksums, transaction ends,
+//! segments, index.
 //!
-//! The framer decides nothing about files and clocks. It is fed what the socket gave and yields `Piece`s: bytes to
-//! append, and the places where a new segment begins. Offsets are counted here, and only here. A segment begins at a
-//! transaction boundary with a head of its own (magic, FORMAT_DESCRIPTION, PREVIOUS_GTIDS), so each is a valid
-//! binlog file. Memory: at most one event (whole packets of one event are joined), and `OUTPUT_MAX` of output.
+//! The framer decides nothing about files and clocks. It is fed what the socket gave and yields `Piece`s:
+//! bytes to append, and the places where a new segment begins. Offsets are counted here, and only here. A
+//! segment begins at a transaction boundary with a head of its own (magic, FORMAT_DESCRIPTION,
+//! PREVIOUS_GTIDS), so each is a valid binlog file. Memory: at most one event (whole packets of one event
+//! are joined), and `OUTPUT_MAX` of output.
 //!
 //! What a source sends and we do not store: heartbeats, rotates, and per source file FORMAT_DESCRIPTION,
 //! PREVIOUS_GTIDS and STOP. They move the source's position only.
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
+use crate::format::{has_gtids, previous_gtids, same_format, Format, MAGIC};
+use crate::framing::{Options, Piece};
 use crate::group::{
     is_gtid, Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2,
 };
 use crate::group::{GTID_TAGGED, PREVIOUS_GTIDS, ROTATE, STOP, TRANSACTION_PAYLOAD};
 use crate::gtid::{Gtid, GtidEvent, GtidSet};
 use crate::payload::Payload;
+use crate::server_error::ServerError;
 use crate::span::{Place, Tracker};
 
-const MAGIC: [u8; 4] = [0xfe, b'b', b'i', b'n'];
 const PACKET_MAX: usize = 0xff_ffff;
 /// Output gathered before `feed` returns; what was fed beyond that waits inside.
 const OUTPUT_MAX: usize = 8 << 20;
-const FLAG_IN_USE: u8 = 0x01;
 const HIGH_BITS: u64 = !0xffff_ffff;
-
-/// One step of what is to be written.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Piece {
-    Bytes(Vec<u8>),
-    /// A new segment. `entries` close the one before.
-    Segment {
-        base: u64,
-        head: Vec<u8>,
-        entries: Vec<String>,
-    },
-}
-
-/// Transactions before the start of a new log: dropped until one begins at or after both bounds.
-#[derive(Debug, Clone, Default)]
-pub struct Skip {
-    pub until_us: Option<u64>,
-    pub until: Option<Place>,
-}
-
-/// Our last transaction, asked for again: it must come back byte for byte, and is not stored twice.
-#[derive(Debug, Clone)]
-pub struct Expected {
-    /// None: the first transaction that comes.
-    pub gtid: Option<Gtid>,
-    pub length: u64,
-    pub crc: u32,
-}
-
-pub struct Options {
-    pub offset: u64,
-    pub segment_size: u64,
-    pub span_size: u64,
-    /// What was executed before `offset`; None: take it from the source file's PREVIOUS_GTIDS.
-    pub executed: Option<GtidSet>,
-    pub source: Place,
-    /// Put into the first entry of each segment.
-    pub server_uuid: String,
-    pub skip: Skip,
-    pub expected: Option<Expected>,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Store,
     Drop,
     Compare,
-}
-
-struct Format {
-    /// As it goes into a segment's head.
-    event: Vec<u8>,
-    checksum: bool,
-}
-
-/// What the server said instead of an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerError {
-    pub code: u16,
-    pub sqlstate: String,
-    pub message: String,
 }
 
 pub struct Framer {
@@ -151,7 +99,8 @@ impl Framer {
         }
     }
 
-    /// Takes bytes of the connection, from the answer to the dump command on. Call again with nothing while `more`.
+    /// Takes bytes of the connection, from the answer to the dump command on. Call again with nothing while
+    /// `more`.
     pub fn feed(&mut self, data: &[u8]) -> Result<Vec<Piece>> {
         self.output.reserve(data.len().min(OUTPUT_MAX));
         if self.backlog.is_empty() {
@@ -242,7 +191,7 @@ impl Framer {
         match packet.first() {
             Some(0) => self.event(&packet[1..]),
             Some(0xff) => {
-                self.server_error = Some(server_error(packet, self.tracker.end)?);
+                self.server_error = Some(ServerError::parse(packet, self.tracker.end)?);
                 Ok(())
             }
             Some(0xfe) if packet.len() < 9 => {
@@ -341,35 +290,18 @@ impl Framer {
         if !self.idle() {
             return Err(self.fail("the source's log file ends inside a transaction"));
         }
-        let end = event.len();
-        if end < HEADER + 2 + 50 + 4 + 1 {
-            return Err(self.fail("the format description is cut off"));
-        }
-        // Servers before 5.6.1 know no checksums: their last byte is a header length.
-        let algorithm = event[end - 5];
-        let known = known_checksum(&event[HEADER + 2..HEADER + 52]);
-        if known && algorithm > 1 {
-            return Err(self.fail(format!("binlog checksum algorithm {algorithm} is unknown")));
-        }
-        let checksum = known && algorithm == 1;
-        let mut event = event.to_vec();
-        event[17] &= !FLAG_IN_USE;
-        event[13..17].copy_from_slice(&(MAGIC.len() as u32 + end as u32).to_le_bytes());
-        if known {
-            // Servers write a CRC32 here whatever the algorithm is.
-            let crc = crc32fast::hash(&event[..end - 4]);
-            event[end - 4..].copy_from_slice(&crc.to_le_bytes());
-        }
-        if self.segment.as_ref().is_some_and(|open| !same_format(open, &event)) {
+        let format = Format::parse(event, self.tracker.end)?;
+        if self.segment.as_ref().is_some_and(|open| !same_format(open, &format.event)) {
             self.roll = true;
         }
-        self.format = Some(Format { event, checksum });
+        self.format = Some(format);
         self.stands_at(header.log_pos);
         self.open_when_ready();
         Ok(())
     }
 
-    /// Events at a file's begin and end: they never need more than 32 bits unless a huge transaction came before.
+    /// Events at a file's begin and end: they never need more than 32 bits unless a huge transaction came
+    /// before.
     fn stands_at(&mut self, log_pos: u32) {
         let place = Place { file: self.tracker.source.file.clone(), position: log_pos.into() };
         self.tracker.moved(&place);
@@ -556,59 +488,4 @@ impl Framer {
 #[inline]
 fn packet_length(bytes: &[u8]) -> usize {
     usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16
-}
-
-fn server_error(packet: &[u8], offset: u64) -> Result<ServerError> {
-    let mut cursor = Cursor::new(packet, offset);
-    cursor.skip(1, "error mark")?;
-    let code = cursor.u16("error code")?;
-    let text = String::from_utf8_lossy(cursor.rest()).into_owned();
-    let (sqlstate, message) = match text.strip_prefix('#') {
-        Some(rest) if rest.is_char_boundary(5) && rest.len() >= 5 => {
-            (rest[..5].to_owned(), rest[5..].to_owned())
-        }
-        _ => (String::from("HY000"), text),
-    };
-    Ok(ServerError { code, sqlstate, message })
-}
-
-/// Whether a server of this version ends its events with checksums (MySQL 5.6.1, MariaDB 5.3) and says so.
-fn known_checksum(version: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(version);
-    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().unwrap_or(0_u32));
-    let mut next = || numbers.next().unwrap_or(0);
-    (next(), next(), next()) >= (5, 6, 1)
-}
-
-/// Type 35 (PREVIOUS_GTIDS) has a post-header length in the table of event types that follows the fixed part.
-fn has_gtids(format: &[u8]) -> bool {
-    const FIXED: usize = HEADER + 2 + 50 + 4 + 1;
-    let version =
-        String::from_utf8_lossy(format.get(HEADER + 2..HEADER + 52).unwrap_or_default()).into_owned();
-    format.len() >= FIXED + usize::from(PREVIOUS_GTIDS) + 5 && !version.contains("MariaDB")
-}
-
-/// The same but for creation times, flags and checksum.
-fn same_format(left: &[u8], right: &[u8]) -> bool {
-    const CREATED: usize = HEADER + 52;
-    left.len() == right.len()
-        && left[HEADER..CREATED] == right[HEADER..CREATED]
-        && left[CREATED + 4..left.len() - 4] == right[CREATED + 4..right.len() - 4]
-}
-
-fn previous_gtids(executed: &GtidSet, format: &Format, position: usize) -> Vec<u8> {
-    let body = executed.encode();
-    let length = HEADER + body.len() + if format.checksum { 4 } else { 0 };
-    let mut event = format.event[..4].to_vec();
-    event.push(PREVIOUS_GTIDS);
-    event.extend_from_slice(&format.event[5..9]);
-    event.extend_from_slice(&(length as u32).to_le_bytes());
-    event.extend_from_slice(&((position + length) as u32).to_le_bytes());
-    event.extend_from_slice(&crate::group::FLAG_IGNORABLE.to_le_bytes());
-    event.extend_from_slice(&body);
-    if format.checksum {
-        let crc = crc32fast::hash(&event);
-        event.extend_from_slice(&crc.to_le_bytes());
-    }
-    event
 }

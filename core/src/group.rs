@@ -1,8 +1,8 @@
 //! Where a transaction begins and ends in a stream of events.
 //!
-//! MySQL announces a transaction by a GTID event (anonymous ones too, from 5.7 on); its body is a lone QUERY (DDL, XA
-//! COMMIT), or BEGIN … XID, BEGIN … COMMIT, XA START … XA_PREPARE. Older logs have the body only. Row events outside
-//! BEGIN (5.1, non-transactional tables) end with the statement's last event.
+//! MySQL announces a transaction by a GTID event (anonymous ones too, from 5.7 on); its body is a lone
+//! QUERY (DDL, XA COMMIT), or BEGIN … XID, BEGIN … COMMIT, XA START … XA_PREPARE. Older logs have the body
+//! only. Row events outside BEGIN (5.1, non-transactional tables) end with the statement's last event.
 
 use crate::cursor::Cursor;
 use crate::error::Result;

@@ -1,18 +1,16 @@
 //! Index entries: what a span of the log holds, gathered while the events pass by.
 //!
-//! The same `Tracker` serves the receiver (events as they arrive) and readers that need to know more than an entry
-//! of a closed segment says (`scan` walks the events of a part of it again).
+//! The same `Tracker` serves the receiver (events as they arrive) and readers that need to know more than
+//! an entry of a closed segment says (`scan` walks the events of a part of it again).
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 
 use hashbrown::HashMap;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::group::{is_gtid, is_rows, Group, Header, Statement, FORMAT_DESCRIPTION, GTID_TAGGED, HEADER};
-use crate::group::{ANONYMOUS_GTID, PREVIOUS_GTIDS, TABLE_MAP};
+use crate::group::{is_gtid, is_rows, Group, Header, Statement, GTID_TAGGED, HEADER};
+use crate::group::{ANONYMOUS_GTID, TABLE_MAP};
 use crate::gtid::{Gtid, GtidEvent, GtidSet};
 
 /// A place in the source's own binary log.
@@ -384,7 +382,7 @@ impl Tracker {
         Some(text)
     }
 
-    fn entry(&self, extra: &str) -> String {
+    pub fn entry(&self, extra: &str) -> String {
         let (span, name) = (&self.span, |slot: &usize| json(&self.names.names[*slot]));
         let mut text = format!(
             "{{\"start\":{},\"end\":{},\"committed\":{},\"file\":{},\"position\":{}",
@@ -453,93 +451,4 @@ fn is_dml(sql: &[u8]) -> bool {
 
 pub fn json(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_else(|_| String::from("\"\""))
-}
-
-/// Walks the events of `(start, end]` of a segment and gives the entry of that part. `open` is the offset of the GTID
-/// event when `start` lies inside a transaction, `source` the source's place at `start`.
-pub fn scan(path: &str, base: u64, start: u64, end: u64, open: Option<u64>, source: Place) -> Result<String> {
-    let mut reader = Events::open(path, base)?;
-    let mut tracker = Tracker::new(start, GtidSet::default(), source);
-    let mut event = Vec::new();
-    if let Some(offset) = open {
-        reader.seek(offset)?;
-        reader.next_into(&mut event, end)?;
-        reader.account(&mut tracker, &event, offset)?;
-        tracker.events = 0;
-        tracker.end = start;
-    }
-    reader.seek(start)?;
-    let mut offset = start;
-    while offset < end {
-        reader.next_into(&mut event, end)?;
-        reader.account(&mut tracker, &event, offset)?;
-        offset += event.len() as u64;
-    }
-    Ok(tracker.entry(""))
-}
-
-/// The events of a segment file, one after the other.
-struct Events<'a> {
-    path: &'a str,
-    base: u64,
-    offset: u64,
-    checksum: bool,
-    file: std::io::BufReader<File>,
-}
-
-impl<'a> Events<'a> {
-    fn open(path: &'a str, base: u64) -> Result<Events<'a>> {
-        let file =
-            File::open(path).map_err(|error| DecodeError::new(error.to_string(), base).in_file(path))?;
-        let file = std::io::BufReader::with_capacity(1 << 20, file);
-        let mut events = Events { path, base, offset: base, checksum: false, file };
-        events.seek(base + 4)?;
-        let mut head = Vec::new();
-        events.next_into(&mut head, u64::MAX)?;
-        if head.get(4) != Some(&FORMAT_DESCRIPTION) {
-            return Err(DecodeError::new("a binlog file must begin with a format description", base + 4)
-                .in_file(path));
-        }
-        events.checksum = head.len() > HEADER + 5 && head[head.len() - 5] == 1;
-        Ok(events)
-    }
-
-    fn seek(&mut self, offset: u64) -> Result<()> {
-        self.offset = offset;
-        let position = offset.saturating_sub(self.base);
-        self.file.seek(SeekFrom::Start(position)).map_err(|error| self.fail(error)).map(drop)
-    }
-
-    fn next_into(&mut self, event: &mut Vec<u8>, end: u64) -> Result<()> {
-        event.clear();
-        let mut head = [0; HEADER];
-        self.file.read_exact(&mut head).map_err(|error| self.fail(error))?;
-        let length = u64::from(Header::parse(&head, self.offset)?.length);
-        if self.offset.saturating_add(length) > end {
-            return Err(self.fail("the end of the range is not the end of an event"));
-        }
-        event.extend_from_slice(&head);
-        let rest = length - HEADER as u64;
-        let got = self.file.by_ref().take(rest).read_to_end(event).map_err(|error| self.fail(error))?;
-        if got as u64 != rest {
-            return Err(self.fail("the event is cut off"));
-        }
-        self.offset += length;
-        Ok(())
-    }
-
-    fn account(&self, tracker: &mut Tracker, event: &[u8], offset: u64) -> Result<()> {
-        let header = Header::parse(event, offset)?;
-        if matches!(header.kind, FORMAT_DESCRIPTION | PREVIOUS_GTIDS) {
-            return Ok(());
-        }
-        let tail = if self.checksum { 4 } else { 0 };
-        let body = event.get(HEADER..event.len() - tail).ok_or_else(|| self.fail("the event is cut off"))?;
-        tracker.event(&header, body, event.len(), offset).map_err(|error| error.in_file(self.path))
-    }
-
-    #[cold]
-    fn fail(&self, reason: impl ToString) -> DecodeError {
-        DecodeError::new(reason.to_string(), self.offset).in_file(self.path)
-    }
 }

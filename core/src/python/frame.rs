@@ -4,9 +4,11 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::frame::{Expected, Framer as CoreFramer, Options, Piece, Skip};
+use crate::frame::Framer as CoreFramer;
+use crate::framing::{Expected, Options, Piece, Skip};
 use crate::gtid::{Gtid, GtidSet as CoreGtidSet};
-use crate::span::{scan, Place};
+use crate::rescan::scan;
+use crate::span::Place;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<GtidSet>()?;
@@ -99,7 +101,8 @@ pub struct Framer(CoreFramer);
 #[pymethods]
 impl Framer {
     #[new]
-    #[pyo3(signature = (*, offset, segment_size, span_size, server_uuid, executed = None, file = String::new(),
+    #[pyo3(signature = (*, offset, segment_size, span_size, server_uuid, executed = None,
+                        file = String::new(),
                         position = 0, skip_until_us = None, skip_until = None, expected = None))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only arguments of the Python class")]
     fn new(

@@ -19,8 +19,9 @@ _KEPT_BYTES = 32 * 1024**2
 
 
 def _keep_buffers() -> None:
-    """Lets glibc keep freed buffers instead of giving them back: every piece of the stream needs some of half a MiB,
-    and having them mapped and cleared anew each time costs about a quarter of the receiver's time."""
+    """Lets glibc keep freed buffers instead of giving them back: every piece of the stream needs some of
+    half a MiB, and having them mapped and cleared anew each time costs about a quarter of the receiver's
+    time."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)

@@ -38,7 +38,8 @@ PURGED_HINT = (
 )
 DIVERGED_HINT = (
     "The source was reset, restored from an older backup, or replaced by a server that lost transactions. "
-    "If that is meant, move the relay log away, start it anew and read the tables again (`penstock resnapshot`)."
+    "If that is meant, move the relay log away, start it anew and read the tables again "
+    "(`penstock resnapshot`)."
 )
 
 

@@ -49,7 +49,7 @@ def of_stream(error: tuple[int, str, str], server: Server, config: SourceConfig)
         return ConfigError(
             "Another replica with our server id or our relay log's identity has connected to the source, "
             f"which then threw this one out: {text}",
-            hint="Is a copy of this relay log in use elsewhere? Else give source.server_id a number of its own.",
+            hint="Is a copy of this relay log in use elsewhere? Else give source.server_id its own number.",
         )
     if "has more gtids" in lower or "impossible position" in lower or "> file size" in lower:
         return LogDiverged(f"The source does not continue what we hold: {text}", hint=DIVERGED_HINT)

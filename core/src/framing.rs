@@ -1,0 +1,45 @@
+//! What a framer is told, and what it yields.
+
+use crate::gtid::{Gtid, GtidSet};
+use crate::span::Place;
+
+/// One step of what is to be written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece {
+    Bytes(Vec<u8>),
+    /// A new segment. `entries` close the one before.
+    Segment {
+        base: u64,
+        head: Vec<u8>,
+        entries: Vec<String>,
+    },
+}
+
+/// Transactions before the start of a new log: dropped until one begins at or after both bounds.
+#[derive(Debug, Clone, Default)]
+pub struct Skip {
+    pub until_us: Option<u64>,
+    pub until: Option<Place>,
+}
+
+/// Our last transaction, asked for again: it must come back byte for byte, and is not stored twice.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// None: the first transaction that comes.
+    pub gtid: Option<Gtid>,
+    pub length: u64,
+    pub crc: u32,
+}
+
+pub struct Options {
+    pub offset: u64,
+    pub segment_size: u64,
+    pub span_size: u64,
+    /// What was executed before `offset`; None: take it from the source file's PREVIOUS_GTIDS.
+    pub executed: Option<GtidSet>,
+    pub source: Place,
+    /// Put into the first entry of each segment.
+    pub server_uuid: String,
+    pub skip: Skip,
+    pub expected: Option<Expected>,
+}

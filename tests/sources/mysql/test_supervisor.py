@@ -1,0 +1,87 @@
+"""The receiver as a child: it comes back, it hands over, and its errors arrive as themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from penstock.errors import LogDiverged
+from penstock.sources.mysql.supervisor import Supervisor
+from penstock.testing.servers import MySqlServer
+
+sys.path.insert(0, str(Path(__file__).parent))
+from receiving import Receiving, log_events, source_events  # noqa: E402
+
+
+def test_the_receiver_is_restarted_handed_over_and_its_errors_arrive(
+    mysql_factory: Any, tmp_path: Path
+) -> None:
+    server: MySqlServer = mysql_factory()
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+    receiver = Receiving(server, tmp_path)
+    first, second = Supervisor(receiver.file), Supervisor(receiver.file)
+    first.start()
+    try:
+        receiver.wait_until_level()
+        killed = first.pid
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        receiver.wait_for(lambda: first.pid not in (None, killed), "restart")
+        server.execute("INSERT INTO d.t VALUES (1)")
+        receiver.wait_until_level()
+
+        second.start()
+        receiver.wait_for(lambda: second.describe().startswith("streaming (process"), "sharing")
+        first.stop()
+        receiver.wait_for(lambda: second.pid is not None, "take-over")
+        server.execute("INSERT INTO d.t VALUES (2)")
+        receiver.wait_until_level()
+        first.check()
+        second.check()
+        assert log_events(receiver.log_path) == source_events(server)
+
+        server.execute("RESET MASTER")
+
+        def told() -> bool:
+            try:
+                second.check()
+            except LogDiverged as error:
+                assert "does not have transactions that we hold" in error.message
+                return True
+            return False
+
+        # The reset cuts the connection; what comes after it is not followed.
+        server.restart()
+        receiver.wait_for(told, "LogDiverged")
+    finally:
+        first.stop()
+        second.stop()
+
+
+def test_the_receiver_ends_when_its_supervisor_is_killed(mysql_factory: Any, tmp_path: Path) -> None:
+    receiver = Receiving(mysql_factory(), tmp_path)
+    script = (
+        "import sys, time; from pathlib import Path; from penstock.sources.mysql.supervisor import Supervisor\n"
+        "supervisor = Supervisor(Path(sys.argv[1])); supervisor.start()\n"
+        "while supervisor.pid is None: time.sleep(0.02)\n"
+        "print(supervisor.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script, str(receiver.file)], stdout=subprocess.PIPE)
+    try:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        receiver.wait_for(lambda: receiver.status().get("state") == "streaming", "stream")
+    finally:
+        parent.kill()
+        parent.wait()
+    try:
+        child.wait(30)
+    except psutil.TimeoutExpired:
+        pytest.fail("the receiver outlived its supervisor")
