@@ -17,7 +17,7 @@ from penstock.sources.mysql.supervisor import Supervisor
 from penstock.testing.servers import MySqlServer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from receiving import Receiving, log_events, source_events  # noqa: E402
+from receiving import Receiving, log_events, source_events
 
 
 def test_the_receiver_is_restarted_handed_over_and_its_errors_arrive(
