@@ -68,7 +68,8 @@ def test_the_receiver_is_restarted_handed_over_and_its_errors_arrive(
 def test_the_receiver_ends_when_its_supervisor_is_killed(mysql_factory: Any, tmp_path: Path) -> None:
     receiver = Receiving(mysql_factory(), tmp_path)
     script = (
-        "import sys, time; from pathlib import Path; from penstock.sources.mysql.supervisor import Supervisor\n"
+        "import sys, time; from pathlib import Path\n"
+        "from penstock.sources.mysql.supervisor import Supervisor\n"
         "supervisor = Supervisor(Path(sys.argv[1])); supervisor.start()\n"
         "while supervisor.pid is None: time.sleep(0.02)\n"
         "print(supervisor.pid, flush=True); time.sleep(600)"
