@@ -98,6 +98,11 @@ impl ResultSetDecoder {
         self.state == State::Done
     }
 
+    /// The definitions have been seen, and fit the schema. What goes wrong from here on lies in the values.
+    pub fn columns_fit(&self) -> bool {
+        matches!(self.state, State::DefinitionsEnd | State::Rows | State::Done)
+    }
+
     pub fn rows(&self) -> u64 {
         self.rows.total
     }
@@ -498,3 +503,6 @@ fn charset_fits(kind: &ColumnType, collation: u16) -> bool {
         None => collation_charset(collation).is_none(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -217,6 +217,9 @@ class ResultSetDecoder:
     def done(self) -> bool:
         """The final EOF/OK packet has been seen (`feed` raises `ServerError` on an ERR packet)."""
     @property
+    def columns_fit(self) -> bool:
+        """The answer's columns have been seen and fit the schema: a later `SchemaMismatch` is about a value."""
+    @property
     def rows(self) -> int: ...
     def finish(self) -> pa.RecordBatch | None: ...
 

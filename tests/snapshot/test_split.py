@@ -120,9 +120,7 @@ def test_planning_goes_on_behind_the_last_chunk_that_was_made_durable(mysql: Dat
         schema = make(mysql, *KEYS[kind], name=f"t{number}")
         with mysql.connect() as connection:
             prepare_session(connection)
-            first = list(
-                itertools.islice(MySqlChunkPlanner(connection, schema, chunk_rows=250).chunks(), 4)
-            )
+            first = list(itertools.islice(MySqlChunkPlanner(connection, schema, chunk_rows=250).chunks(), 4))
             rest = list(MySqlChunkPlanner(connection, schema, chunk_rows=250).chunks(after=first[-1]))
         assert sum(counts_of(mysql, schema, first + rest)) == ROWS
         assert [chunk.number for chunk in first + rest] == list(range(len(first + rest)))
@@ -150,7 +148,9 @@ def test_division_asks_for_a_bounded_number_of_estimates_whatever_the_skew() -> 
     for _ in range(200):
         bits = dice.choice((4, 16, 32, 64))
         highest = 2**bits - 1
-        keys = sorted({dice.randrange(2 ** dice.randrange(1, bits + 1)) for _ in range(dice.randrange(1, 400))})
+        keys = sorted(
+            {dice.randrange(2 ** dice.randrange(1, bits + 1)) for _ in range(dice.randrange(1, 400))}
+        )
         asked = 0
 
         def estimate(start: int, below: int) -> int:
@@ -193,4 +193,8 @@ def test_rows_per_chunk_shrink_with_large_rows() -> None:
 def test_equal_bounds_make_no_empty_chunk() -> None:
     schema = TableSchema(TableId("d", "t"), (Column("k", "int", False),), ("k",))
     chunks = list(join_bounds(schema, [("1",), ("1",), ("2",)]))
-    assert [(chunk.lower, chunk.upper) for chunk in chunks] == [(None, ("1",)), (("1",), ("2",)), (("2",), None)]
+    assert [(chunk.lower, chunk.upper) for chunk in chunks] == [
+        (None, ("1",)),
+        (("1",), ("2",)),
+        (("2",), None),
+    ]

@@ -36,6 +36,11 @@ impl ResultSetDecoder {
     }
 
     #[getter]
+    fn columns_fit(&self) -> bool {
+        self.0.columns_fit()
+    }
+
+    #[getter]
     fn rows(&self) -> u64 {
         self.0.rows()
     }

@@ -114,7 +114,16 @@ class MySqlChunkRead:
         with guarded(f"the read of chunk {self._chunk.number} of {self._chunk.table}", self._chunk):
             low = self._watermarks.low()
             decoder = _core.ResultSetDecoder(self._schema.to_json(), zero_dates=self._zero_dates)
-            yield from execute(self._connection, select_sql(self._schema, self._chunk), decoder)
+            try:
+                yield from execute(self._connection, select_sql(self._schema, self._chunk), decoder)
+            except _core.SchemaMismatch as error:
+                if not decoder.columns_fit:
+                    raise
+                raise TableError(
+                    f"A row of {self._chunk.table} cannot be taken over: {error.reason}.",
+                    hint="Mend the value at the source, then resume the table.",
+                    table=str(self._chunk.table),
+                ) from error
             high = self._watermarks.high()
         self._marks = ReadMarks(Watermarks(low, high), self._watermarks.server_uuid, decoder.rows)
 
