@@ -1,4 +1,4 @@
-"""Reading a chunk: values against the server's own text, and against what the log says; the session; errors."""
+"""Reading a chunk: values against the server's own text and against the log, the session, errors."""
 
 from __future__ import annotations
 
