@@ -123,7 +123,9 @@ def test_a_table_starts_where_no_planned_epoch_has_decided_about_it() -> None:
 
 @pytest.mark.parametrize("layout", ["latest", "changelog"])
 def test_placed_rows_have_the_end_of_their_epoch_as_sequence(layout: str) -> None:
-    schema = TableSchema(TableId("d", "t"), (Column("k", "int", False), Column("v", "text", charset="utf8mb4")), ("k",))
+    schema = TableSchema(
+        TableId("d", "t"), (Column("k", "int", False), Column("v", "text", charset="utf8mb4")), ("k",)
+    )
     rows = pa.RecordBatch.from_pydict(
         {"k": [1, 2], "v": ["a", None]}, schema=_core.arrow_schema(schema.to_json(), "rows")
     )

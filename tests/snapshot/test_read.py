@@ -175,7 +175,8 @@ def test_batches_are_bounded_by_rows_and_by_bytes(mysql: Database) -> None:
 )
 def test_a_table_that_is_no_longer_as_planned_is_outdated_not_misread(mysql: Database, ddl: str) -> None:
     mysql.execute(
-        "CREATE TABLE t (k INT PRIMARY KEY, v INT, w VARCHAR(10) CHARACTER SET utf8mb4, d DECIMAL(10,2), x DATETIME)",
+        "CREATE TABLE t (k INT PRIMARY KEY, v INT, w VARCHAR(10) CHARACTER SET utf8mb4,"
+        " d DECIMAL(10,2), x DATETIME)",
         "INSERT INTO t VALUES (1, 2, 'é', 1.5, '2024-01-01')",
     )
     schema = schema_of(mysql, TableId(mysql.name, "t"))

@@ -31,7 +31,8 @@ NUMBERS = (
 KEYS = {
     "dense int": ("k INT PRIMARY KEY", "n"),
     "dense int, negative": ("k INT PRIMARY KEY", "CAST(n AS SIGNED) - 1500"),
-    "sparse bigint": ("k BIGINT UNSIGNED PRIMARY KEY", "18446744073709551615 - CAST(n AS UNSIGNED) * 6000000000000000"),
+    "sparse bigint": ("k BIGINT UNSIGNED PRIMARY KEY",
+                      "18446744073709551615 - CAST(n AS UNSIGNED) * 6000000000000000"),
     "skewed bigint": ("k BIGINT PRIMARY KEY", "IF(n < 2900, n, 4000000000000 * n)"),
     "two clusters": ("k BIGINT PRIMARY KEY", "IF(n % 2, n, -9223372036854775807 + n)"),
     "ci string": ("k VARCHAR(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci PRIMARY KEY",
@@ -39,20 +40,22 @@ KEYS = {
     "latin1 string with quotes": ("k CHAR(40) CHARACTER SET latin1 COLLATE latin1_german2_ci PRIMARY KEY",
                                   "CONCAT('\\'\\\\ö', MD5(n))"),
     "utf16 string": ("k VARCHAR(40) CHARACTER SET utf16 PRIMARY KEY", "CONCAT('😀', n)"),
-    "string with spaces at its end": ("k VARCHAR(60) COLLATE utf8mb4_bin PRIMARY KEY", "RPAD(n, 9 + n % 40, ' ')"),
+    "string with spaces at its end": ("k VARCHAR(60) COLLATE utf8mb4_bin PRIMARY KEY",
+                                      "RPAD(n, 9 + n % 40, ' ')"),
     "binary": ("k BINARY(16) PRIMARY KEY", "UNHEX(MD5(n))"),
     "varbinary": ("k VARBINARY(16) PRIMARY KEY", "SUBSTR(UNHEX(MD5(n)), 1, 4 + n % 12)"),
     "decimal": ("k DECIMAL(30,10) PRIMARY KEY", "(n - 1500) / 7.0"),
     "date": ("k DATE PRIMARY KEY", "DATE_ADD('2020-01-01', INTERVAL n DAY)"),
     "datetime with zero dates": ("k DATETIME(6) PRIMARY KEY",
-                                 "IF(n < 28, CONCAT('2024-00-', LPAD(n, 2, '0'), ' 01:02:03'),"
-                                 " TIMESTAMPADD(MICROSECOND, n, '2024-01-01'))"),
+                                 ("IF(n < 28, CONCAT('2024-00-', LPAD(n, 2, '0'), ' 01:02:03'),"
+                                  " TIMESTAMPADD(MICROSECOND, n, '2024-01-01'))")),
     "timestamp": ("k TIMESTAMP(3) PRIMARY KEY", "TIMESTAMPADD(SECOND, n * 3600, '2024-01-01')"),
     "time": ("k TIME PRIMARY KEY", "SEC_TO_TIME(CAST(n AS SIGNED) * 2000 - 3000000)"),
     "double": ("k DOUBLE PRIMARY KEY", "n / 7e0"),
     "float": ("k FLOAT PRIMARY KEY", "(16777216 + n * 2) / 3"),
     "bit": ("k BIT(12) PRIMARY KEY", "n"),
-    "composite": ("k INT, l VARCHAR(20), m SMALLINT, PRIMARY KEY (k, l, m)", "n % 7, CONCAT('x', n % 100), n % 3000"),
+    "composite": ("k INT, l VARCHAR(20), m SMALLINT, PRIMARY KEY (k, l, m)",
+                  "n % 7, CONCAT('x', n % 100), n % 3000"),
     "composite with enum": ("k ENUM('z','y','x'), l BIGINT, PRIMARY KEY (k, l)", "n % 3 + 1, n"),
     "composite in another order": ("k INT, l INT, PRIMARY KEY (l, k)", "n, n % 5"),
     "unique, not null": ("k VARCHAR(20) NOT NULL, v INT, UNIQUE KEY (k)", "MD5(n), n"),
@@ -63,7 +66,8 @@ KEYS = {
 
 def make(mysql: Database, definition: str, values: str, name: str = "t") -> TableSchema:
     mysql.execute("SET SESSION sql_mode = ''", f"CREATE TABLE `{name}` ({definition}) CHARACTER SET utf8mb4",
-                  f"INSERT INTO `{name}` SELECT {values} FROM {NUMBERS}", f"ANALYZE TABLE `{name}`")  # fmt: skip
+                  f"INSERT INTO `{name}` SELECT {values} FROM {NUMBERS}",
+                  f"ANALYZE TABLE `{name}`")  # fmt: skip
     with mysql.connect() as connection:
         schema = read_table(connection, TableId(mysql.name, name))
     assert schema is not None

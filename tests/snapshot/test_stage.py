@@ -177,6 +177,25 @@ def test_a_chunk_of_a_real_table_is_read_and_staged(mysql: Database, tmp_path: P
     assert staged.server_uuid == mysql.variable("server_uuid")
 
 
+def test_chunks_share_a_connection_and_a_lost_one_is_replaced(mysql: Database, tmp_path: Path) -> None:
+    mysql.execute("CREATE TABLE t (k INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2), (3)")
+    with mysql.connect() as connection:
+        schema = read_table(connection, TableId(mysql.name, "t"))
+    assert schema is not None
+    source = source_of(mysql).model_copy(update={"connect_timeout": 4321})  # no other test's connection
+    sessions = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Sleep'"
+    before = set(mysql.query(sessions))
+    bounds = [None, ("2",), ("3",), None]
+    for number in range(3):
+        chunk = Chunk(schema.table, number, bounds[number], bounds[number + 1])
+        staged = stage.stage_chunk(source, schema, chunk, str(tmp_path), start_gtids="")
+        assert staged.rows == 1
+        found = [row for row in mysql.query(sessions) if row not in before]
+        assert len(found) == 1
+        if number == 1:
+            mysql.execute(f"KILL {found[0][0]}")
+
+
 def test_no_chunk_is_read_before_the_server_has_executed_the_table_start(mysql: Database) -> None:
     reader = MySqlChunkReader(mysql.connect())
     reader.require_gtids(mysql.gtid_executed())

@@ -79,6 +79,14 @@ class MySqlChunkReader:
         """Begins one attempt. The one before must have been read to its end."""
         return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._zero_dates)
 
+    def alive(self) -> bool:
+        """Whether the server still answers in this session."""
+        try:
+            self._connection.ping(reconnect=False)
+        except (pymysql.MySQLError, OSError):
+            return False
+        return True
+
     def close(self) -> None:
         """Closes the connection without ceremony, so also in the middle of a result; may be called twice."""
         self._connection._force_close()  # type: ignore[attr-defined]

@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 import urllib.parse
 import uuid
 from collections.abc import Iterable, Iterator
@@ -38,12 +39,13 @@ from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import TableId, TableSchema
 from penstock.snapshot.base import ChunkReader
-from penstock.snapshot.read import MySqlChunkReader, guarded
+from penstock.snapshot.read import MySqlChunkReader
 from penstock.sources.mysql.connection import connect
 
 FORMAT = 1
 """Version of the manifest. A reader refuses what it doesn't know."""
 _NAME_BYTES_MAX = 150
+_READER_AGE_MAX_S = 60
 _READ_BYTES = 1024 * 1024
 
 
@@ -84,21 +86,42 @@ def stage_chunk(
     start_gtids: str,
     zero_dates: str = "null",
 ) -> StagedChunk:
-    """Reads and stages one chunk over a connection of its own: what a Spark task calls.
+    """Reads and stages one chunk over a connection of this process: what a Spark task calls.
 
     `start_gtids` is what the log had executed at the table's start. If the chunk is staged already, that
     attempt is returned and nothing is read.
     """
     if (known := find(directory, chunk)) is not None:
         return known
-    with guarded(f"the connection for chunk {chunk.number} of {chunk.table}", chunk):
-        connection = connect(source)
-    reader = MySqlChunkReader(connection, zero_dates=zero_dates)
+    key = (source.model_dump_json(), zero_dates)
+    connected, reader = _take_reader(key) or (time.monotonic(), None)
+    if reader is None:
+        reader = MySqlChunkReader(connect(source), zero_dates=zero_dates)
     try:
         reader.require_gtids(start_gtids)
-        return stage(reader, schema, chunk, directory, zero_dates=zero_dates)
-    finally:
+        done = stage(reader, schema, chunk, directory, zero_dates=zero_dates)
+    except BaseException:
         reader.close()
+        raise
+    _idle.setdefault(key, []).append((connected, reader))
+    return done
+
+
+_idle: dict[tuple[str, str], list[tuple[float, MySqlChunkReader]]] = {}
+"""Readers of this process that wait for their next chunk, with the time they connected."""
+
+
+def _take_reader(key: tuple[str, str]) -> tuple[float, MySqlChunkReader | None] | None:
+    """An idle reader that still answers. None lives long, so that all soon follow a source that moved."""
+    while waiting := _idle.get(key):
+        try:
+            connected, reader = waiting.pop()
+        except IndexError:  # another thread was faster
+            return None
+        if time.monotonic() - connected < _READER_AGE_MAX_S and reader.alive():
+            return connected, reader
+        reader.close()
+    return None
 
 
 def stage(
@@ -139,7 +162,12 @@ def _write_rows(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         with pq.ParquetWriter(
-            file, schema, compression="lz4", use_dictionary=False, write_statistics=False
+            file,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=False,
+            write_statistics=False,
         ) as out:
             for batch in batches:
                 out.write_batch(batch)
