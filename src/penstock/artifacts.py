@@ -1,8 +1,8 @@
 """Files from Maven Central, fetched once into a cache of our own.
 
-The Ivy jar inside PySpark does the fetching, so nothing but Java is needed. An artifact is complete or absent: it
-is fetched into a directory of its own process and renamed into place, and a lock file per artifact lets one
-process fetch while the others wait. Nothing outside the cache is written (not even `~/.ivy2`).
+The Ivy jar inside PySpark does the fetching, so nothing but Java is needed. An artifact is complete or
+absent: it is fetched into a directory of its own process and renamed into place, and a lock file per artifact
+lets one process fetch while the others wait. Nothing outside the cache is written (not even `~/.ivy2`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def cache_directory() -> Path:
 
 
 def java() -> str:
-    """The Java that Spark will start (`$JAVA_HOME/bin/java`, else the one on the PATH), known to be new enough."""
+    """The Java that Spark will start (`$JAVA_HOME/bin/java`, else the one on the PATH), known to be new
+    enough."""
     home = os.environ.get("JAVA_HOME")
     path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if path is None:
@@ -56,7 +57,8 @@ def java() -> str:
 
 
 def fetch(coordinates: str, *, transitive: bool = False) -> list[Path]:
-    """The jars of `group:name:version`: the artifact itself first, then, if `transitive`, what it needs at runtime.
+    """The jars of `group:name:version`: the artifact itself first, then, if `transitive`, what it needs at
+    runtime.
 
     Returns at once when they are in the cache. `$PENSTOCK_IVY_SETTINGS` names an Ivy settings file for
     networks that reach Maven Central only through a mirror.
@@ -86,9 +88,10 @@ def _retrieve(group: str, name: str, version: str, *, transitive: bool, target: 
         jars = staging / "jars"
         if answer.returncode != 0 or not (jars / f"{name}-{version}.jar").is_file():
             raise ConfigError(
-                f"{group}:{name}:{version} could not be fetched from Maven Central: {_reason(answer.stdout)}.",
-                hint="Check the network and the proxy (JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), name a mirror in an "
-                f"Ivy settings file ($PENSTOCK_IVY_SETTINGS), or put the jar into {target}.",
+                f"{group}:{name}:{version} could not be fetched from Maven Central: "
+                f"{_reason(answer.stdout)}.",
+                hint="Check the network and the proxy (JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), name a "
+                f"mirror in an Ivy settings file ($PENSTOCK_IVY_SETTINGS), or put the jar into {target}.",
             )
         jars.rename(target)
     finally:

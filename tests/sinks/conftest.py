@@ -32,7 +32,7 @@ class Place:
     config: SinkConfig
     arrow: pa.Schema = field(default_factory=lambda: pa.schema([("id", pa.int64()), ("name", pa.string())]))
     key: tuple[str, ...] = ("id",)
-    table: TableId = TableId("shop", "orders")
+    table: TableId = field(default_factory=lambda: TableId("shop", "orders"))
     pipeline: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def __post_init__(self) -> None:

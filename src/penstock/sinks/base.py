@@ -1,9 +1,9 @@
 """What a sink is: where changes become durable, exactly once if it can.
 
 Every write carries a `Commit`, which the sink records in the target's own transaction. A write whose commit
-the target has recorded already, or a later one of the same pipeline, changes nothing and returns False: so a killed
-epoch is simply run again from its first step. All methods may be called from several threads at once for different
-tables; for one table the caller keeps steps in order.
+the target has recorded already, or a later one of the same pipeline, changes nothing and returns False: so a
+killed epoch is simply run again from its first step. All methods may be called from several threads at once
+for different tables; for one table the caller keeps steps in order.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class First:
 class AddedColumn:
     """A column that ALTER TABLE … ADD COLUMN brought.
 
-    `default` is a constant Spark SQL expression, or None for NULL: what rows that exist already get, as at the source.
+    `default` is a constant Spark SQL expression, or None for NULL: what rows that exist already get, as at
+    the source.
     """
 
     column: Column
@@ -114,19 +115,23 @@ class Sink(Protocol):
     def open(self, table: TableId) -> TargetState: ...
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        """Creates the target, and its namespace, with the columns of `arrow` (any layout); nothing if it is ours.
+        """Creates the target, and its namespace, with the columns of `arrow` (any layout); nothing if it is
+        ours.
 
         `ConfigError` if something else is in its place.
         """
 
     def drop(self, table: TableId) -> None:
-        """Removes the target and all it holds; nothing if it is missing. Never of a target that is not ours."""
+        """Removes the target and all it holds; nothing if it is missing. Never of a target that is not
+        ours."""
 
     def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
-        """Adds rows that are known to collide with none of the target. Layout `latest`; deleted ones are left out."""
+        """Adds rows that are known to collide with none of the target. Layout `latest`; deleted ones are left
+        out."""
 
     def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
-        """Layout `latest`, one row per key: applied where newer than the target's `_sequence`; deletes remove."""
+        """Layout `latest`, one row per key: applied where newer than the target's `_sequence`; deletes
+        remove."""
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
@@ -154,8 +159,9 @@ def namespace_levels(template: str, table: TableId) -> tuple[str, ...]:
 
 
 def directory_name(name: str) -> str:
-    """A table's or database's name as one path component. Letters, digits, `-`, `$` and inner `_` stay, others
-    become `@` and their code point, in the manner of MySQL's own file names. Different names stay different."""
+    """A table's or database's name as one path component. Letters, digits, `-`, `$` and inner `_` stay,
+    others become `@` and their code point, in the manner of MySQL's own file names. Different names stay
+    different."""
 
     def safe(place: int, character: str) -> bool:
         # A leading underscore or dot hides a directory from Spark and pyarrow.
@@ -187,7 +193,8 @@ def refuse_own_names(schema: TableSchema) -> None:
     for column in schema.columns:
         if column.name.lower() in OWN_COLUMNS:
             raise TableError(
-                f"{schema.table} has a column `{column.name}`, a name that Penstock's own columns have at the target.",
+                f"{schema.table} has a column `{column.name}`, a name that Penstock's own columns "
+                "have at the target.",
                 hint=f"Rename it, or leave {schema.table} out of the pipeline.",
                 table=str(schema.table),
             )

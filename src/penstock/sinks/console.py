@@ -1,4 +1,5 @@
-"""Changes as JSON lines on standard output, for a first look. At least once: what was printed cannot be asked."""
+"""Changes as JSON lines on standard output, for a first look. At least once: what was printed cannot be
+asked."""
 
 from __future__ import annotations
 

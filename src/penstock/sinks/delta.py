@@ -1,8 +1,8 @@
 """Delta tables, one directory per table, with deletion vectors.
 
-Why a replay changes nothing: the commit's key is Delta's own transaction identifier (`txnAppId`, `txnVersion`),
-which Delta stores in the same log entry as the rows. Delta ignores a second write under one version, so the version
-counts epoch and step.
+Why a replay changes nothing: the commit's key is Delta's own transaction identifier (`txnAppId`,
+`txnVersion`), which Delta stores in the same log entry as the rows. Delta ignores a second write under one
+version, so the version counts epoch and step.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from penstock.sinks.lake import (
     quoted,
     shared_view,
     spark_type,
+    table_properties,
     target_type,
     text,
 )
@@ -108,8 +109,8 @@ class DeltaSink:
             "penstock.source": str(schema.table),
         }
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._name(schema.table)} ({column_definitions(target_type(arrow))}) "
-            f"USING delta TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
+            f"CREATE TABLE IF NOT EXISTS {self._name(schema.table)} "
+            f"({column_definitions(target_type(arrow))}) USING delta {table_properties(properties)}"
         )
 
     def drop(self, table: TableId) -> None:
@@ -149,8 +150,8 @@ class DeltaSink:
         return self._record(table, commit)
 
     def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
-        # Delta has no defaults for existing rows: columns first, then their values under the commit's key. Killed in
-        # between, the columns that are there are skipped and the values are written again.
+        # Delta has no defaults for existing rows: columns first, then their values under the commit's key.
+        # Killed in between, the columns that are there are skipped and the values are written again.
         if self._done(table, commit):
             return False
         present = {name.lower() for name in self._snapshot(table).schema().fieldNames()}
@@ -189,7 +190,7 @@ class DeltaSink:
         levels = (*namespace_levels(self._config.namespace, table), table.table)
         return self._root.joinpath(*[directory_name(level) for level in levels])
 
-    # ---------------------------------------------------------------------------------------------------------------
+    # --------------------------------------------------------------------------------------------------------
 
     @property
     def _jvm(self) -> Any:
@@ -219,7 +220,8 @@ class DeltaSink:
         return is_recorded(commit, self._last_commit(self._snapshot(table)))
 
     def _record(self, table: TableId, commit: Commit) -> bool:
-        """A write that changed no row leaves no log entry, and with it no key: then it is recorded by itself."""
+        """A write that changed no row leaves no log entry, and with it no key: then it is recorded by
+        itself."""
         if not is_recorded(commit, self._last_commit(self._snapshot(table))):
             self._spark.sql(
                 f"ALTER TABLE {self._name(table)} SET TBLPROPERTIES ({text(COMMIT)} = {text(str(commit))})"

@@ -1,13 +1,14 @@
 """Iceberg tables, format version 3, merge-on-read.
 
-Why a replay changes nothing: the commit's key is a summary property of the very snapshot that holds its rows, and
-`open` finds it by walking back from the current snapshot. Compaction and expiry by others can remove that snapshot,
-so the key is also written as a table property, right after, together with the snapshot it belongs to; that the
-property is believed only while its snapshot is an ancestor (or ancestry has been cut) makes a rollback of the
-table visible instead of hiding it behind the property.
+Why a replay changes nothing: the commit's key is a summary property of the very snapshot that holds its rows,
+and `open` finds it by walking back from the current snapshot. Compaction and expiry by others can remove that
+snapshot, so the key is also written as a table property, right after, together with the snapshot it belongs
+to; that the property is believed only while its snapshot is an ancestor (or ancestry has been cut) makes a
+rollback of the table visible instead of hiding it behind the property.
 
-Measured (1 M rows, 2 cores, merge of 1k / 100k rows): version 3 with hash distribution 1.2 / 1.4 s, version 2 1.2 / 1.7 s;
-without distribution more and smaller files for nothing. Version 3 also gives ADD COLUMN … DEFAULT without touching a file.
+Measured (1 M rows, 2 cores, merge of 1k / 100k rows): version 3 with hash distribution 1.2 / 1.4 s, version 2
+1.2 / 1.7 s; without distribution more and smaller files for nothing. Version 3 also gives ADD COLUMN …
+DEFAULT without touching a file.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ from penstock.sinks.lake import (
     quoted,
     shared_view,
     spark_type,
+    table_properties,
     target_type,
-    text,
 )
 
 COMMIT = "penstock.commit"
@@ -87,7 +88,8 @@ class IcebergSink:
             self._spark._jsparkSession.sessionState().catalogManager().catalog(self._config.catalog)
         except Py4JJavaError as error:
             raise ConfigError(
-                f"Spark cannot set up the catalog {self._config.catalog}: {error.java_exception.getMessage()}.",
+                f"Spark cannot set up the catalog {self._config.catalog}: "
+                f"{error.java_exception.getMessage()}.",
                 hint=f"Check `sink.catalog` and spark.sql.catalog.{self._config.catalog}* in `spark.conf`.",
             ) from error
 
@@ -124,8 +126,8 @@ class IcebergSink:
             "penstock.source": str(schema.table),
         }
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._name(schema.table)} ({column_definitions(target_type(arrow))}) "
-            f"USING iceberg TBLPROPERTIES ({', '.join(f'{text(k)} = {text(v)}' for k, v in properties.items())})"
+            f"CREATE TABLE IF NOT EXISTS {self._name(schema.table)} "
+            f"({column_definitions(target_type(arrow))}) USING iceberg {table_properties(properties)}"
         )
 
     def drop(self, table: TableId) -> None:
@@ -159,8 +161,8 @@ class IcebergSink:
         return True
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        # Doing this twice in a row is harmless. That matters: a delete of whole files makes a snapshot without
-        # the session's properties, and the property of the table comes a moment later.
+        # Doing this twice in a row is harmless. That matters: a delete of whole files makes a snapshot
+        # without the session's properties, and the property of the table comes a moment later.
         if self._done(table, commit):
             return False
         with self._session(commit) as session:
@@ -201,7 +203,7 @@ class IcebergSink:
         at = "" if version is None else f" VERSION AS OF {int(version)}"
         return self._spark.sql(f"SELECT * FROM {self._name(table)}{at}")
 
-    # ---------------------------------------------------------------------------------------------------------------
+    # --------------------------------------------------------------------------------------------------------
 
     @property
     def _jvm(self) -> Any:
@@ -283,9 +285,10 @@ class IcebergSink:
 def last_commit(recorded: str | None, ancestry: list[tuple[int, str | None]]) -> Commit | None:
     """The newest commit in a table, from its property (`COMMIT@SNAPSHOT`) and its snapshots, newest first.
 
-    `ancestry` ends with the first snapshot that carries a commit of this pipeline, or with `expired` where older ones
-    have been removed, or with the first snapshot of the table. The property holds while its snapshot has not
-    been rolled back: that is, while it is among these, or cannot be (ancestry was cut, or it belongs to no snapshot).
+    `ancestry` ends with the first snapshot that carries a commit of this pipeline, or with `expired` where
+    older ones have been removed, or with the first snapshot of the table. The property holds while its
+    snapshot has not been rolled back: that is, while it is among these, or cannot be (ancestry was cut, or it
+    belongs to no snapshot).
     """
     found = next((Commit.parse(value) for _, value in ancestry if value not in (None, "expired")), None)
     if recorded is None:

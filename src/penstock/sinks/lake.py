@@ -29,8 +29,9 @@ from penstock.sinks.base import AddedColumn, source_columns
 class Sessions:
     """Sessions of one Spark application, lent to one write at a time.
 
-    Some options of a commit (Iceberg's snapshot properties in a MERGE, Delta's transaction id) can be given only
-    as options of the session, and several tables are written at once: so each write has a session to itself.
+    Some options of a commit (Iceberg's snapshot properties in a MERGE, Delta's transaction id) can be given
+    only as options of the session, and several tables are written at once: so each write has a session to
+    itself.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -92,6 +93,13 @@ def column_definitions(struct: StructType) -> str:
     return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in struct.fields)
 
 
+def table_properties(properties: dict[str, str]) -> str:
+    """The TBLPROPERTIES clause."""
+    return (
+        f"TBLPROPERTIES ({', '.join(f'{text(name)} = {text(value)}' for name, value in properties.items())})"
+    )
+
+
 def live_rows(frame: DataFrame) -> DataFrame:
     """Rows and columns of a `latest` frame as a merged table has them."""
     from pyspark.sql.functions import col
@@ -123,7 +131,8 @@ def _equality(kind: DataType) -> str:
 
 
 def constant(spark: SparkSession, added: AddedColumn) -> Any:
-    """The value of a column's default as Spark computes it, in the column's type; timestamps as text in UTC."""
+    """The value of a column's default as Spark computes it, in the column's type; timestamps as text in
+    UTC."""
     if added.default is None:
         return None
     kind = spark_type(added.field)

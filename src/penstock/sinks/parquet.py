@@ -1,9 +1,9 @@
 """A change log in Parquet: one directory per table, in it one per commit. Append-only.
 
-Why a reader never sees half an epoch nor one twice: files are written below `_staging/`, which readers skip, and
-appear by one rename of their directory to `penstock_commit=e…s…`. That this directory exists is the record of the
-commit; `_penstock.json` keeps the newest one too, so that old directories may be deleted. Spark and pyarrow
-read the table's directory as it is, and `penstock_commit` as one more column.
+Why a reader never sees half an epoch nor one twice: files are written below `_staging/`, which readers skip,
+and appear by one rename of their directory to `penstock_commit=e…s…`. That this directory exists is the
+record of the commit; `_penstock.json` keeps the newest one too, so that old directories may be deleted. Spark
+and pyarrow read the table's directory as it is, and `penstock_commit` as one more column.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class ParquetSink:
         levels = (*namespace_levels(self._config.namespace, table), table.table)
         return self._root.joinpath(*[directory_name(level) for level in levels])
 
-    # ---------------------------------------------------------------------------------------------------------------
+    # --------------------------------------------------------------------------------------------------------
 
     def _staged(self, table: TableId, commit: Commit) -> Path:
         staged = self.path(table) / STAGING / _directory(commit)
@@ -221,7 +221,8 @@ class ParquetSink:
         temporary.write_text(json.dumps(marker, ensure_ascii=False), "utf-8")
         _sync(temporary)
         temporary.replace(path / MARKER)
-        # After the marker, which is what counts; written again on the next commit if we are killed in between.
+        # After the marker, which is what counts; written again on the next commit if we are killed in
+        # between.
         summary = path / f"{SCHEMA}.tmp"
         pq.write_metadata(_schema(marker), summary)
         summary.replace(path / SCHEMA)

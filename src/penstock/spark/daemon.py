@@ -1,11 +1,12 @@
 """Spark's Python daemon with the waste taken out of each task (`spark.python.daemon.module`).
 
 PySpark's worker calls `importlib.invalidate_caches()` at the start of every task. On Python 3.10 to 3.12 that
-makes every zip importer read its archive again: 17 of them, all `pyspark.zip`, 0.37 CPU-s a task. Archives do not
-change while a session runs, directories may (`addPyFile`): so here only the finders of directories forget.
+makes every zip importer read its archive again: 17 of them, all `pyspark.zip`, 0.37 CPU-s a task. Archives do
+not change while a session runs, directories may (`addPyFile`): so here only the finders of directories
+forget.
 
-Modules that every task of ours needs are imported before the fork, so workers share them. None of them starts a
-thread on import.
+Modules that every task of ours needs are imported before the fork, so workers share them. None of them starts
+a thread on import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The Spark session of a pipeline: every option with its reason, and no file outside the given directories."""
+"""The Spark session of a pipeline: every option with its reason, and no file outside the given
+directories."""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], stat
         **_python(spark_config.master),
     }
     paths = [str(path) for path in jars(sink.type for sink in sinks)]
-    # On the driver's own class path because Hadoop asks for the local file system before `spark.jars` is loaded.
+    # On the driver's own class path because Hadoop asks for the local file system before `spark.jars` is
+    # loaded.
     options["spark.driver.extraClassPath"] = os.pathsep.join(paths)
     if not is_local(spark_config.master):
         options["spark.jars"] = ",".join(paths)
@@ -111,7 +113,8 @@ def is_local(master: str) -> bool:
 
 
 def with_retries(master: str) -> str:
-    """A local master that tries a task again, as a cluster does: a Python worker that dies is no end of the job."""
+    """A local master that tries a task again, as a cluster does: a Python worker that dies is no end of the
+    job."""
     cores = local_cores(master)
     if cores is None or "cluster" in master or "," in master:
         return master
@@ -136,7 +139,8 @@ def _files(state: Path) -> dict[str, str]:
     _sweep(scratch)
     own = scratch / f"spark-{os.getpid()}"
     own.mkdir(exist_ok=True)
-    # Spark takes a comma for the next directory: such a path would become two, one of them in the current directory.
+    # Spark takes a comma for the next directory: such a path would become two, one of them in the current
+    # directory.
     local = {} if "," in str(own) else {"spark.local.dir": str(own)}
     log4j = logs / "log4j2.properties"
     log = str(logs / "spark.log")
@@ -148,8 +152,8 @@ def _files(state: Path) -> dict[str, str]:
         f'"-Dderby.system.home={own}" -XX:-UsePerfData',
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         # The other implementation needs an AbstractFileSystem, which would be Hadoop's slow one again.
-        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-        "FileSystemBasedCheckpointFileManager",
+        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
+        "checkpointing.FileSystemBasedCheckpointFileManager",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }
 
@@ -210,7 +214,8 @@ def _sink_options(sink: SinkConfig, conf: dict[str, str], state: Path) -> dict[s
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.databricks.delta.snapshotPartitions": "2",
-            # Our frames are decoded from the log: reading one twice gives equal rows, so no copy is made first.
+            # Our frames are decoded from the log: reading one twice gives equal rows, so no copy is made
+            # first.
             "spark.databricks.delta.merge.materializeSource": "none",
             "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
         }
