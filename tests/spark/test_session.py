@@ -33,7 +33,8 @@ target = {"iceberg": "lake.shop.`a b`", "delta": f"delta.`{root}/lake/shop/t`"}[
 if sink.type == "iceberg":
     spark.sql("CREATE NAMESPACE lake.shop")
 rows = "SELECT id, TIMESTAMP_NTZ'2024-01-01' AS at FROM range(3)"
-spark.sql(f"CREATE TABLE {target} USING {sink.type} AS {rows}") assert spark.table(target).count() == 3
+spark.sql(f"CREATE TABLE {target} USING {sink.type} AS {rows}")
+assert spark.table(target).count() == 3
 try:
     build_session(config, sink, root / "state")
 except ConfigError as error:
