@@ -9,7 +9,7 @@ use crate::event::RowsKind;
 use crate::key::KeyReader;
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
-use crate::rows::skip_image;
+use crate::rows::{skip_image, Present};
 use crate::scan::{open_rows, RangeScan, RowsAt};
 use crate::table_map::TableMap;
 
@@ -30,7 +30,7 @@ struct Bucket {
 
 impl Bucket {
     /// Whether the image at the cursor, which is left behind it, is of this share.
-    fn wants(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: &[u8]) -> Result<bool> {
+    fn wants(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<bool> {
         Ok(self.keys.read(image, map, present)?.bucket(self.count) == self.share)
     }
 }
@@ -55,7 +55,7 @@ impl Changelog {
         while !self.output.is_full() {
             let (rows, done) = match self.open.take() {
                 Some(open) => open,
-                None => match self.scan.next()? {
+                None => match self.scan.next_rows()? {
                     Some(rows) => (rows, 0),
                     None => break,
                 },

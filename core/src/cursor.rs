@@ -6,8 +6,9 @@ use crate::error::{DecodeError, Result};
 /// A place in some bytes whose first byte stands at offset `base` of the file or log.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a> {
-    bytes: &'a [u8],
-    position: usize,
+    rest: &'a [u8],
+    /// Bytes at the beginning.
+    length: usize,
     base: u64,
 }
 
@@ -16,9 +17,9 @@ macro_rules! fixed {
         $(#[$doc])*
         #[inline]
         pub fn $name(&mut self, what: &'static str) -> Result<$type> {
-            match self.bytes.get(self.position..).and_then(|rest| rest.first_chunk()) {
-                Some(chunk) => {
-                    self.position += size_of::<$type>();
+            match self.rest.split_first_chunk() {
+                Some((chunk, rest)) => {
+                    self.rest = rest;
                     Ok(<$type>::$convert(*chunk))
                 }
                 None => Err(self.short(size_of::<$type>(), what)),
@@ -30,28 +31,28 @@ macro_rules! fixed {
 impl<'a> Cursor<'a> {
     #[inline]
     pub fn new(bytes: &'a [u8], base: u64) -> Self {
-        Self { bytes, position: 0, base }
+        Self { rest: bytes, length: bytes.len(), base }
     }
 
     /// Where the next read happens, as an offset of the file or log.
     #[inline]
     pub fn offset(&self) -> u64 {
-        self.base + self.position as u64
+        self.base + self.position() as u64
     }
 
     #[inline]
     pub fn position(&self) -> usize {
-        self.position
+        self.length - self.rest.len()
     }
 
     #[inline]
     pub fn remaining(&self) -> usize {
-        self.bytes.len() - self.position
+        self.rest.len()
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.position == self.bytes.len()
+        self.rest.is_empty()
     }
 
     fixed!(u8, u8, from_le_bytes);
@@ -64,9 +65,9 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8]> {
-        match self.bytes[self.position..].get(..length) {
-            Some(taken) => {
-                self.position += length;
+        match self.rest.split_at_checked(length) {
+            Some((taken, rest)) => {
+                self.rest = rest;
                 Ok(taken)
             }
             None => Err(self.short(length, what)),
@@ -81,25 +82,36 @@ impl<'a> Cursor<'a> {
     /// Everything that is left.
     #[inline]
     pub fn rest(&mut self) -> &'a [u8] {
-        let rest = &self.bytes[self.position..];
-        self.position = self.bytes.len();
-        rest
+        std::mem::take(&mut self.rest)
     }
 
     /// Little-endian unsigned integer of 0 to 8 bytes.
     #[inline]
     pub fn uint_le(&mut self, width: usize, what: &'static str) -> Result<u64> {
-        let mut wide = [0; 8];
-        wide[..width].copy_from_slice(self.take(width, what)?);
-        Ok(u64::from_le_bytes(wide))
+        Ok(match width {
+            1 => self.u8(what)?.into(),
+            2 => self.u16(what)?.into(),
+            3 => {
+                let low = self.take(3, what)?;
+                u64::from(low[0]) | u64::from(low[1]) << 8 | u64::from(low[2]) << 16
+            }
+            4 => self.u32(what)?.into(),
+            8 => self.u64(what)?,
+            _ => self.take(width, what)?.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)),
+        })
     }
 
     /// Big-endian unsigned integer of 0 to 8 bytes.
     #[inline]
     pub fn uint_be(&mut self, width: usize, what: &'static str) -> Result<u64> {
-        let mut wide = [0; 8];
-        wide[8 - width..].copy_from_slice(self.take(width, what)?);
-        Ok(u64::from_be_bytes(wide))
+        Ok(match width {
+            1 => self.u8(what)?.into(),
+            2 => self.u16(what)?.swap_bytes().into(),
+            4 => self.u32(what)?.swap_bytes().into(),
+            5 => u64::from(self.u8(what)?) << 32 | u64::from(self.u32(what)?.swap_bytes()),
+            8 => self.u64(what)?.swap_bytes(),
+            _ => self.take(width, what)?.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)),
+        })
     }
 
     /// Bytes with their length, a little-endian integer of `width` bytes, before them.
@@ -119,15 +131,13 @@ impl<'a> Cursor<'a> {
     /// The protocol's length-encoded integer: 0-250 as is, 0xfc/0xfd/0xfe + 2/3/8 bytes.
     #[inline]
     pub fn lenenc(&mut self, what: &'static str) -> Result<u64> {
+        let before = *self;
         match self.u8(what)? {
             small @ 0..=250 => Ok(small.into()),
             0xfc => self.uint_le(2, what),
             0xfd => self.uint_le(3, what),
             0xfe => self.u64(what),
-            other => {
-                self.position -= 1;
-                Err(self.invalid(what, other))
-            }
+            other => Err(before.fail(format!("{what} cannot begin with the byte {other:#04x}"))),
         }
     }
 
@@ -152,10 +162,10 @@ impl<'a> Cursor<'a> {
 
     /// Bytes up to a NUL, which is passed over.
     pub fn take_until_nul(&mut self, what: &'static str) -> Result<&'a [u8]> {
-        match memchr::memchr(0, &self.bytes[self.position..]) {
+        match memchr::memchr(0, self.rest) {
             Some(length) => {
                 let taken = self.take(length, what)?;
-                self.position += 1;
+                self.skip(1, what)?;
                 Ok(taken)
             }
             None => Err(self.fail(format!("{what} has no end"))),
@@ -170,11 +180,6 @@ impl<'a> Cursor<'a> {
     #[cold]
     fn short(&self, needed: usize, what: &'static str) -> DecodeError {
         self.fail(format!("{what} needs {needed} bytes, but only {} are left", self.remaining()))
-    }
-
-    #[cold]
-    fn invalid(&self, what: &'static str, byte: u8) -> DecodeError {
-        self.fail(format!("{what} cannot begin with the byte {byte:#04x}"))
     }
 }
 

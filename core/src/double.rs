@@ -19,8 +19,8 @@ pub fn write_double(value: f64, out: &mut Vec<u8>) {
         return;
     }
     let mut buffer = ryu::Buffer::new();
-    let (digits, point) = digits(buffer.format_finite(value.abs()));
-    let digits = digits.as_slice();
+    let mut room = [0; DIGITS_MAX];
+    let (digits, point) = digits(buffer.format_finite(value.abs()), &mut room);
     let count = digits.len() as i32;
     if !PLAIN.contains(&point) && !(1..count).contains(&point) {
         write_exponent(digits, point - 1, out);
@@ -48,16 +48,23 @@ fn write_exponent(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
     out.extend_from_slice(exponent.to_string().as_bytes());
 }
 
+/// 17 digits, and the zeros that ryu writes beside them in plain notation.
+const DIGITS_MAX: usize = 32;
+
 /// Significant digits (no leading or trailing zeros) and the place of the decimal point counted from the first.
-fn digits(text: &str) -> (Vec<u8>, i32) {
+fn digits<'a>(text: &str, room: &'a mut [u8; DIGITS_MAX]) -> (&'a [u8], i32) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all: Vec<u8> = whole.bytes().chain(fraction.bytes()).collect();
+    let whole = mantissa.find('.').unwrap_or(mantissa.len());
+    let mut count = 0;
+    for (place, digit) in room.iter_mut().zip(mantissa.bytes().filter(|byte| *byte != b'.')) {
+        *place = digit;
+        count += 1;
+    }
+    let all = &room[..count];
     let zeros = all.iter().take_while(|digit| **digit == b'0').count();
     let end = all.iter().rposition(|digit| *digit != b'0').map_or(zeros, |last| last + 1);
-    let significant = all[zeros..end.max(zeros)].to_vec();
-    (significant, whole.len() as i32 - zeros as i32 + exponent)
+    (&all[zeros..end.max(zeros)], whole as i32 - zeros as i32 + exponent)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 
 use std::io::Write;
 
-use crate::charset::append_utf8;
 use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::double::write_double;
@@ -26,7 +25,8 @@ impl From<DecodeError> for ValueError {
     }
 }
 
-/// Appends the document as text. An empty document is the literal null: so the server reads it.
+/// Appends the document as text. An empty document is the literal null: so the server reads it. The text is UTF-8 as
+/// far as the document's strings are; a server only writes such.
 pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((kind, data)) = document.split_first() else {
         out.extend_from_slice(b"null");
@@ -47,10 +47,10 @@ impl Writer<'_> {
     fn value(&mut self, kind: u8, data: &[u8], depth: usize) -> Result<()> {
         let mut cursor = Cursor::new(data, 0);
         match kind {
-            0x00 => self.container(data, true, false, depth)?,
-            0x01 => self.container(data, true, true, depth)?,
-            0x02 => self.container(data, false, false, depth)?,
-            0x03 => self.container(data, false, true, depth)?,
+            0x00 => self.container::<2>(data, true, depth)?,
+            0x01 => self.container::<4>(data, true, depth)?,
+            0x02 => self.container::<2>(data, false, depth)?,
+            0x03 => self.container::<4>(data, false, depth)?,
             0x04 => self.literal(cursor.u8("literal")?)?,
             0x05 => self.signed(i64::from(cursor.u16("int16")? as i16)),
             0x06 => self.unsigned(cursor.u16("uint16")?.into()),
@@ -75,23 +75,23 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn container(&mut self, data: &[u8], object: bool, large: bool, depth: usize) -> Result<()> {
+    /// `WIDTH`: bytes of offsets, 2 in small containers and 4 in large ones.
+    fn container<const WIDTH: usize>(&mut self, data: &[u8], object: bool, depth: usize) -> Result<()> {
         if depth >= DEPTH_MAX {
             return Err(malformed("deeper than 100 levels"));
         }
-        let width = if large { 4 } else { 2 };
         let mut head = Cursor::new(data, 0);
-        let count = head.uint_le(width, "element count")? as usize;
-        let size = head.uint_le(width, "container size")? as usize;
+        let count = head.uint_le(WIDTH, "element count")? as usize;
+        let size = head.uint_le(WIDTH, "container size")? as usize;
         let data = data.get(..size).ok_or_else(|| malformed("a container larger than its document"))?;
-        let (key_entry, value_entry) = (width + 2, width + 1);
-        let keys = if object { count.saturating_mul(key_entry) } else { 0 };
-        let entries = keys.saturating_add(count.saturating_mul(value_entry));
-        if entries > data.len() {
+        let (key_entry, value_entry) = (WIDTH + 2, WIDTH + 1);
+        let entry = value_entry + if object { key_entry } else { 0 };
+        let Some(table) = data.get(2 * WIDTH..).filter(|table| count.saturating_mul(entry) <= table.len())
+        else {
             return Err(malformed("more elements than bytes"));
-        }
-        self.spend(entries)?;
-        let mut keys = Cursor::new(&data[2 * width..], 2 * width as u64);
+        };
+        self.spend(count * entry)?;
+        let mut keys = Cursor::new(table, 2 * WIDTH as u64);
         let mut values = keys;
         if object {
             values.skip(count * key_entry, "keys")?;
@@ -102,28 +102,33 @@ impl Writer<'_> {
                 self.out.extend_from_slice(b", ");
             }
             if object {
-                let offset = keys.uint_le(width, "key offset")? as usize;
+                let offset = keys.uint_le(WIDTH, "key offset")? as usize;
                 let length = usize::from(keys.u16("key length")?);
                 let key = data.get(offset..).and_then(|rest| rest.get(..length));
                 self.spend(length)?;
                 self.string(key.ok_or_else(|| malformed("a key outside its object"))?);
                 self.out.extend_from_slice(b": ");
             }
-            self.entry(&mut values, data, large, depth)?;
+            self.entry::<WIDTH>(&mut values, data, depth)?;
         }
         self.out.push(if object { b'}' } else { b']' });
         Ok(())
     }
 
     /// Literals and small integers stand in the entry itself; of others, the entry has the offset.
-    fn entry(&mut self, entry: &mut Cursor<'_>, container: &[u8], large: bool, depth: usize) -> Result<()> {
-        let width = if large { 4 } else { 2 };
+    #[inline]
+    fn entry<const WIDTH: usize>(
+        &mut self,
+        entry: &mut Cursor<'_>,
+        container: &[u8],
+        depth: usize,
+    ) -> Result<()> {
         let kind = entry.u8("value type")?;
-        let slot = entry.take(width, "value entry")?;
-        if matches!(kind, 0x04..=0x06) || (large && matches!(kind, 0x07 | 0x08)) {
+        let slot = entry.take(WIDTH, "value entry")?;
+        if matches!(kind, 0x04..=0x06) || (WIDTH == 4 && matches!(kind, 0x07 | 0x08)) {
             return self.value(kind, slot, depth + 1);
         }
-        let offset = Cursor::new(slot, 0).uint_le(width, "value offset")? as usize;
+        let offset = Cursor::new(slot, 0).uint_le(WIDTH, "value offset")? as usize;
         let data = container.get(offset..).ok_or_else(|| malformed("a value outside its container"))?;
         self.value(kind, data, depth + 1)
     }
@@ -144,11 +149,24 @@ impl Writer<'_> {
     }
 
     fn signed(&mut self, value: i64) {
-        let _ = write!(self.out, "{value}");
+        if value < 0 {
+            self.out.push(b'-');
+        }
+        self.unsigned(value.unsigned_abs());
     }
 
-    fn unsigned(&mut self, value: u64) {
-        let _ = write!(self.out, "{value}");
+    fn unsigned(&mut self, mut value: u64) {
+        let mut digits = [0; 20];
+        let mut start = digits.len();
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (value % 10) as u8;
+            value /= 10;
+            if value == 0 {
+                break;
+            }
+        }
+        self.out.extend_from_slice(&digits[start..]);
     }
 
     /// With `.0` where nothing else tells it from an integer.
@@ -162,30 +180,31 @@ impl Writer<'_> {
 
     fn string(&mut self, text: &[u8]) {
         self.out.push(b'"');
-        let mut plain = 0;
-        for (index, byte) in text.iter().enumerate() {
-            if !matches!(byte, b'"' | b'\\' | 0..=0x1f) {
-                continue;
-            }
-            append_utf8(&text[plain..index], self.out);
-            plain = index + 1;
-            let short = match byte {
-                b'"' => b'"',
-                b'\\' => b'\\',
-                0x08 => b'b',
-                b'\t' => b't',
-                b'\n' => b'n',
-                0x0c => b'f',
-                b'\r' => b'r',
-                control => {
-                    let _ = write!(self.out, "\\u{control:04x}");
-                    continue;
-                }
-            };
-            self.out.extend([b'\\', short]);
+        // Without early exit, so that it is done many bytes at once.
+        let plain = text.iter().fold(true, |plain, byte| plain & !needs_escape(*byte));
+        if plain {
+            self.out.extend_from_slice(text);
+        } else {
+            text.iter().for_each(|byte| self.escaped(*byte));
         }
-        append_utf8(&text[plain..], self.out);
         self.out.push(b'"');
+    }
+
+    fn escaped(&mut self, byte: u8) {
+        let short = match byte {
+            b'"' | b'\\' => byte,
+            0x08 => b'b',
+            b'\t' => b't',
+            b'\n' => b'n',
+            0x0c => b'f',
+            b'\r' => b'r',
+            0..=0x1f => {
+                let _ = write!(self.out, "\\u{byte:04x}");
+                return;
+            }
+            _ => return self.out.push(byte),
+        };
+        self.out.extend([b'\\', short]);
     }
 
     /// SQL values that JSON has no type for, by the column type they came from.
@@ -213,6 +232,11 @@ impl Writer<'_> {
         }
         Ok(())
     }
+}
+
+#[inline]
+fn needs_escape(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
 }
 
 /// A length of 7 bits a byte, lowest first, the top bit saying that more follow; then as many bytes.

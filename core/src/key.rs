@@ -11,7 +11,7 @@ use crate::column::{ColumnBuilder, ZeroDates};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
 use crate::output::missing_column;
-use crate::rows::{walk_image, RowSink, Taken};
+use crate::rows::{walk_image, Present, RowSink, Taken};
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
 
@@ -88,7 +88,7 @@ impl KeyReader {
 
     /// The key of the image at the cursor, which is left behind it.
     #[inline]
-    pub fn read(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: &[u8]) -> Result<Key> {
+    pub fn read(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<Key> {
         let offset = image.offset();
         self.builders.iter_mut().for_each(ColumnBuilder::clear);
         walk_image(image, map, present, self)?;

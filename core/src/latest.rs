@@ -67,7 +67,7 @@ impl Latest {
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.events.is_none() {
             let mut events = Vec::new();
-            while let Some(rows) = self.scan.next()? {
+            while let Some(rows) = self.scan.next_rows()? {
                 events.push(rows);
             }
             self.events = Some(events);
@@ -166,7 +166,7 @@ fn survivors(
 /// Both images of every row event of the range, key by key.
 pub fn for_each_key(scan: &mut RangeScan, keys: &mut KeyReader, mut take: impl FnMut(Key)) -> Result<()> {
     let mut images = Vec::new();
-    while let Some(rows_at) = scan.next()? {
+    while let Some(rows_at) = scan.next_rows()? {
         let map = scan.map(&rows_at);
         let read = read_event_keys(scan, &rows_at, &map, keys, &mut images);
         read.map_err(|error| scan.locate(error))?;

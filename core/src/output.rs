@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use crate::column::{arrow_schema, ColumnBuilder, Layout, ZeroDates};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
-use crate::rows::{walk_image, RowSink, Taken};
+use crate::rows::{walk_image, Present, RowSink, Taken};
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
 
@@ -137,7 +137,7 @@ impl Output {
         &mut self,
         image: &mut Cursor<'_>,
         map: &TableMap,
-        present: &[u8],
+        present: Present<'_>,
         change: Change,
         commit_us: i64,
     ) -> Result<()> {

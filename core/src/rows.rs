@@ -128,16 +128,43 @@ impl ValueSink for ColumnBuilder {
     }
 }
 
+/// Which of the table's columns an image has.
+#[derive(Debug, Clone, Copy)]
+pub struct Present<'a> {
+    bits: &'a [u8],
+    /// Columns of the table.
+    columns: usize,
+    /// Columns that are present.
+    count: usize,
+}
+
+impl<'a> Present<'a> {
+    fn parse(cursor: &mut Cursor<'a>, columns: usize) -> Result<Self> {
+        let bits = cursor.take(columns.div_ceil(8), "present columns")?;
+        let count = (0..columns).filter(|index| bit_from_low(bits, *index)).count();
+        Ok(Self { bits, columns, count })
+    }
+
+    pub fn has(&self, index: usize) -> bool {
+        index < self.columns && bit_from_low(self.bits, index)
+    }
+
+    /// Whether all columns are there.
+    pub fn is_full(&self) -> bool {
+        self.count == self.columns
+    }
+}
+
 /// A row event up to its images.
 #[derive(Debug, Clone, Copy)]
 pub struct RowsEvent<'a> {
     pub kind: RowsKind,
     pub table_id: u64,
     pub flags: u16,
-    /// Which columns the first image of each row has, one bit each from the lowest; its length fits `columns`.
-    pub present: &'a [u8],
+    /// What the first image of each row has.
+    pub present: Present<'a>,
     /// The same for the after images of updates; of others, `present` again.
-    pub present_after: &'a [u8],
+    pub present_after: Present<'a>,
     pub columns: usize,
     /// At the first image.
     pub images: Cursor<'a>,
@@ -178,9 +205,9 @@ impl<'a> RowsEvent<'a> {
             cursor.skip(length.into(), "extra data")?;
         }
         let columns = cursor.lenenc_count(8, "column count")?;
-        let present = cursor.take(columns.div_ceil(8), "present columns")?;
+        let present = Present::parse(&mut cursor, columns)?;
         let present_after = match kind {
-            RowsKind::Update => cursor.take(columns.div_ceil(8), "present columns of after images")?,
+            RowsKind::Update => Present::parse(&mut cursor, columns)?,
             _ => present,
         };
         Ok(Self { kind, table_id, flags, present, present_after, columns, images: cursor })
@@ -200,32 +227,33 @@ impl<'a> RowsEvent<'a> {
     }
 }
 
-/// Sends the row image at the cursor to the sink and leaves the cursor behind it.
+/// Sends the row image at the cursor to the sink and leaves the cursor behind it. The event must have been checked
+/// against the map.
 #[inline]
 pub fn walk_image<S: RowSink>(
     image: &mut Cursor<'_>,
     map: &TableMap,
-    present: &[u8],
+    present: Present<'_>,
     sink: &mut S,
 ) -> Result<()> {
-    let nulls = take_nulls(image, map.columns.len(), present)?;
+    let nulls = image.take(present.count.div_ceil(8), "null bits of a row")?;
     let mut bit = 0;
     for (index, column) in map.columns.iter().enumerate() {
-        if !bit_from_low(present, index) {
+        if !present.is_full() && !present.has(index) {
             sink.absent(index).map_err(|error| locate(&error, map, index, image))?;
             continue;
         }
         let null = bit_from_low(nulls, bit);
         bit += 1;
         match (sink.column(index), null) {
-            (Some(values), true) => values.null().map_err(|error| locate(&error, map, index, image))?,
             (Some(values), false) => {
                 if let Err(fault) = read_value(image, column.wire, values) {
                     return Err(fault.locate(map, index, image));
                 }
             }
-            (None, true) => {}
+            (Some(values), true) => values.null().map_err(|error| locate(&error, map, index, image))?,
             (None, false) => skip_value(image, column.wire)?,
+            (None, true) => {}
         }
     }
     Ok(())
@@ -233,11 +261,11 @@ pub fn walk_image<S: RowSink>(
 
 /// Leaves the cursor behind the row image at it.
 #[inline]
-pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: &[u8]) -> Result<()> {
-    let nulls = take_nulls(image, map.columns.len(), present)?;
+pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<()> {
+    let nulls = image.take(present.count.div_ceil(8), "null bits of a row")?;
     let mut bit = 0;
     for (index, column) in map.columns.iter().enumerate() {
-        if bit_from_low(present, index) {
+        if present.is_full() || present.has(index) {
             if !bit_from_low(nulls, bit) {
                 skip_value(image, column.wire)?;
             }
@@ -245,22 +273,6 @@ pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: &[u8]) -> Res
         }
     }
     Ok(())
-}
-
-/// Whether an image with these present bits has all of the first `columns` columns.
-pub fn is_full(present: &[u8], columns: usize) -> bool {
-    (0..columns).all(|index| bit_from_low(present, index))
-}
-
-/// One bit for each column that is present.
-#[inline]
-fn take_nulls<'a>(image: &mut Cursor<'a>, columns: usize, present: &[u8]) -> Result<&'a [u8]> {
-    let (whole, rest) = (columns / 8, columns % 8);
-    let mut count: usize = present[..whole].iter().map(|byte| byte.count_ones() as usize).sum();
-    if rest > 0 {
-        count += (present[whole] & ((1 << rest) - 1)).count_ones() as usize;
-    }
-    image.take(count.div_ceil(8), "null bits of a row")
 }
 
 #[inline]
@@ -271,6 +283,7 @@ fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
     }
 }
 
+/// What can go wrong with a value: its bytes, or what they say.
 enum Fault {
     Input(DecodeError),
     Value(ValueError),
@@ -303,7 +316,8 @@ fn locate(error: &ValueError, map: &TableMap, index: usize, place: &Cursor<'_>) 
     error.at(&map.name(), &map.column_name(index), place.offset())
 }
 
-#[inline]
+/// In the loop over the columns, so that a value costs one jump; what is rare or long stays outside.
+#[inline(always)]
 fn read_value<V: ValueSink>(
     image: &mut Cursor<'_>,
     wire: WireType,
@@ -351,7 +365,7 @@ fn read_value<V: ValueSink>(
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn read_int<V: ValueSink>(
     image: &mut Cursor<'_>,
     width: u8,
@@ -402,6 +416,7 @@ fn read_datetime(image: &mut Cursor<'_>, fsp: u8) -> Result<DateTime> {
 
 /// 24 bits and the fraction as one number, to which 2^23 seconds (with as many zero bits of fraction) were added:
 /// unused (1), hours (10), minutes (6), seconds (6).
+#[inline(never)]
 fn read_time(image: &mut Cursor<'_>, fsp: u8) -> Result<Time> {
     let fraction_bytes = usize::from(fsp.div_ceil(2));
     let bits = image.uint_be(3 + fraction_bytes, "time")? as i64 - (1 << (23 + 8 * fraction_bytes));
@@ -418,6 +433,7 @@ fn read_time(image: &mut Cursor<'_>, fsp: u8) -> Result<Time> {
 }
 
 /// A signed number whose decimal digits are hhhmmss.
+#[inline(never)]
 fn read_old_time(image: &mut Cursor<'_>) -> Result<Time> {
     let value = ((image.uint_le(3, "time")? << 40) as i64) >> 40;
     let digits = value.unsigned_abs() as u32;
@@ -431,10 +447,11 @@ fn read_old_time(image: &mut Cursor<'_>) -> Result<Time> {
 }
 
 /// A number whose decimal digits are yyyymmddhhmmss.
+#[inline(never)]
 fn read_old_datetime(image: &mut Cursor<'_>) -> Result<DateTime> {
     let digits = image.u64("datetime")?;
-    if digits > 9999_99_99_99_99_99 {
-        return Err(image.fail("datetime beyond 14 digits"));
+    if digits > 99_991_231_235_959 {
+        return Err(image.fail("datetime beyond the year 9999"));
     }
     let pair = |divisor: u64| (digits / divisor % 100) as u8;
     Ok(DateTime {

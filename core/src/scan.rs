@@ -132,7 +132,7 @@ impl RangeScan {
     }
 
     /// The next row event of the table; None at the end of the range.
-    pub fn next(&mut self) -> Result<Option<RowsAt>> {
+    pub fn next_rows(&mut self) -> Result<Option<RowsAt>> {
         self.advance().map_err(|error| error.in_file(self.file.path()))
     }
 

@@ -40,13 +40,11 @@ impl Date {
             return None;
         }
         // Years that begin in March put the leap day last (Howard Hinnant, "chrono-compatible date algorithms").
-        let year = i32::from(year) - i32::from(month <= 2);
-        let era = year / 400;
-        let of_era = year - era * 400;
-        let month_from_march = (i32::from(month) + 9) % 12;
-        let of_year = (153 * month_from_march + 2) / 5 + i32::from(day) - 1;
-        let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
-        Some(era * 146_097 + day_of_era - 719_468)
+        let years = u32::from(year) - u32::from(month <= 2);
+        let month_from_march = (u32::from(month) + 9) % 12;
+        let of_year = (153 * month_from_march + 2) / 5 + u32::from(day) - 1;
+        let days = years * 365 + years / 4 - years / 100 + years / 400 + of_year;
+        Some(days as i32 - 719_468)
     }
 
     pub fn from_days(days: i32) -> Self {

@@ -1,3 +1,4 @@
+# ruff: noqa: E501, ISC004  (a table of values)
 """A table of every MySQL 8.0 type with the values that others get wrong, and what the server itself says they are."""
 
 from __future__ import annotations
@@ -35,7 +36,13 @@ def _integers(name: str, bits: int) -> Iterable[Sample]:
 _DATES = ("'2024-02-29'", "'1000-01-01'", "'9999-12-31'", "'1970-01-01'", "'1969-12-31'", "NULL")
 _ZERO_DATES = ("'0000-00-00'", "'2024-00-10'", "'2024-12-00'", "'0000-01-01'")
 _TIMES = ("'-838:59:59'", "'838:59:59'", "'00:00:00'", "'-00:00:01'", "'17:04:05'", "NULL")
-_FRACTIONS = ("'12:34:56.789012'", "'-12:34:56.700001'", "'-00:00:00.500000'", "'-838:59:58.999999'", "'00:00:00.1'")
+_FRACTIONS = (
+    "'12:34:56.789012'",
+    "'-12:34:56.700001'",
+    "'-00:00:00.500000'",
+    "'-838:59:58.999999'",
+    "'00:00:00.1'",
+)
 _CHARS = ("'abc'", "''", "'ä€x'", "'  lead and trail  '", "'quote \\' slash \\\\ nul \\0 end'", "NULL")
 _BYTES = ("x'00ff00'", "''", "x'ffffffff'", "x'0102030000'", "NULL")
 _JSON = (
@@ -181,7 +188,9 @@ def same(arrow: Any, server: str | bytes | None) -> bool:
         float: lambda value: repr(value) == repr(float(server)),
         decimal.Decimal: lambda value: f"{value:f}" == server,
         datetime.date: lambda value: value.isoformat() == server,
-        datetime.datetime: lambda value: value.replace(tzinfo=None) == datetime.datetime.fromisoformat(_six(server)),
+        datetime.datetime: lambda value: (
+            value.replace(tzinfo=None) == datetime.datetime.fromisoformat(_six(server))
+        ),
     }
     return convert[type(arrow)](arrow)
 

@@ -1,7 +1,9 @@
-"""Writes `tables.rs` from a real MySQL 8.0: what each byte means in the single-byte character sets, and which character set each
-collation id belongs to. With `--dump FILE` it also writes what the server makes of every two- and three-byte code of
-the East Asian character sets, one `charset code scalar` a line: `examples/charset_differences.rs` compares that with
-encoding_rs and prints `differences.rs`.
+"""Writes `tables.rs` from a real MySQL 8.0.
+
+It holds what each byte means in the single-byte character sets, and which character set each collation id
+belongs to. With `--dump FILE` the script also writes what the server makes of every two- and three-byte code of
+the East Asian character sets, one `charset code scalar` a line: `examples/charset_differences.rs` compares that
+with encoding_rs and prints `differences.rs`.
 
     PYTHONPATH=src .venv/bin/python core/src/charset/generate.py core/src/charset/tables.rs
 """
@@ -9,7 +11,6 @@ encoding_rs and prints `differences.rs`.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,9 @@ EAST_ASIAN = ("big5", "cp932", "eucjpms", "euckr", "gb18030", "gb2312", "gbk", "
 UNDEFINED = 0xFFFF
 
 
-def scalars(server: servers.MySqlServer, charset: str, codes: list[bytes]) -> Iterator[tuple[bytes, int | None]]:
+def scalars(
+    server: servers.MySqlServer, charset: str, codes: list[bytes]
+) -> Iterator[tuple[bytes, int | None]]:
     """What the server makes of each code; None: nothing (it prints `?` or refuses)."""
     server.execute("CREATE TABLE charsets.codes (number INT PRIMARY KEY, code VARBINARY(4))")
     for first in range(0, len(codes), 5000):
@@ -49,7 +52,10 @@ def single_byte(server: servers.MySqlServer) -> str:
         table = [UNDEFINED if value is None else value
                  for _, value in scalars(server, name, [bytes([byte]) for byte in range(256)])]  # fmt: skip
         lines.append(f'    ("{name}", [')
-        lines += [f"        {', '.join(f'{value:#x}' for value in table[at : at + 16])}," for at in range(0, 256, 16)]
+        lines += [
+            f"        {', '.join(f'{value:#x}' for value in table[at : at + 16])},"
+            for at in range(0, 256, 16)
+        ]
         lines.append("    ]),")
     return "\n".join([*lines, "];"])
 
@@ -79,7 +85,7 @@ def main() -> None:
     parser.add_argument("tables", type=Path)
     parser.add_argument("--dump", type=Path)
     options = parser.parse_args()
-    with servers.mysql(private=True) as server:
+    with servers.MySqlServer() as server:
         server.execute("CREATE DATABASE charsets")
         head = "//! Written by `generate.py`, which asks a real server. Do not edit."
         options.tables.write_text("\n\n".join([head, single_byte(server), collations(server)]) + "\n")
@@ -88,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

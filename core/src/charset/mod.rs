@@ -226,10 +226,17 @@ fn code_length(charset: EastAsian, bytes: &[u8]) -> usize {
 }
 
 fn append_utf16(bytes: &[u8], little_endian: bool, out: &mut Vec<u8>) {
-    let (pairs, odd) = bytes.as_chunks::<2>();
-    let unit =
-        |pair: &[u8; 2]| if little_endian { u16::from_le_bytes(*pair) } else { u16::from_be_bytes(*pair) };
-    for scalar in char::decode_utf16(pairs.iter().map(unit)) {
+    let pairs = bytes.chunks_exact(2);
+    let odd = pairs.remainder();
+    let unit = |pair: &[u8]| {
+        let pair = [pair[0], pair[1]];
+        if little_endian {
+            u16::from_le_bytes(pair)
+        } else {
+            u16::from_be_bytes(pair)
+        }
+    };
+    for scalar in char::decode_utf16(pairs.map(unit)) {
         match scalar {
             Ok(scalar) => append_char(scalar, out),
             Err(lone) => {
@@ -242,9 +249,10 @@ fn append_utf16(bytes: &[u8], little_endian: bool, out: &mut Vec<u8>) {
 }
 
 fn append_utf32(bytes: &[u8], out: &mut Vec<u8>) {
-    let (quads, odd) = bytes.as_chunks::<4>();
+    let quads = bytes.chunks_exact(4);
+    let odd = quads.remainder();
     for quad in quads {
-        match char::from_u32(u32::from_be_bytes(*quad)) {
+        match char::from_u32(u32::from_be_bytes([quad[0], quad[1], quad[2], quad[3]])) {
             Some(scalar) => append_char(scalar, out),
             None => append_escapes(quad, out),
         }

@@ -76,27 +76,27 @@ impl Bytes {
     fn into_buffers(self) -> (OffsetBuffer<i32>, Buffer) {
         (OffsetBuffer::new(ScalarBuffer::from(self.ends)), Buffer::from_vec(self.values))
     }
-
-    /// The same values with bytes that are no UTF-8 escaped.
-    fn escaped(&self) -> Result<Self, ValueError> {
-        let mut escaped = Self::new(self.ends.len() - 1, self.values.len());
-        for row in 0..self.ends.len() - 1 {
-            charset::append_utf8(self.get(row), &mut escaped.values);
-            let end = i32::try_from(escaped.values.len());
-            escaped.ends.push(end.map_err(|_| ValueError::new("values of one batch exceed 2 GiB"))?);
-        }
-        Ok(escaped)
-    }
 }
 
 /// One check of the whole buffer settles nearly every batch; only when it fails are values looked at one by one.
 fn text_array(bytes: Bytes, nulls: Option<NullBuffer>) -> Result<ArrayRef, ValueError> {
-    let valid = match std::str::from_utf8(&bytes.values) {
-        // The whole can be valid although a character is torn between two values.
-        Ok(text) => text.is_ascii() || bytes.ends.iter().all(|end| text.is_char_boundary(*end as usize)),
-        Err(_) => false,
-    };
-    let (offsets, values) = if valid { bytes } else { bytes.escaped()? }.into_buffers();
-    let array = GenericByteArray::<GenericStringType<i32>>::try_new(offsets, values, nulls);
+    type Text = GenericByteArray<GenericStringType<i32>>;
+    let (offsets, values) = bytes.into_buffers();
+    if let Ok(array) = Text::try_new(offsets.clone(), values.clone(), nulls.clone()) {
+        return Ok(Arc::new(array));
+    }
+    let (offsets, values) = escaped(&offsets, &values)?;
+    let array = Text::try_new(offsets, values, nulls);
     Ok(Arc::new(array.map_err(|error| ValueError::new(error.to_string()))?))
+}
+
+/// The same values with bytes that are no UTF-8 escaped.
+fn escaped(offsets: &OffsetBuffer<i32>, values: &Buffer) -> Result<(OffsetBuffer<i32>, Buffer), ValueError> {
+    let mut escaped = Bytes::new(offsets.len() - 1, values.len());
+    for pair in offsets.windows(2) {
+        charset::append_utf8(&values[pair[0] as usize..pair[1] as usize], &mut escaped.values);
+        let end = i32::try_from(escaped.values.len());
+        escaped.ends.push(end.map_err(|_| ValueError::new("values of one batch exceed 2 GiB"))?);
+    }
+    Ok(escaped.into_buffers())
 }

@@ -21,7 +21,7 @@ use crate::error::{DecodeError, Result};
 use crate::event::{Checksum, Event, EventHeader, EventKind, RowsKind};
 use crate::gtid::GtidEvent;
 use crate::payload::Payload;
-use crate::rows::{skip_image, walk_image, RowsEvent};
+use crate::rows::{skip_image, walk_image, Present, RowsEvent};
 use crate::schema::TableSchema;
 use crate::table_map::{bit_from_low, TableMap};
 use crate::temporal::DateTime;
@@ -328,7 +328,7 @@ impl Inspector {
         &self,
         images: &mut Cursor<'_>,
         table: &KnownTable,
-        present: &[u8],
+        present: Present<'_>,
         wanted: bool,
         hidden: &[usize],
     ) -> Result<Option<Vec<u8>>> {
@@ -347,7 +347,7 @@ impl Inspector {
         &mut self,
         images: &mut Cursor<'_>,
         table: &KnownTable,
-        present: &[u8],
+        present: Present<'_>,
         wanted: bool,
     ) -> Result<Option<Vec<u8>>> {
         let options = images.lenenc("row value options")?;
