@@ -212,6 +212,9 @@ class PipelineConfig(_Section):
     snapshot: SnapshotConfig = SnapshotConfig()
     epoch: EpochConfig = EpochConfig()
     types: TypesConfig = TypesConfig()
+    foreign_key_cascades: Literal["park", "ignore"] = "park"
+    """A table whose rows a foreign key changes (ON DELETE or UPDATE CASCADE, SET NULL): before MySQL 9.6
+    such changes are not in the log. `park` leaves it alone and says so; `ignore` follows it without them."""
     spark: SparkConfig = SparkConfig()
 
     @property

@@ -22,8 +22,8 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
 from penstock.snapshot.place import table_start
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql import ddl
 from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.statements import cascade_reason
 from penstock.state import SnapshotStatus, StateStore, TableState, new_table
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ def discover(
     config: PipelineConfig,
     *,
     append_only: bool,
+    cascading: set[TableId],
     wait: Wait,
 ) -> None:
     """Adds the tables that the patterns capture and the state does not know. Durable when it returns."""
@@ -61,6 +62,9 @@ def discover(
     with state.transaction():
         for schema in new.values():
             state.put_table(_new_table(schema, start, config, append_only))
+        for table in cascading & new.keys():
+            reason, hint = cascade_reason(table)
+            state.park(table, offset=start, reason=reason, hint=hint)
 
 
 def restart_table(
@@ -71,6 +75,7 @@ def restart_table(
     config: PipelineConfig,
     *,
     sink: Any,
+    cascading: set[TableId],
     wait: Wait,
 ) -> None:
     """Reads a table again from its beginning: a new start, its present definition, all chunks. Rows that are
@@ -101,6 +106,9 @@ def restart_table(
                 last_epoch=old.last_epoch if same else -1,
             )
         )
+        if table in cascading:
+            reason, hint = cascade_reason(table)
+            state.park(table, offset=start, reason=reason, hint=hint)
 
 
 def _one(source: SourceSession, table: TableId) -> dict[TableId, TableSchema]:
@@ -120,7 +128,7 @@ def _at_one_offset(
         begin = _reach_end(relay_log, source, wait)
         schemas = read()
         start = _reach_end(relay_log, source, wait)
-        if not _touches(relay_log, LogRange(begin, start), set(schemas)):
+        if not _touches(relay_log, source, LogRange(begin, start), set(schemas)):
             return schemas, start
         log.info("table definitions changed while they were read; reading them again")
     raise TransientError("The tables' definitions change faster than they can be read.")
@@ -140,9 +148,9 @@ def _reach_end(relay_log: RelayLog, source: SourceSession, wait: Wait) -> Offset
     return offset
 
 
-def _touches(relay_log: RelayLog, between: LogRange, tables: set[TableId]) -> bool:
+def _touches(relay_log: RelayLog, source: SourceSession, between: LogRange, tables: set[TableId]) -> bool:
     for statement in relay_log.statements(between):
-        for effect in ddl.effects(statement.sql, statement.database):
+        for effect in source.effects(statement):
             if isinstance(effect, Unknown):
                 return True
             named = getattr(effect, "table", None)

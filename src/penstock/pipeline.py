@@ -81,7 +81,11 @@ class Pipeline:
         config.state.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             stack.enter_context(_only_one(config.state))
-            refuse(preflight.check(config))
+            findings = preflight.check(config)
+            refuse(findings)
+            for finding in findings:
+                if finding.level == "warning":
+                    log.warning("%s", finding.message)
             state = StateStore(config.state)
             stack.callback(state.close)
             supervisor = Supervisor(self._receiver_file())
@@ -145,7 +149,7 @@ class _Run:
         self.log = self._open_log()
         self.source = SourceSession(config.source)
         self.closing.callback(self.source.close)
-        self.captured = TableFilter(config.tables, fold_case=self.source.fold_case)
+        self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
         self.goal = self.source.end_position() if self.once else None
         spark = self.spark = build_session(config.spark, config.sink, config.state)
         self.closing.callback(spark.stop)
@@ -153,10 +157,22 @@ class _Run:
         self.sink = build_sink(config.sink, spark, state.uuid)
         self.sink.check()
         self._check_targets()
-        discover(self.state, self.log, self.source, self.captured, config, append_only=self.sink.append_only,
-                 wait=self._wait_for)  # fmt: skip
+        discover(
+            self.state,
+            self.log,
+            self.source,
+            self.captured,
+            config,
+            append_only=self.sink.append_only,
+            cascading=self._cascading(),
+            wait=self._wait_for,
+        )
         statements = MySqlStatements(
-            self.captured, self.source.read_table, zero_dates=config.types.zero_dates
+            self.captured,
+            self.source.read_table,
+            self.source.effects,
+            zero_dates=config.types.zero_dates,
+            cascades=config.foreign_key_cascades,
         )
         placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
         self.planner = Planner(
@@ -194,6 +210,13 @@ class _Run:
         self._start_query()
         self.closing.callback(self._stop_query)
         self.chunks.start()
+
+    def _cascading(self) -> set[TableId]:
+        """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
+        if self.config.foreign_key_cascades == "ignore":
+            return set()
+        findings = preflight.check(self.config)
+        return {TableId.parse(finding.subject) for finding in findings if finding.check == "cascade"}
 
     def _open_log(self) -> RelayLog:
         path = self.config.relay_log_path
@@ -319,8 +342,16 @@ class _Run:
         from penstock.discovery import restart_table
 
         try:
-            restart_table(self.state, self.log, self.source, TableId.parse(argument), self.config,
-                          sink=self.sink, wait=self._wait_for)  # fmt: skip
+            restart_table(
+                self.state,
+                self.log,
+                self.source,
+                TableId.parse(argument),
+                self.config,
+                sink=self.sink,
+                cascading=self._cascading(),
+                wait=self._wait_for,
+            )
             self.state.answer(request, {"ok": True})
         except PenstockError as error:
             self.state.answer(request, error.to_json())

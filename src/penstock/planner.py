@@ -138,6 +138,9 @@ class Planner:
                 self._state.put_table(
                     new_table(effect.created, end, snapshot=snapshot, append_only=self._append_only)
                 )
+                for step in effect.steps:
+                    if isinstance(step, Park):
+                        self._state.park(effect.table, offset=end, reason=step.reason, hint=step.hint)
             self._state.plan(plan)
         return plan
 

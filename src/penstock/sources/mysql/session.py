@@ -15,12 +15,14 @@ import pymysql
 from penstock.config import SourceConfig
 from penstock.errors import TransientError
 from penstock.model.chunk import Chunk
+from penstock.model.effect import Effect
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId, TableSchema
+from penstock.relaylog.reader import Statement
 from penstock.snapshot.read import prepare_session
 from penstock.snapshot.split import MySqlChunkPlanner
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql import catalog, watermark
+from penstock.sources.mysql import catalog, ddl, watermark
 from penstock.sources.mysql.connection import connect
 
 T = TypeVar("T")
@@ -36,6 +38,7 @@ class SourceSession:
         self._lock = threading.RLock()
         self._connection: Any = None
         self._server_uuid: str | None = None
+        self._traits: catalog.ServerTraits | None = None
 
     def close(self) -> None:
         with self._lock:
@@ -59,11 +62,24 @@ class SourceSession:
             raise AssertionError("unreachable")
 
     def _marks(self, connection: Any) -> watermark.MySqlWatermarks:
-        return watermark.MySqlWatermarks(connection, catalog.describe_server(connection).version)
+        return watermark.MySqlWatermarks(connection, self.traits.version)
 
     @property
-    def fold_case(self) -> bool:
-        return self._ask(catalog.describe_server).fold_case
+    def traits(self) -> catalog.ServerTraits:
+        if self._traits is None:
+            self._traits = self._ask(catalog.describe_server)
+        return self._traits
+
+    def effects(self, statement: Statement) -> list[Effect]:
+        """What a statement of this server's log does to tables."""
+        traits = self.traits
+        return ddl.effects(
+            statement.sql,
+            statement.database,
+            server_version=traits.version,
+            mariadb=traits.mariadb,
+            lower_case=traits.fold_case,
+        )
 
     def server_uuid(self) -> str:
         if self._server_uuid is None:

@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import assert_never
 
@@ -36,24 +36,34 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.planner import TableEffect, effect_of_park, effect_of_truncate
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql import ddl
 from penstock.sources.mysql.defaults import Value, existing_value
 
 ReadTable = Callable[[TableId], TableSchema | None]
+ReadStatement = Callable[[Statement], list[Effect]]
 
 
 class MySqlStatements:
     """`planner.StatementReader` for MySQL. `read_table` asks the catalog; it may be None for a table that is
     gone."""
 
-    def __init__(self, captured: TableFilter, read_table: ReadTable, *, zero_dates: str) -> None:
+    def __init__(
+        self,
+        captured: TableFilter,
+        read_table: ReadTable,
+        read_statement: ReadStatement,
+        *,
+        zero_dates: str,
+        cascades: Literal["park", "ignore"],
+    ) -> None:
         self._captured = captured
+        self._read_statement = read_statement
+        self._cascades = cascades
         self._read_table = read_table
         self._zero_dates = zero_dates
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         found: list[TableEffect] = []
-        for effect in ddl.effects(statement.sql, statement.database):
+        for effect in self._read_statement(statement):
             found += self._effect(effect, statement, live)
         return found
 
@@ -91,7 +101,10 @@ class MySqlStatements:
         schema = self._read_table(table) if table in self._captured else None
         if schema is None:  # not ours, or gone again: whatever dropped it stands later in the log
             return []
-        return [TableEffect(table, created=schema, fills=effect.as_select)]
+        parked: tuple[plan.Step, ...] = ()
+        if effect.cascades and self._cascades == "park":
+            parked = (plan.Park(statement.end, *cascade_reason(table)),)
+        return [TableEffect(table, parked, created=schema, fills=effect.as_select)]
 
     def _key_changed(
         self, table: TableId | None, statement: Statement, live: dict[TableId, TableSchema]
@@ -137,6 +150,20 @@ class MySqlStatements:
             for table, schema in live.items()
             if not same_definition(self._read_table(table), schema)
         ]
+
+
+def cascade_reason(table: TableId) -> tuple[str, str]:
+    """Reason and cure for a table that is parked because a foreign key changes its rows."""
+    reason = (
+        f"Rows of table {table} are changed by a foreign key (ON DELETE or UPDATE CASCADE, SET NULL), and before "
+        "MySQL 9.6 such changes are not in the log."
+    )
+    hint = (
+        f"Let the application change {table} itself and take the rule off the key (`penstock doctor FILE` "
+        "prints the SQL), or accept the gap with `foreign_key_cascades: ignore`; then run `penstock resnapshot "
+        f"FILE {table}`."
+    )
+    return reason, hint
 
 
 def same_definition(one: TableSchema | None, other: TableSchema) -> bool:
