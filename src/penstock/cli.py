@@ -111,6 +111,18 @@ def inspect(
 
 
 @app.command()
+def verify(
+    file: File,
+    tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Prove the targets equal to the source, or name the keys that differ."""
+    from penstock.commands.verify import verify as command
+
+    raise typer.Exit(command(file, tables or [], as_json=as_json))
+
+
+@app.command()
 def demo(
     rows: Annotated[int, typer.Option(help="Rows of the shop before the pipeline starts.")] = 1_000_000,
     seconds: Annotated[float, typer.Option(help="How long the writer works at least.")] = 45,

@@ -27,12 +27,13 @@ COLUMNS = """
     pad BINARY(4), raw VARBINARY(20), data BLOB, kind ENUM('a','ü','c'), tags SET('x','y','z'), doc JSON
 """
 ROWS = [
-    "-128, 255, -8388608, -9223372036854775808, 18446744073709551615, -1234567890123456.7890, 0.1, 0.25, b'101', 2024,"
-    " '2024-02-29', '2024-02-29 23:59:59.123456', '2038-01-19 03:14:07.999', '-838:59:59', 'käse 🧀', 'é€', 'ab  ',"
-    " 'text', x'0001', x'00ff', x'deadbeef', 'ü', 'x,z', '{\"b\": [1, 2.5, null], \"a\": \"ü\"}'",
-    "127, 0, 8388607, 9223372036854775807, 0, 0.0001, -1e300, 1e10, b'0', 0,"
-    " '0000-00-00', '0000-00-00 00:00:00', '0000-00-00 00:00:00', '00:00:00.5', '', '', '', '',"
-    " x'', x'', x'', 'a', '', 'null'",
+    """-128, 255, -8388608, -9223372036854775808, 18446744073709551615, -1234567890123456.7890, 0.1, 0.25,
+    b'101', 2024, '2024-02-29', '2024-02-29 23:59:59.123456', '2038-01-19 03:14:07.999', '-838:59:59',
+    'käse 🧀', 'é€', 'ab  ', 'text', x'0001', x'00ff', x'deadbeef', 'ü', 'x,z',
+    '{"b": [1, 2.5, null], "a": "ü"}'""",
+    """127, 0, 8388607, 9223372036854775807, 0, 0.0001, -1e300, 1e10, b'0', 0,
+    '0000-00-00', '0000-00-00 00:00:00', '0000-00-00 00:00:00', '00:00:00.5', '', '', '', '',
+    x'', x'', x'', 'a', '', 'null'""",
     ", ".join(["NULL"] * 24),
 ]
 CHANGES = [
@@ -43,16 +44,22 @@ CHANGES = [
 # As SELECT prints it, in the form of docs/inspect.md; `+ 0` for what JSON has as numbers.
 SELECT = """SELECT id, tiny, utiny, medium, big, ubig, CAST(price AS CHAR), ratio, small, flags + 0, born + 0,
     CAST(day AS CHAR), CAST(at AS CHAR), CAST(seen AS CHAR), CAST(took AS CHAR), name, latin, fixed, body,
-    TO_BASE64(pad), TO_BASE64(raw), TO_BASE64(data), CAST(kind AS CHAR), CAST(tags AS CHAR), CAST(doc AS CHAR) FROM t"""
+    TO_BASE64(pad), TO_BASE64(raw), TO_BASE64(data),
+    CAST(kind AS CHAR), CAST(tags AS CHAR), CAST(doc AS CHAR) FROM t"""
 
 
 def write_log(server: MySqlServer, *, options: str = "") -> list[dict[str, Any]]:
-    """Makes table t, all its changes, and one file of the log that holds them; the rows as they were inserted."""
+    """Makes table t and all its changes, in one file of the log; the rows as they were inserted."""
     server.execute(
-        "SET time_zone = '+00:00', sql_mode = ''", "CREATE DATABASE d", f"CREATE TABLE d.t ({COLUMNS})", "FLUSH LOGS"
+        "SET time_zone = '+00:00', sql_mode = ''",
+        "CREATE DATABASE d",
+        f"CREATE TABLE d.t ({COLUMNS})",
+        "FLUSH LOGS",
     )
     server.execute(
-        f"SET time_zone = '+00:00', sql_mode = ''{options}", "USE d", *[f"INSERT INTO t VALUES (NULL, {row})" for row in ROWS]
+        f"SET time_zone = '+00:00', sql_mode = ''{options}",
+        "USE d",
+        *[f"INSERT INTO t VALUES (NULL, {row})" for row in ROWS],
     )
     rows = snapshot(server)
     server.execute("USE d", *CHANGES, "FLUSH LOGS")
@@ -133,10 +140,12 @@ def test_each_change_says_where_it_stands(full: tuple[MySqlServer, list[dict[str
 
 
 SHOW_NAMES = {
-    "Format_desc": "FORMAT_DESCRIPTION_EVENT", "Previous_gtids": "PREVIOUS_GTIDS_LOG_EVENT", "Gtid": "GTID_LOG_EVENT",
-    "Anonymous_Gtid": "ANONYMOUS_GTID_LOG_EVENT", "Query": "QUERY_EVENT", "Table_map": "TABLE_MAP_EVENT",
+    "Format_desc": "FORMAT_DESCRIPTION_EVENT", "Previous_gtids": "PREVIOUS_GTIDS_LOG_EVENT",
+    "Gtid": "GTID_LOG_EVENT", "Anonymous_Gtid": "ANONYMOUS_GTID_LOG_EVENT",
+    "Query": "QUERY_EVENT", "Table_map": "TABLE_MAP_EVENT",
     "Write_rows": "WRITE_ROWS_EVENT", "Update_rows": "UPDATE_ROWS_EVENT", "Delete_rows": "DELETE_ROWS_EVENT",
-    "Xid": "XID_EVENT", "Rotate": "ROTATE_EVENT", "Write_rows_v1": "WRITE_ROWS_EVENT_V1", "Stop": "STOP_EVENT",
+    "Xid": "XID_EVENT", "Rotate": "ROTATE_EVENT", "Stop": "STOP_EVENT",
+    "Write_rows_v1": "WRITE_ROWS_EVENT_V1",
     "Update_rows_v1": "UPDATE_ROWS_EVENT_V1", "Delete_rows_v1": "DELETE_ROWS_EVENT_V1",
 }  # fmt: skip
 
@@ -150,8 +159,13 @@ def rows_of_peer(server: MySqlServer, path: Path) -> Counter[str]:
     settings = {"host": server.host, "port": server.port, "user": server.user, "passwd": server.password}
     kinds = {WriteRowsEvent: "insert", UpdateRowsEvent: "update", DeleteRowsEvent: "delete"}
     stream = BinLogStreamReader(
-        settings, server_id=4711, log_file=path.name, log_pos=4, only_events=list(kinds),
-        end_log_pos=path.stat().st_size, ignore_decode_errors=True,
+        settings,
+        server_id=4711,
+        log_file=path.name,
+        log_pos=4,
+        only_events=list(kinds),
+        end_log_pos=path.stat().st_size,
+        ignore_decode_errors=True,
     )
     counts: Counter[str] = Counter()
     for event in stream:
@@ -181,7 +195,11 @@ def test_counts_are_those_of_the_server_and_of_a_peer(
     found = summary(path)
     assert found["error"] is None
     assert found["events"] == dict(events_of_server(server, path))
-    assert found["rows"] == {"insert d.t": 3, "update d.t": 2, "delete d.t": 1} == dict(rows_of_peer(server, path))
+    assert (
+        found["rows"]
+        == {"insert d.t": 3, "update d.t": 2, "delete d.t": 1}
+        == dict(rows_of_peer(server, path))
+    )
     assert found["transactions"] == 6
     inserted = [change["after"] for change in changes(path) if change["op"] == "c"]
     if options.get("binlog_row_metadata") == "FULL":
@@ -241,7 +259,9 @@ def test_flipped_bits_are_found_by_the_checksum(
         assert found == whole[: len(found)]
 
 
-def test_damage_without_checksums_never_crashes(mysql_factory: Callable[..., MySqlServer], tmp_path: Path) -> None:
+def test_damage_without_checksums_never_crashes(
+    mysql_factory: Callable[..., MySqlServer], tmp_path: Path
+) -> None:
     server = mysql_factory(binlog_checksum="NONE", binlog_row_metadata="FULL")
     write_log(server)
     data = log_file(server).read_bytes()
@@ -261,7 +281,9 @@ def test_damage_without_checksums_never_crashes(mysql_factory: Callable[..., MyS
 
 def test_an_event_that_claims_four_gigabytes_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "huge.000001"
-    path.write_bytes(b"\xfebin" + bytes(4) + bytes([15]) + bytes(4) + b"\xff\xff\xff\xff" + bytes(6) + bytes(100))
+    path.write_bytes(
+        b"\xfebin" + bytes(4) + bytes([15]) + bytes(4) + b"\xff\xff\xff\xff" + bytes(6) + bytes(100)
+    )
     with pytest.raises(DecodeError, match="ends inside an event") as caught:
         list(lines(path))
     assert caught.value.offset == 4
@@ -274,7 +296,10 @@ def test_an_event_that_claims_four_gigabytes_is_refused_at_once(tmp_path: Path) 
         (b"\xfdbin" + bytes(512), "encrypted"),
         (b"\x1f\x8b" + bytes(30), "gzip"),
         (b"SQLite format 3" + bytes(200), "not a binlog file"),
-        (b"\xfebin" + bytes(4) + b"\x01" + bytes(4) + (75).to_bytes(4, "little") + bytes(66), "version 1 or 3"),
+        (
+            b"\xfebin" + bytes(4) + b"\x01" + bytes(4) + (75).to_bytes(4, "little") + bytes(66),
+            "version 1 or 3",
+        ),
     ],
 )
 def test_what_is_no_readable_binlog_file_is_said(tmp_path: Path, data: bytes, reason: str) -> None:
@@ -284,10 +309,13 @@ def test_what_is_no_readable_binlog_file_is_said(tmp_path: Path, data: bytes, re
         list(lines(path))
 
 
-def test_a_file_without_head_is_read_all_the_same(full: tuple[MySqlServer, list[dict[str, Any]]], tmp_path: Path) -> None:
+def test_a_file_without_head_is_read_all_the_same(
+    full: tuple[MySqlServer, list[dict[str, Any]]], tmp_path: Path
+) -> None:
     server, _ = full
     path = log_file(server)
-    first = [row for row in server.query(f"SHOW BINLOG EVENTS IN '{path.name}'") if row[2] == "Gtid"][0][1]
+    events = server.query(f"SHOW BINLOG EVENTS IN '{path.name}'")
+    first = next(row[1] for row in events if row[2] == "Gtid")
     tail = tmp_path / path.name
     tail.write_bytes(path.read_bytes()[first:])
     assert [change["after"] for change in changes(tail)] == [change["after"] for change in changes(path)]
@@ -296,7 +324,9 @@ def test_a_file_without_head_is_read_all_the_same(full: tuple[MySqlServer, list[
 def test_a_statement_is_read_at_its_position(full: tuple[MySqlServer, list[dict[str, Any]]]) -> None:
     server, _ = full
     path = server.binlog_files()[0]
-    [position] = [row[1] for row in server.query(f"SHOW BINLOG EVENTS IN '{path.name}'") if "CREATE TABLE" in row[5]]
+    [position] = [
+        row[1] for row in server.query(f"SHOW BINLOG EVENTS IN '{path.name}'") if "CREATE TABLE" in row[5]
+    ]
     statement = read_statement(str(path), position)
     assert statement["sql"].startswith("CREATE TABLE d.t")
     assert "ENUM('a','ü','c')" in statement["sql"]
@@ -326,7 +356,9 @@ def test_command_prints_changes_then_the_error_and_fails(
     assert "position" in run(path).stdout
 
 
-def test_command_reads_a_folder_in_order_and_filters_tables(full: tuple[MySqlServer, list[dict[str, Any]]]) -> None:
+def test_command_reads_a_folder_in_order_and_filters_tables(
+    full: tuple[MySqlServer, list[dict[str, Any]]],
+) -> None:
     server, _ = full
     folder = run(server.datadir, "--summary", "--json")
     assert folder.returncode == 0, folder.stderr
@@ -336,4 +368,3 @@ def test_command_reads_a_folder_in_order_and_filters_tables(full: tuple[MySqlSer
     assert run(server.datadir, "--json", "--table", "d.other").stdout == ""
     missing = run(server.datadir / "nothing")
     assert missing.returncode == 1 and "does not exist" in missing.stderr
-

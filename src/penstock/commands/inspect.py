@@ -1,7 +1,8 @@
 """`penstock inspect PATH…`: the changes in binlog files and relay logs, offline.
 
-Changes go to stdout as they are read, in bounded memory. A damaged file ends the run: everything before the damage
-has been printed, the place and the reason go to stderr (and into `error` of a summary), the exit code is 1.
+Changes go to stdout as they are read, in bounded memory. A damaged file ends the run: everything before the
+damage has been printed, the place and the reason go to stderr (and into `error` of a summary), the exit code
+is 1.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def inspect(
 
 
 def log_files(path: Path) -> list[LogFile]:
-    """The files behind a path: itself, the committed part of a relay log, or the numbered files of a folder."""
+    """The files behind a path: itself, the committed part of a relay log, or a folder's numbered files."""
     if not path.exists():
         raise ConfigError(f"{path} does not exist.", hint="Give binlog files, or directories of them.")
     if not path.is_dir():
@@ -73,9 +74,12 @@ def log_files(path: Path) -> list[LogFile]:
     numbered = [entry for entry in path.iterdir() if _NUMBERED.search(entry.name) and entry.is_file()]
     if not numbered:
         raise ConfigError(
-            f"{path} holds neither a relay log nor binlog files (NAME.000001).", hint="Name the files themselves."
+            f"{path} holds neither a relay log nor binlog files (NAME.000001).",
+            hint="Name the files themselves.",
         )
-    return [LogFile(entry) for entry in sorted(numbered, key=lambda entry: (entry.stem, int(entry.suffix[1:])))]
+    return [
+        LogFile(entry) for entry in sorted(numbered, key=lambda entry: (entry.stem, int(entry.suffix[1:])))
+    ]
 
 
 def _segments(folder: Path) -> list[LogFile]:

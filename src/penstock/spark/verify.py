@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ class SparkTarget:
         overflows a BIGINT."""
         table, share = schema.to_json(), _share(buckets)
 
-        def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def partial(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _partial_sums(batches, table, share, zero_dates)
 
         frame = self._columns(schema, version).mapInArrow(partial, _SUMS)
@@ -40,11 +40,16 @@ class SparkTarget:
         return {int(row[0]): BucketSum(int(row[1]), (int(row[2]) << _LOW_BITS) + int(row[3])) for row in rows}
 
     def rows(
-        self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], version: str | None, zero_dates: str
+        self,
+        schema: TableSchema,
+        buckets: Buckets,
+        numbers: Collection[int],
+        version: str | None,
+        zero_dates: str,
     ) -> list[tuple[str, int]]:
         table, share, wanted = schema.to_json(), _share(buckets), sorted(numbers)
 
-        def listed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def listed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _rows_of_buckets(batches, table, share, wanted, zero_dates)
 
         frame = self._columns(schema, version).mapInArrow(listed, _ROWS)
@@ -65,10 +70,10 @@ def _share(buckets: Buckets) -> dict[str, Any]:
 
 
 def _partial_sums(
-    batches: Iterator[pa.RecordBatch], table: str, share: dict[str, Any], zero_dates: str
+    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], zero_dates: str
 ) -> Iterator[pa.RecordBatch]:
     sums: dict[int, list[int]] = {}
-    for batch, bucket, hashes in _hashed(batches, table, share, zero_dates):
+    for _, bucket, hashes in _hashed(batches, table, share, zero_dates):
         part = pa.table(
             {
                 "bucket": bucket,
@@ -77,7 +82,9 @@ def _partial_sums(
             }
         )
         grouped = part.group_by("bucket").aggregate([("high", "count"), ("high", "sum"), ("low", "sum")])
-        columns = [grouped.column(name).to_pylist() for name in ("bucket", "high_count", "high_sum", "low_sum")]
+        columns = [
+            grouped.column(name).to_pylist() for name in ("bucket", "high_count", "high_sum", "low_sum")
+        ]
         for number, rows, high, low in zip(*columns, strict=True):
             total = sums.setdefault(number, [0, 0, 0])
             total[0] += rows
@@ -90,7 +97,7 @@ def _partial_sums(
 
 
 def _rows_of_buckets(
-    batches: Iterator[pa.RecordBatch], table: str, share: dict[str, Any], wanted: list[int], zero_dates: str
+    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], wanted: list[int], zero_dates: str
 ) -> Iterator[pa.RecordBatch]:
     from penstock import _core
 
@@ -103,7 +110,7 @@ def _rows_of_buckets(
 
 
 def _hashed(
-    batches: Iterator[pa.RecordBatch], table: str, share: dict[str, Any], zero_dates: str
+    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], zero_dates: str
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
     """Each batch with the bucket and the hash of its rows."""
     from penstock import _core  # in the task: the module must not be pickled with the function

@@ -1,12 +1,14 @@
 """The verification of one table: rounds of read view, target version, comparison.
 
-Round one compares everything. Keys that differ but were touched between the marks of its read view go into the next
-round, which opens a new view and looks only at their buckets, until all are settled or `ROUNDS_MAX` is reached.
+Round one compares everything. Keys that differ but were touched between the marks of its read view go into
+the next round, which opens a new view and looks only at their buckets, until all are settled or `ROUNDS_MAX`
+is reached.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -16,8 +18,8 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.verify.plan import (
     Buckets,
     BucketSum,
-    Kind,
     KeyDifference,
+    Kind,
     choose_buckets,
     different_buckets,
     different_keys,
@@ -37,21 +39,23 @@ UNCERTAIN_KEYS_MAX = 50_000
 
 
 class VersionAt(Protocol):
-    """Brings the target to exactly one place of the source's log."""
+    """Brings the target to one place of the source's log (`penstock.versions`)."""
+
+    def hold(self) -> None:
+        """Called before a read view opens: from now on nothing is applied that lies behind its mark, until
+        `version_at` asks for that mark."""
 
     def version_at(self, table: TableId, position: SourcePosition) -> tuple[Offset, str | None]:
-        """The offset of `position` and the version of the target table that holds the log up to it, no more
-        and no less as far as this table goes. Waits for the pipeline if need be."""
+        """An offset at or (by little) after `position`, and the version of the target table that holds the
+        log up to it as far as this table goes; None: the present one. Waits for the pipeline if need be."""
 
 
 class LogWindow(Protocol):
     """What the relay log holds between two marks."""
 
-    def keys_touched(
-        self, schema: TableSchema, low: str, high: SourcePosition, limit: int
-    ) -> Collection[str] | None:
-        """Canonical texts of the keys (before and after images) of transactions at or before `high` that are not in
-        `low`. None: more than `limit`."""
+    def keys_touched(self, schema: TableSchema, low: str, end: Offset, limit: int) -> Collection[str] | None:
+        """Canonical texts of the keys (before and after images) of transactions that end at or before `end`
+        and are not in `low`. None: more than `limit`."""
 
 
 class Target(Protocol):
@@ -63,7 +67,12 @@ class Target(Protocol):
         """Rows and hash sums per bucket."""
 
     def rows(
-        self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], version: str | None, zero_dates: str
+        self,
+        schema: TableSchema,
+        buckets: Buckets,
+        numbers: Collection[int],
+        version: str | None,
+        zero_dates: str,
     ) -> list[tuple[str, int]]:
         """Key text and hash of every row in these buckets; a key that occurs twice comes twice."""
 
@@ -96,19 +105,28 @@ class Verification:
     def _verify(self, schema: TableSchema) -> TableReport:
         if not schema.key:
             return TableReport(
-                schema.table, 0, 0, None, error="The table has no key, so its rows cannot be matched with the target's."
+                schema.table,
+                0,
+                0,
+                None,
+                error="The table has no key, so its rows cannot be matched with the target's.",
             )
-        with self._views() as view:
+        self._versions.hold()
+        with self._views() as view, ThreadPoolExecutor(1) as pool:
             buckets = choose_buckets(schema, view.extent(schema))
-            source = view.sums(schema, buckets, self._zero_dates)
+            # The server and Spark work at the same time; the view's session is the pool's until then.
+            sums = pool.submit(view.sums, schema, buckets, self._zero_dates)
             offset, version = self._versions.version_at(schema.table, view.high)
             target = self._target.sums(schema, buckets, version, self._zero_dates)
+            source = sums.result()
             different = different_buckets(source, target)
             listed = _affordable(different, source, target)
-            uncertain = self._window.keys_touched(schema, view.low, view.high, UNCERTAIN_KEYS_MAX) if different else ()
+            uncertain: Collection[str] | None = ()
+            if different:
+                uncertain = self._window.keys_touched(schema, view.low, offset, UNCERTAIN_KEYS_MAX)
             found = self._differences(view, schema, buckets, listed, version) if listed else []
         if uncertain is None:
-            real, unsettled = [], found
+            real, unsettled = list[KeyDifference](), found
         else:
             real, unsettled = settle(found, uncertain)
         more, unverified = self._settle_in_new_views(schema, buckets, unsettled)
@@ -138,9 +156,10 @@ class Verification:
             if not unsettled:
                 break
             open_keys = {difference.key for difference in unsettled}
+            self._versions.hold()
             with self._views() as view:
-                _, version = self._versions.version_at(schema.table, view.high)
-                uncertain = self._window.keys_touched(schema, view.low, view.high, UNCERTAIN_KEYS_MAX)
+                offset, version = self._versions.version_at(schema.table, view.high)
+                uncertain = self._window.keys_touched(schema, view.low, offset, UNCERTAIN_KEYS_MAX)
                 if uncertain is None:
                     continue
                 numbers = buckets.numbers(open_keys)
@@ -150,7 +169,12 @@ class Verification:
         return real, len(unsettled)
 
     def _differences(
-        self, view: ReadView, schema: TableSchema, buckets: Buckets, numbers: Collection[int], version: str | None
+        self,
+        view: ReadView,
+        schema: TableSchema,
+        buckets: Buckets,
+        numbers: Collection[int],
+        version: str | None,
     ) -> list[KeyDifference]:
         source = view.rows(schema, buckets, numbers, self._zero_dates)
         rows = self._target.rows(schema, buckets, numbers, version, self._zero_dates)
@@ -162,7 +186,9 @@ class Verification:
 _NOTHING = BucketSum(0, 0)
 
 
-def _affordable(different: list[int], source: dict[int, BucketSum], target: dict[int, BucketSum]) -> list[int]:
+def _affordable(
+    different: list[int], source: dict[int, BucketSum], target: dict[int, BucketSum]
+) -> list[int]:
     """The first differing buckets whose rows can be held in memory; at least one."""
     rows = 0
     for count, number in enumerate(different):

@@ -1,8 +1,8 @@
 """What is compared with what: buckets of keys, their sums, and the keys that differ. Pure.
 
-A bucket is a function of the key that both sides can compute. A single integer key is divided by a width, so a
-bucket is a range of keys that the server reads by its index. Any other key goes by the CRC32 of its canonical text:
-string keys cannot be ordered, nor compared, outside the server that knows their collation.
+A bucket is a function of the key that both sides can compute. A single integer key is divided by a width, so
+a bucket is a range of keys that the server reads by its index. Any other key goes by the CRC32 of its
+canonical text: string keys cannot be ordered, nor compared, outside the server that knows their collation.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ class BucketSum:
 
 
 def different_buckets(source: Mapping[int, BucketSum], target: Mapping[int, BucketSum]) -> list[int]:
-    return sorted(number for number in source.keys() | target.keys() if source.get(number) != target.get(number))
+    return sorted(
+        number for number in source.keys() | target.keys() if source.get(number) != target.get(number)
+    )
 
 
 class Kind(str, enum.Enum):

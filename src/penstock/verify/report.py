@@ -71,7 +71,8 @@ class TableReport:
         if self.error is not None:
             return [f"{self.table}: not verified. {self.error}"]
         verdict = "equal" if self.equal else "DIFFERENT" if self.keys_different else "NOT PROVEN EQUAL"
-        lines = [f"{self.table}: {verdict}, {self.rows_source:,} rows at the source, {self.rows_target:,} at the target"]
+        counts = f"{self.rows_source:,} rows at the source, {self.rows_target:,} at the target"
+        lines = [f"{self.table}: {verdict}, {counts}"]
         lines += [f"  differs in {name}" for name in self.ranges_different[:KEYS_LISTED]]
         for key in self.keys_different:
             values = ", ".join(f"{name}={value}" for name, value in key.key.items())

@@ -1,8 +1,8 @@
 """The source's side: one read view between two marks, and what the server computes inside it.
 
-`low` is `@@gtid_executed` read before the view opens: whatever it holds is visible. `high` is the end of the binary
-log read after: whatever is visible is at or before it. (The other way round fails: a position moves before the
-engine makes rows visible, and a transaction is visible before it is in `gtid_executed`.)
+`low` is `@@gtid_executed` read before the view opens: whatever it holds is visible. `high` is the end of the
+binary log read after: whatever is visible is at or before it. (The other way round fails: a position moves
+before the engine makes rows visible, and a transaction is visible before it is in `gtid_executed`.)
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class ReadView:
             cursor.execute("SHOW WARNINGS")
             if any(row[1] == _ER_PACKET_OVERFLOW for row in cursor.fetchall()):
                 raise TableError(
-                    f"Rows of {schema.table} are longer than the source's max_allowed_packet, so the server cannot"
-                    " hash them.",
-                    hint="SET GLOBAL max_allowed_packet to at least twice the longest row, then verify again.",
+                    f"Rows of {schema.table} are longer than the source's max_allowed_packet, so the server"
+                    " cannot hash them.",
+                    hint="SET GLOBAL max_allowed_packet to at least twice the longest row, and try again.",
                     table=str(schema.table),
                 )
 
@@ -118,7 +118,8 @@ def _identity(cursor: Any) -> tuple[str, str]:
     executed, uuid, mode = cursor.fetchone()
     if str(mode).upper() != "ON":
         raise ConfigError(
-            f"The source runs with gtid_mode={mode}; without GTIDs nothing tells which transactions a read view holds.",
+            f"The source runs with gtid_mode={mode}; without GTIDs nothing tells which transactions a read"
+            " view holds.",
             hint="Turn gtid_mode ON (it can be done step by step while the server runs).",
         )
     return str(executed).replace("\n", ""), str(uuid)

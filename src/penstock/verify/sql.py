@@ -1,10 +1,12 @@
 """The canonical text of a row as SQL: the server's half of a comparison.
 
-The Rust core (`core/src/text.rs`) writes the same bytes from Arrow; its head lists the text of each column type.
-The statements expect the session that `penstock.verify.source` sets up: `utf8mb4` connection, UTC, empty sql_mode.
+The Rust core (`core/src/text.rs`) writes the same bytes from Arrow; its head lists the text of each column
+type. The statements expect the session that `penstock.verify.source` sets up: `utf8mb4` connection, UTC,
+empty sql_mode.
 
-No expression is ever NULL, and none grows beyond `max_allowed_packet` by what is added here: large objects enter as
-their MD5. (Past that limit the server would answer NULL with only a warning; the reader checks for it.)
+No expression is ever NULL, and none grows beyond `max_allowed_packet` by what is added here: large objects
+enter as their MD5. (Past that limit the server would answer NULL with only a warning; the reader checks for
+it.)
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _SHAPES = {
     **dict.fromkeys(["char", "varchar", "enum", "set", "inet4", "inet6", "uuid"], Shape.TEXT),
     **dict.fromkeys(["binary", "varbinary"], Shape.HEX),
     **dict.fromkeys(["tinytext", "text", "mediumtext", "longtext", "json"], Shape.TEXT_DIGEST),
-    **dict.fromkeys(["tinyblob", "blob", "mediumblob", "longblob", "geometry", "vector"], Shape.BINARY_DIGEST),
+    **dict.fromkeys(
+        ["tinyblob", "blob", "mediumblob", "longblob", "geometry", "vector"], Shape.BINARY_DIGEST
+    ),
 }
 
 
@@ -51,7 +55,9 @@ def cell(column: Column, zero_dates: str = "null") -> str:
     match shape(column):
         case Shape.NUMBER:
             # `+ 0` drops the padding of ZEROFILL and makes a number of BIT and YEAR.
-            text = name if column.type == "decimal" and "zerofill" not in column.column_type else f"{name} + 0"
+            text = (
+                name if column.type == "decimal" and "zerofill" not in column.column_type else f"{name} + 0"
+            )
         case Shape.FLOAT:
             text = f"{name} + 0e0"
         case Shape.TEMPORAL:
@@ -73,8 +79,8 @@ def cell(column: Column, zero_dates: str = "null") -> str:
 def _date(name: str, zero_dates: str) -> str:
     """Dates that are no day of the years 1 to 9999 are NULL under policy `null`, as in the target.
 
-    TO_DAYS is NULL for zero and partial dates and counts on past the end of a month (2024-02-31); FROM_DAYS has no
-    year 0.
+    TO_DAYS is NULL for zero and partial dates and counts on past the end of a month (2024-02-31); FROM_DAYS
+    has no year 0.
     """
     if zero_dates == "text":
         return name

@@ -1,0 +1,184 @@
+"""A difference of one value, one row, is found and its key is named; an equal table is proven equal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import _core
+from penstock.config import SinkConfig, SparkConfig
+from penstock.model.offset import Offset, SourcePosition
+from penstock.model.schema import TableId, TableSchema
+from penstock.sources.mysql.catalog import read_table
+from penstock.spark.session import build_session
+from penstock.spark.verify import SparkTarget
+from penstock.testing.servers import Database
+from penstock.verify.check import Verification
+from penstock.verify.report import TableReport
+from penstock.verify.source import ReadView, read_view
+
+ROWS = 20_000
+
+
+@dataclass
+class Stopped:
+    """A target that stands still, and a log in which `touched` says what happened."""
+
+    touched: list[Collection[str] | None] = field(default_factory=list)
+    held: int = 0
+
+    def hold(self) -> None:
+        self.held += 1
+
+    def version_at(self, table: TableId, position: SourcePosition) -> tuple[Offset, str | None]:
+        return Offset(position.position), None
+
+    def keys_touched(self, schema: TableSchema, low: str, end: Offset, limit: int) -> Collection[str] | None:
+        return self.touched.pop(0) if self.touched else set()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    config = SparkConfig(master="local[2]", conf={"spark.sql.session.timeZone": "America/New_York"})
+    session = build_session(config, SinkConfig(type="console"), tmp_path_factory.mktemp("state"))
+    yield session
+    session.stop()
+
+
+def create(mysql: Database, key: str) -> TableSchema:
+    mysql.execute(
+        "SET time_zone = '+00:00', cte_max_recursion_depth = 100000",
+        f"""CREATE TABLE t (id BIGINT NOT NULL, code VARCHAR(20) NOT NULL, price DECIMAL(10,2),
+            ratio DOUBLE, at DATETIME(6), seen TIMESTAMP(3) NULL, day DATE, big BIGINT UNSIGNED,
+            raw VARBINARY(10), note TEXT, PRIMARY KEY ({key}))""",
+        f"""INSERT INTO t WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})
+            SELECT i * 7 - 1000, CONCAT('ä|', i), i / 3, i / 7, '2024-01-01' + INTERVAL i MICROSECOND,
+            '2024-03-10 07:00:00.5' + INTERVAL i SECOND, '1582-10-01' + INTERVAL i DAY,
+            18446744073709551615 - i, UNHEX(HEX(i)), REPEAT('x', i % 50) FROM n""",
+        "UPDATE t SET price = NULL, note = NULL WHERE id % 5 = 0",
+    )
+    with mysql.connect() as connection:
+        schema = read_table(connection, TableId(mysql.name, "t"))
+    assert schema is not None
+    return schema
+
+
+def arrow_rows(mysql: Database, schema: TableSchema) -> pa.Table:
+    """The table by PyMySQL: neither the snapshot's decoder nor the server's hash had a hand in it."""
+    names = ", ".join(f"`{column.name}`" for column in schema.columns)
+    with mysql.connect(use_unicode=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
+        cursor.execute(f"SELECT {names} FROM t")
+        rows = cursor.fetchall()
+    arrow = _core.arrow_schema(schema.to_json(), "rows")
+    columns = []
+    for number, kind in enumerate(arrow):
+        values = [row[number] for row in rows]
+        if pa.types.is_timestamp(kind.type) and kind.type.tz is not None:
+            columns.append(pa.array(values, pa.timestamp("us")).cast(pa.int64()).cast(kind.type))
+        elif pa.types.is_decimal(kind.type):
+            columns.append(pa.array([None if v is None else Decimal(v) for v in values], kind.type))
+        else:
+            columns.append(pa.array(values).cast(kind.type))
+    return pa.Table.from_arrays(columns, schema=arrow)
+
+
+def verification(mysql: Database, frame: Any, log: Stopped) -> Verification:
+    @contextmanager
+    def views() -> Iterator[ReadView]:
+        with mysql.connect() as connection, read_view(connection) as view:
+            yield view
+
+    return Verification(views, SparkTarget(lambda table, version: frame), log, log)
+
+
+def verify(
+    mysql: Database, spark: Any, schema: TableSchema, change: list[str], log: Stopped | None = None
+) -> TableReport:
+    """The target has the table as it is now; then the source gets the changes."""
+    frame = spark.createDataFrame(arrow_rows(mysql, schema)).cache()
+    mysql.execute("SET time_zone = '+00:00'", *change)
+    return verification(mysql, frame, log or Stopped()).verify(schema)
+
+
+@pytest.mark.parametrize("key", ["id", "code", "id, code"])
+def test_an_equal_table_is_proven_equal(mysql: Database, spark: Any, key: str) -> None:
+    schema = create(mysql, key)
+    report = verify(mysql, spark, schema, [])
+    assert report.error is None
+    assert report.equal, report.lines()
+    assert (report.rows_source, report.rows_target, report.unverified) == (ROWS, ROWS, 0)
+    assert report.ranges > 1
+
+
+@pytest.mark.parametrize("key", ["id", "code"])
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ("UPDATE t SET ratio = ratio + 1e-9 WHERE id = 7000", "different"),
+        ("UPDATE t SET seen = seen + INTERVAL 1 HOUR WHERE id = 7000", "different"),
+        ("UPDATE t SET note = '' WHERE id = 7000", "different"),
+        ("DELETE FROM t WHERE id = 7000", "extra"),
+    ],
+)
+def test_one_changed_row_is_named(mysql: Database, spark: Any, key: str, change: str, kind: str) -> None:
+    schema = create(mysql, key)
+    [(code,)] = mysql.query("SELECT code FROM t WHERE id = 7000")
+    report = verify(mysql, spark, schema, [change])
+    name = {"id": "7000"} if key == "id" else {"code": code}
+    assert [(found.key, found.kind) for found in report.keys_different] == [(name, kind)]
+    assert not report.equal and report.error is None
+
+
+def test_a_row_that_never_came_is_named_missing(mysql: Database, spark: Any) -> None:
+    schema = create(mysql, "id")
+    report = verify(mysql, spark, schema, ["INSERT INTO t (id, code) VALUES (999999999, 'new')"])
+    assert [(found.key, found.kind) for found in report.keys_different] == [({"id": "999999999"}, "missing")]
+
+
+def test_keys_touched_between_the_marks_are_looked_at_again(mysql: Database, spark: Any) -> None:
+    schema = create(mysql, "id")
+    change = ["UPDATE t SET note = 'x' WHERE id = 7000", "UPDATE t SET note = 'x' WHERE id = 7007"]
+    log = Stopped(touched=[{"7000", "7007"}, {"7007"}, None])
+    report = verify(mysql, spark, schema, change, log)
+    assert sorted(found.key["id"] or "" for found in report.keys_different) == ["7000", "7007"]
+    log = Stopped(touched=[{"7007"}] * 10)
+    report = verification(mysql, spark.createDataFrame(arrow_rows(mysql, schema)), log).verify(schema)
+    assert report.equal
+
+
+def test_keys_that_never_settle_are_counted_and_not_called_equal(mysql: Database, spark: Any) -> None:
+    schema = create(mysql, "id")
+    log = Stopped(touched=[{"7000"}] * 10)
+    report = verify(mysql, spark, schema, ["UPDATE t SET note = 'x' WHERE id = 7000"], log)
+    assert (report.unverified, report.keys_different, report.equal) == (1, [], False)
+    assert log.held > 1
+
+
+def test_a_wholly_different_table_is_reported_in_bounded_output(mysql: Database, spark: Any) -> None:
+    schema = create(mysql, "id")
+    report = verify(mysql, spark, schema, ["UPDATE t SET big = big - 1"])
+    assert len(report.keys_different) == 100
+    assert report.keys_not_listed == ROWS - 100
+
+
+def test_a_row_that_the_target_has_twice_is_named(mysql: Database, spark: Any) -> None:
+    schema = create(mysql, "id")
+    rows = arrow_rows(mysql, schema)
+    frame = spark.createDataFrame(pa.concat_tables([rows, rows.slice(5, 1)]))
+    report = verification(mysql, frame, Stopped()).verify(schema)
+    key = {"id": str(rows.column("id")[5].as_py())}
+    assert [(found.key, found.kind) for found in report.keys_different] == [(key, "doubled")]
+
+
+def test_a_table_that_is_gone_is_an_error_of_that_table(mysql: Database, spark: Any) -> None:
+    schema = create(mysql, "id")
+    report = verify(mysql, spark, schema, ["DROP TABLE t"])
+    assert report.error is not None and "does not exist" in report.error
+    assert not report.equal
