@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock import _core
@@ -89,6 +91,15 @@ def arrow_rows(mysql: Database, schema: TableSchema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=arrow)
 
 
+def as_frame(spark: Any, rows: pa.Table) -> Any:
+    """By way of a file, which keeps zoned and unzoned times apart."""
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        pq.write_table(rows, file.name)
+        frame = spark.read.parquet(file.name).cache()
+        frame.count()
+    return frame
+
+
 def verification(mysql: Database, frame: Any, log: Stopped) -> Verification:
     @contextmanager
     def views() -> Iterator[ReadView]:
@@ -102,7 +113,7 @@ def verify(
     mysql: Database, spark: Any, schema: TableSchema, change: list[str], log: Stopped | None = None
 ) -> TableReport:
     """The target has the table as it is now; then the source gets the changes."""
-    frame = spark.createDataFrame(arrow_rows(mysql, schema)).cache()
+    frame = as_frame(spark, arrow_rows(mysql, schema))
     mysql.execute("SET time_zone = '+00:00'", *change)
     return verification(mysql, frame, log or Stopped()).verify(schema)
 
@@ -121,17 +132,17 @@ def test_an_equal_table_is_proven_equal(mysql: Database, spark: Any, key: str) -
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
-        ("UPDATE t SET ratio = ratio + 1e-9 WHERE id = 7000", "different"),
-        ("UPDATE t SET seen = seen + INTERVAL 1 HOUR WHERE id = 7000", "different"),
-        ("UPDATE t SET note = '' WHERE id = 7000", "different"),
-        ("DELETE FROM t WHERE id = 7000", "extra"),
+        ("UPDATE t SET ratio = ratio + 1e-9 WHERE id = 6000", "different"),
+        ("UPDATE t SET seen = seen + INTERVAL 1 HOUR WHERE id = 6000", "different"),
+        ("UPDATE t SET note = '' WHERE id = 6000", "different"),
+        ("DELETE FROM t WHERE id = 6000", "extra"),
     ],
 )
 def test_one_changed_row_is_named(mysql: Database, spark: Any, key: str, change: str, kind: str) -> None:
     schema = create(mysql, key)
-    [(code,)] = mysql.query("SELECT code FROM t WHERE id = 7000")
+    [(code,)] = mysql.query("SELECT code FROM t WHERE id = 6000")
     report = verify(mysql, spark, schema, [change])
-    name = {"id": "7000"} if key == "id" else {"code": code}
+    name = {"id": "6000"} if key == "id" else {"code": code}
     assert [(found.key, found.kind) for found in report.keys_different] == [(name, kind)]
     assert not report.equal and report.error is None
 
@@ -144,19 +155,19 @@ def test_a_row_that_never_came_is_named_missing(mysql: Database, spark: Any) -> 
 
 def test_keys_touched_between_the_marks_are_looked_at_again(mysql: Database, spark: Any) -> None:
     schema = create(mysql, "id")
-    change = ["UPDATE t SET note = 'x' WHERE id = 7000", "UPDATE t SET note = 'x' WHERE id = 7007"]
-    log = Stopped(touched=[{"7000", "7007"}, {"7007"}, None])
+    change = ["UPDATE t SET note = 'other' WHERE id = 6000", "UPDATE t SET note = 'other' WHERE id = 6007"]
+    log = Stopped(touched=[{"6000", "6007"}, {"6007"}, None])
     report = verify(mysql, spark, schema, change, log)
-    assert sorted(found.key["id"] or "" for found in report.keys_different) == ["7000", "7007"]
-    log = Stopped(touched=[{"7007"}] * 10)
-    report = verification(mysql, spark.createDataFrame(arrow_rows(mysql, schema)), log).verify(schema)
+    assert sorted(found.key["id"] or "" for found in report.keys_different) == ["6000", "6007"]
+    log = Stopped(touched=[{"6007"}] * 10)
+    report = verification(mysql, as_frame(spark, arrow_rows(mysql, schema)), log).verify(schema)
     assert report.equal
 
 
 def test_keys_that_never_settle_are_counted_and_not_called_equal(mysql: Database, spark: Any) -> None:
     schema = create(mysql, "id")
-    log = Stopped(touched=[{"7000"}] * 10)
-    report = verify(mysql, spark, schema, ["UPDATE t SET note = 'x' WHERE id = 7000"], log)
+    log = Stopped(touched=[{"6000"}] * 10)
+    report = verify(mysql, spark, schema, ["UPDATE t SET note = 'other' WHERE id = 6000"], log)
     assert (report.unverified, report.keys_different, report.equal) == (1, [], False)
     assert log.held > 1
 
@@ -171,7 +182,7 @@ def test_a_wholly_different_table_is_reported_in_bounded_output(mysql: Database,
 def test_a_row_that_the_target_has_twice_is_named(mysql: Database, spark: Any) -> None:
     schema = create(mysql, "id")
     rows = arrow_rows(mysql, schema)
-    frame = spark.createDataFrame(pa.concat_tables([rows, rows.slice(5, 1)]))
+    frame = as_frame(spark, pa.concat_tables([rows, rows.slice(5, 1)]))
     report = verification(mysql, frame, Stopped()).verify(schema)
     key = {"id": str(rows.column("id")[5].as_py())}
     assert [(found.key, found.kind) for found in report.keys_different] == [(key, "doubled")]
