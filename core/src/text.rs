@@ -10,18 +10,19 @@
 //! |---|---|
 //! | integers, `bit`, `year` | the number in decimal |
 //! | `decimal` | as the server prints it, with all digits of its scale |
-//! | `float`, `double` | the exact double in the fewest digits that read back as it, in the server's notation |
+//! | `float`, `double` | the fewest digits that read back as the same double, in the server's notation |
 //! | `date`, `datetime`, `timestamp`, `time` | as the server prints it, timestamps in UTC |
 //! | `char`, `varchar`, `enum`, `set`, `inet4`, `inet6`, `uuid` | `LENGTH:TEXT`, length in bytes of UTF-8 |
 //! | `binary`, `varbinary` | upper-case hexadecimal digits |
 //! | the `text` and `blob` families, `json`, spatial types, `vector` | MD5 of the bytes (of UTF-8 for text) |
 //!
-//! Large objects go in as their own MD5 because the server caps every string it builds at `max_allowed_packet`
-//! and answers NULL beyond it. The length in front of text makes the joined text unambiguous: only text may
-//! contain `|`, `:` or `~`.
+//! Large objects go in as their own MD5 because the server caps every string it builds at
+//! `max_allowed_packet` and answers NULL beyond it. The length in front of text makes the joined text
+//! unambiguous: only text may contain `|`, `:` or `~`.
 //!
 //! Batches may come back from a lake table, so the Arrow type need not be the one the decoder made: integers
-//! may be wider, decimals may have become text and so on. What cannot be printed as the column's type is an error.
+//! may be wider, decimals may have become text and so on. What cannot be printed as the column's type is an
+//! error.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -157,8 +158,8 @@ impl RowText {
             .collect()
     }
 
-    /// The number that is each row's text divided by `width`, towards zero, as the server's DIV does. None if some
-    /// row's text is no integer.
+    /// The number that is each row's text divided by `width`, towards zero, as the server's DIV does. None if
+    /// some row's text is no integer.
     pub fn ranges(&self, width: u64) -> Option<Int64Array> {
         let width = i128::from(width.max(1));
         let mut text = Vec::with_capacity(24);
@@ -273,8 +274,8 @@ fn float(array: &ArrayRef) -> Option<Printer> {
     }
 }
 
-/// Year, month and day of a day counted from 1970-01-01 in the proleptic Gregorian calendar. The year is taken to
-/// begin in March, so that the leap day is its last; 400 years are 146,097 days.
+/// Year, month and day of a day counted from 1970-01-01 in the proleptic Gregorian calendar. The year is
+/// taken to begin in March, so that the leap day is its last; 400 years are 146,097 days.
 pub(crate) fn civil(days: i64) -> (i64, u32, u32) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -1,7 +1,7 @@
 //! The events of one binlog file, one in memory at a time.
 //!
-//! A length in a header is believed only as far as the file reaches, so a bogus one allocates nothing. Checksums are
-//! checked wherever the file has them.
+//! A length in a header is believed only as far as the file reaches, so a bogus one allocates nothing.
+//! Checksums are checked wherever the file has them.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -41,7 +41,8 @@ pub struct FileEvents {
 }
 
 impl FileEvents {
-    /// Reads the head of the file: magic, and the format of what follows. What is beyond `end` is not looked at.
+    /// Reads the head of the file: magic, and the format of what follows. What is beyond `end` is not looked
+    /// at.
     pub fn open(path: &str, end: Option<u64>) -> Result<Self> {
         let failed = |error: std::io::Error| DecodeError::new(format!("the file cannot be read: {error}"), 0);
         let file = File::open(path).map_err(failed)?;
@@ -124,8 +125,8 @@ impl FileEvents {
         self.seek(self.position)
     }
 
-    /// The first event tells the version; without a format description the default holds, with checksums if the
-    /// first event ends with its own.
+    /// The first event tells the version; without a format description the default holds, with checksums if
+    /// the first event ends with its own.
     fn judge_first(&mut self, first: &[u8]) -> Result<()> {
         if first.is_empty() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! `penstock inspect`: a walk over one binlog file that needs no server, no catalog and no relay log.
 //!
-//! It stands on what the file itself says. Where that ends (a truncated or damaged file, an event type that carries
-//! rows in an unknown form), everything before has been given out, and the error says where.
+//! It stands on what the file itself says. Where that ends (a truncated or damaged file, an event type that
+//! carries rows in an unknown form), everything before has been given out, and the error says where.
 
 mod file;
 mod names;
@@ -97,8 +97,8 @@ impl Inspector {
         }
     }
 
-    /// About `limit` lines (at most those of one event more), fewer at the end; None when there are none left. In
-    /// `count_only`, `limit` counts events. An error comes once, after every line before it.
+    /// About `limit` lines (at most those of one event more), fewer at the end; None when there are none
+    /// left. In `count_only`, `limit` counts events. An error comes once, after every line before it.
     pub fn next_lines(&mut self, limit: usize) -> Result<Option<Vec<String>>> {
         let mut events = 0;
         let mut ended = false;
@@ -341,8 +341,9 @@ impl Inspector {
         Ok(Some(row.finish()))
     }
 
-    /// The after image of a PARTIAL_UPDATE_ROWS event: options, then a bit for each JSON column that tells whether it
-    /// holds differences instead of a document; differences have a length of four bytes, as documents have.
+    /// The after image of a PARTIAL_UPDATE_ROWS event: options, then a bit for each JSON column that tells
+    /// whether it holds differences instead of a document; differences have a length of four bytes, as
+    /// documents have.
     fn partial_image(
         &mut self,
         images: &mut Cursor<'_>,
@@ -364,9 +365,8 @@ impl Inspector {
                 .collect();
         }
         if !hidden.is_empty() {
-            self.summary.note(
-                "columns changed by partial JSON (binlog_row_value_options=PARTIAL_JSON) are left out of `after`",
-            );
+            self.summary
+                .note("columns changed by partial JSON (binlog_row_value_options) are left out of `after`");
         }
         self.image(images, table, present, wanted, &hidden)
     }
@@ -415,8 +415,8 @@ fn is_compressed(kind: EventKind) -> bool {
     (EventKind::MARIADB_WRITE_ROWS_COMPRESSED_V1..=EventKind::MARIADB_DELETE_ROWS_COMPRESSED).contains(&kind)
 }
 
-/// Row events of every kind up to their images: the kinds that `RowsEvent` does not know are like the plain ones,
-/// but for their images.
+/// Row events of every kind up to their images: the kinds that `RowsEvent` does not know are like the plain
+/// ones, but for their images.
 fn parse_rows<'a>(event: &Event<'a>, file: &FileEvents) -> Result<RowsEvent<'a>> {
     let plain = match event.header.kind {
         EventKind::MARIADB_WRITE_ROWS_COMPRESSED_V1 => EventKind::WRITE_ROWS_V1,

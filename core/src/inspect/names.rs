@@ -1,5 +1,5 @@
-//! The names of event types as the server's own sources spell them (`enum Log_event_type`), which mysqlbinlog and
-//! SHOW BINLOG EVENTS shorten in their own ways.
+//! The names of event types as the server's own sources spell them (`enum Log_event_type`), which mysqlbinlog
+//! and SHOW BINLOG EVENTS shorten in their own ways.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! One value of a row image as JSON.
 //!
-//! What the log does not say is not invented: without labels an enum is its number, without signedness a number is
-//! signed, and bytes of unknown character set are text only if they are printable UTF-8.
+//! What the log does not say is not invented: without labels an enum is its number, without signedness a
+//! number is signed, and bytes of unknown character set are text only if they are printable UTF-8.
 
 use std::io::Write as _;
 
