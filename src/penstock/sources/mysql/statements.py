@@ -155,12 +155,14 @@ class MySqlStatements:
 def cascade_reason(table: TableId) -> tuple[str, str]:
     """Reason and cure for a table that is parked because a foreign key changes its rows."""
     reason = (
-        f"Rows of table {table} are changed by a foreign key (ON DELETE or UPDATE CASCADE, SET NULL), and before "
+        f"Rows of table {table} are changed by a foreign key (ON DELETE or UPDATE CASCADE, SET NULL), and "
+        f"before "
         "MySQL 9.6 such changes are not in the log."
     )
     hint = (
         f"Let the application change {table} itself and take the rule off the key (`penstock doctor FILE` "
-        "prints the SQL), or accept the gap with `foreign_key_cascades: ignore`; then run `penstock resnapshot "
+        "prints the SQL), or accept the gap with `foreign_key_cascades: ignore`; then run `penstock "
+        "resnapshot "
         f"FILE {table}`."
     )
     return reason, hint
