@@ -2,6 +2,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use proptest::prelude::*;
 
+use super::packets::PACKET_MAX;
 use super::*;
 
 const SCHEMA: &str = r#"{"database":"d","table":"t","key":["a"],"columns":[
