@@ -4,23 +4,31 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use crate::error::{DecodeError, Result};
-use crate::group::{Header, FORMAT_DESCRIPTION, HEADER, PREVIOUS_GTIDS};
+use crate::group::{is_gtid, Header, FORMAT_DESCRIPTION, HEADER, PREVIOUS_GTIDS, QUERY};
 use crate::gtid::GtidSet;
 use crate::span::{Place, Tracker};
 
-/// Walks the events of `(start, end]` of a segment and gives the entry of that part. `open` is the offset
-/// of the GTID event when `start` lies inside a transaction, `source` the source's place at `start`.
-pub fn scan(path: &str, base: u64, start: u64, end: u64, open: Option<u64>, source: Place) -> Result<String> {
+/// Walks the events of `(start, end]` of a segment and gives the entry of that part. `open` are the
+/// offsets of the events to read first when `start` lies inside a transaction (its GTID event, then the table maps in
+/// force, in log order), `source` the source's place at `start`.
+pub fn scan(path: &str, base: u64, start: u64, end: u64, open: &[u64], source: Place) -> Result<String> {
     let mut reader = Events::open(path, base)?;
     let mut tracker = Tracker::new(start, GtidSet::default(), source);
     let mut event = Vec::new();
-    if let Some(offset) = open {
+    for &offset in open {
         reader.seek(offset)?;
         reader.next_into(&mut event, end)?;
         reader.account(&mut tracker, &event, offset)?;
-        tracker.events = 0;
-        tracker.end = start;
+        // Behind the GTID stands what says how the transaction will end: BEGIN, XA START, or nothing.
+        if is_gtid(event[4]) && reader.offset < start {
+            let begin = reader.offset;
+            reader.next_into(&mut event, end)?;
+            if event[4] == QUERY {
+                reader.account(&mut tracker, &event, begin)?;
+            }
+        }
     }
+    tracker.forget_before(start);
     reader.seek(start)?;
     let mut offset = start;
     while offset < end {

@@ -131,6 +131,13 @@ impl Tracker {
         }
     }
 
+    /// Keeps the state of the transaction that passes by, but nothing of what came before `start`.
+    pub fn forget_before(&mut self, start: u64) {
+        self.events = 0;
+        self.end = start;
+        self.span.statements.clear();
+    }
+
     /// An event of the log that ends at `offset + event.len()`; `body` is it between header and checksum.
     #[inline]
     pub fn event(&mut self, header: &Header, body: &[u8], length: usize, offset: u64) -> Result<()> {

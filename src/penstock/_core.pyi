@@ -110,10 +110,11 @@ class Framer:
         """Code, SQLSTATE and message of the ERR packet that ended the stream."""
 
 def scan_span(
-    path: str, base: int, start: int, end: int, *, open_gtid: int | None = None, file: str = "", position: int = 0
+    path: str, base: int, start: int, end: int, *, open: Sequence[int] = (), file: str = "", position: int = 0
 ) -> str:
     """The index entry (JSON) of `(start, end]` of a segment, from its events. `file`/`position`: the source's place
-    at `start`; `open_gtid`: offset of the GTID event when `start` lies inside a transaction."""
+    at `start`; `open`: offsets of the events to read first when `start` lies inside a transaction (its GTID event,
+    then the table maps in force), in log order."""
 
 # column/ : the only home of the type mapping ------------------------------------------------------
 

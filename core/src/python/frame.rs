@@ -234,7 +234,7 @@ impl Framer {
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, base, start, end, *, open_gtid = None, file = String::new(), position = 0))]
+#[pyo3(signature = (path, base, start, end, *, open = Vec::new(), file = String::new(), position = 0))]
 #[expect(clippy::too_many_arguments, reason = "keyword-only arguments of the Python function")]
 fn scan_span(
     py: Python<'_>,
@@ -242,9 +242,9 @@ fn scan_span(
     base: u64,
     start: u64,
     end: u64,
-    open_gtid: Option<u64>,
+    open: Vec<u64>,
     file: String,
     position: u64,
 ) -> PyResult<String> {
-    Ok(py.detach(|| scan(path, base, start, end, open_gtid, Place { file, position }))?)
+    Ok(py.detach(|| scan(path, base, start, end, &open, Place { file, position }))?)
 }

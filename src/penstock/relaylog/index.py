@@ -109,6 +109,13 @@ class Entry:
         return self.fields.get("open")
 
     @property
+    def open_events(self) -> list[int]:
+        """Offsets of the events that a reader of the span needs from before it, in log order."""
+        open_ = self.open or {}
+        offsets = [open_.get("gtid_event"), *open_.get("table_maps", {}).values()]
+        return sorted(offset for offset in offsets if offset is not None)
+
+    @property
     def last(self) -> LastTransaction | None:
         last = self.fields.get("last")
         return None if last is None else LastTransaction(**last)

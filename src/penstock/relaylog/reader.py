@@ -369,7 +369,7 @@ class RelayLog:
             segment.base,
             entry.start,
             offset,
-            open_gtid=(entry.open or {}).get("gtid_event"),
+            open=entry.open_events,
             file=before.file,
             position=before.position,
         )

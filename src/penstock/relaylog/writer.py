@@ -312,8 +312,7 @@ def _recounted(entry: index.Entry, name: SegmentName, path: Path, end: Offset) -
     """The entry of the span that was cut: its counts spoke of rows that are gone."""
     if entry.end != end or entry.head is not None or not entry.tables:
         return entry
-    open_gtid = (entry.open or {}).get("gtid_event")
-    counted = json.loads(scan_span(str(path), name.base, entry.start, end, open_gtid=open_gtid))
+    counted = json.loads(scan_span(str(path), name.base, entry.start, end, open=entry.open_events))
     kept = ("file", "position", "open", "last")
     return index.Entry(counted | {key: entry.fields[key] for key in kept if key in entry.fields})
 
