@@ -4,14 +4,18 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use crate::error::{DecodeError, Result};
-use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
+use crate::event::{Checksum, Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
 
 /// Bytes read at once.
 const WINDOW: u64 = 512 * 1024;
 
+/// Where the bytes are.
+trait Source: Read + Seek + Send + Sync {}
+impl<T: Read + Seek + Send + Sync> Source for T {}
+
 /// A file whose byte 0 has the offset `base`. Errors name the file and the offset.
 pub struct LogFile {
-    file: File,
+    file: Box<dyn Source>,
     path: String,
     base: u64,
     size: u64,
@@ -30,16 +34,22 @@ pub enum Direction {
 impl LogFile {
     /// Opens the file and reads its format description, whatever part of it is wanted.
     pub fn open(path: &str, base: u64) -> Result<Self> {
-        let failed = |error: std::io::Error| {
-            DecodeError::new(format!("cannot be opened: {error}"), base).in_file(path)
-        };
-        let file = File::open(path).map_err(failed)?;
-        let size = file.metadata().map_err(failed)?.len();
+        let file = File::open(path)
+            .map_err(|error| DecodeError::new(format!("cannot be opened: {error}"), base).in_file(path))?;
+        Self::over(Box::new(file), path, base).map_err(|error| error.in_file(path))
+    }
+
+    /// The same over bytes in memory.
+    pub fn of_bytes(bytes: Vec<u8>, base: u64) -> Result<Self> {
+        Self::over(Box::new(std::io::Cursor::new(bytes)), "", base)
+    }
+
+    fn over(file: Box<dyn Source>, path: &str, base: u64) -> Result<Self> {
         let mut log = Self {
             file,
             path: path.to_owned(),
             base,
-            size,
+            size: 0,
             window: Vec::new(),
             window_start: 0,
             format: FormatDescription {
@@ -48,10 +58,10 @@ impl LogFile {
                 created: 0,
                 header_size: HEADER_SIZE as u8,
                 post_header_sizes: Vec::new(),
-                checksum: crate::event::Checksum::None,
+                checksum: Checksum::None,
             },
         };
-        log.read_format().map_err(|error| error.in_file(path))?;
+        log.read_format()?;
         Ok(log)
     }
 
@@ -59,7 +69,7 @@ impl LogFile {
         if self.read(0, MAGIC.len(), Direction::Forward)? != MAGIC {
             return Err(DecodeError::new("this is no binary log: the magic number is missing", self.base));
         }
-        let header = self.header(4, self.size)?;
+        let header = self.header(4, u64::MAX)?;
         if header.kind != EventKind::FORMAT_DESCRIPTION {
             let reason = format!("the first event is of type {}, not a format description", header.kind.0);
             return Err(DecodeError::new(reason, self.base + 4));
@@ -125,7 +135,7 @@ impl LogFile {
         };
         if end > self.size {
             // An open segment grows.
-            self.size = self.file.metadata().map_err(failed)?.len();
+            self.size = self.file.seek(SeekFrom::End(0)).map_err(failed)?;
         }
         if end > self.size {
             let reason = format!("the file ends at {}, inside an event or before it", self.base + self.size);

@@ -75,7 +75,16 @@ pub struct RangeScan {
 
 impl RangeScan {
     pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<Self> {
-        let file = LogFile::open(&split.path, split.base)?;
+        Self::over(LogFile::open(&split.path, split.base)?, table, split, exclude)
+    }
+
+    /// Over a file already open, instead of the split's path.
+    pub fn over(
+        file: LogFile,
+        table: Arc<TableSchema>,
+        split: &Split,
+        exclude: Option<GtidSet>,
+    ) -> Result<Self> {
         let mut scan = Self {
             format: file.format().clone(),
             file,

@@ -51,8 +51,7 @@ def _write(server: Server, name: str, choice: random.Random) -> None:
         statements.append(
             choice.choice(
                 [
-                    f"INSERT IGNORE INTO d.{name} VALUES ({left}, {right}, {number}), "
-                    f"({new_left}, {new_right}, -1)",
+                    f"INSERT IGNORE INTO d.{name} VALUES ({left}, {right}, {number})",
                     f"REPLACE INTO d.{name} VALUES ({left}, {right}, {number})",
                     f"UPDATE d.{name} SET c = {number} WHERE id = {left}",
                     f"UPDATE IGNORE d.{name} SET id = {new_left}, b = {new_right} WHERE b = {right}",

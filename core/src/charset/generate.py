@@ -1,9 +1,9 @@
 """Writes `tables.rs` from a real MySQL 8.0.
 
 It holds what each byte means in the single-byte character sets, and which character set each collation id
-belongs to. With `--dump FILE` the script also writes what the server makes of every two- and three-byte code of
-the East Asian character sets, one `charset code scalar` a line: `examples/charset_differences.rs` compares that
-with encoding_rs and prints `differences.rs`.
+belongs to. With `--dump FILE` the script also writes what the server makes of every two- and three-byte
+code of the East Asian character sets, one `charset code scalar` a line: `examples/charset_differences.rs`
+compares that with encoding_rs and prints `differences.rs`.
 
     PYTHONPATH=src .venv/bin/python core/src/charset/generate.py core/src/charset/tables.rs
 """
@@ -30,7 +30,8 @@ def scalars(
         values = ",".join(f"({first + index},x'{code.hex()}')" for index, code in enumerate(part))
         server.execute(f"INSERT INTO charsets.codes VALUES {values}")
     rows = server.query(
-        f"SELECT code, HEX(CONVERT(CONVERT(code USING {charset}) USING utf32)) FROM charsets.codes ORDER BY number"
+        f"SELECT code, HEX(CONVERT(CONVERT(code USING {charset}) USING utf32)) "
+        "FROM charsets.codes ORDER BY number"
     )
     server.execute("DROP TABLE charsets.codes")
     for code, text in rows:
