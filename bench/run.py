@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ PARTS = ("receiver", "decode", "snapshot", "merge", "peers")
 
 def main() -> int:
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything started here is stopped
     console = Console(stderr=True)
     try:
         return run(options, console)
