@@ -19,8 +19,13 @@ LINE_LENGTH_MAX = 110
 # What is too long today. An entry that is no longer needed must be removed.
 LONG_FILES: dict[str, int] = {
     "core/src/charset/tables.rs": 731,  # data, no code
+    "core/src/charset/differences.rs": 555,  # data, no code
 }
 LONG_FUNCTIONS: dict[str, int] = {}
+LONG_LINES: set[str] = {
+    "core/src/charset/tables.rs",  # data, no code
+    "core/src/charset/differences.rs",  # data, no code
+}
 
 # The layers, lowest first: a module imports only from its own layer or from lower ones.
 LAYERS: list[set[str]] = [
@@ -31,7 +36,7 @@ LAYERS: list[set[str]] = [
     {"relaylog", "sources", "snapshot", "state", "verify"},
     {"sinks"},
     {"spark"},
-    {"planner", "discovery", "progress"},
+    {"planner", "discovery", "progress", "versions"},
     {"pipeline"},
     {"testing"},
     {"demo"},
@@ -103,7 +108,8 @@ def test_lines_fit() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if len(line) > LINE_LENGTH_MAX
     ]
-    assert long == []
+    assert [place for place in long if place.split(":")[0] not in LONG_LINES] == []
+    assert {place.split(":")[0] for place in long} >= LONG_LINES, "remove these"
 
 
 def test_pyspark_is_imported_only_in_spark_and_sinks() -> None:

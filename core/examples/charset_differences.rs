@@ -1,4 +1,5 @@
-//! Compares what a server makes of East Asian codes (`src/charset/generate.py --dump`) with encoding_rs, and prints
+//! Compares what a server makes of East Asian codes (`src/charset/generate.py --dump`) with encoding_rs, and
+//! prints
 //! `src/charset/differences.rs`.
 //!
 //!     cargo run --example charset_differences DUMP > src/charset/differences.rs

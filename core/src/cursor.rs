@@ -1,5 +1,6 @@
-//! Checked reads over bytes. Every parser of the core reads through a `Cursor`, so truncated input is an error
-//! that names the field and the offset, and no length taken from the input is trusted before it is there.
+//! Checked reads over bytes. Every parser of the core reads through a `Cursor`, so truncated input is an
+//! error that names the field and the offset, and no length taken from the input is trusted before it is
+//! there.
 
 use crate::error::{DecodeError, Result};
 
@@ -141,8 +142,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length-encoded integer that counts bytes or items still to come, so it can be no larger than what is left
-    /// times `per_byte` (8 for bits).
+    /// A length-encoded integer that counts bytes or items still to come, so it can be no larger than what is
+    /// left times `per_byte` (8 for bits).
     pub fn lenenc_count(&mut self, per_byte: usize, what: &'static str) -> Result<usize> {
         let before = *self;
         let count = self.lenenc(what)?;

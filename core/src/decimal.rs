@@ -1,6 +1,6 @@
-//! MySQL's binary DECIMAL: groups of nine digits in four bytes, big-endian, most significant first; the groups at
-//! both ends of the number are shorter. The first bit is the sign (set: not negative); negative numbers have all
-//! bits inverted, so that images compare as bytes.
+//! MySQL's binary DECIMAL: groups of nine digits in four bytes, big-endian, most significant first; the
+//! groups at both ends of the number are shorter. The first bit is the sign (set: not negative); negative
+//! numbers have all bits inverted, so that images compare as bytes.
 
 use std::io::Write;
 
@@ -174,7 +174,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn images_give_their_digits_back(precision in 1..=65_u8, part in 0.0..=1.0_f64, negative: bool, digits in "[0-9]{65}") {
+        fn images_give_their_digits_back(
+            precision in 1..=65_u8,
+            part in 0.0..=1.0_f64,
+            negative: bool,
+            digits in "[0-9]{65}",
+        ) {
             let scale = (f64::from(precision) * part) as u8;
             let digits = &digits[..precision.into()];
             let bytes = image(negative, digits, precision, scale);
@@ -200,7 +205,11 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_number_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..40), precision in 0..=70_u8, scale in 0..=70_u8) {
+        fn any_bytes_are_a_number_or_an_error(
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+            precision in 0..=70_u8,
+            scale in 0..=70_u8,
+        ) {
             if let Ok(decimal) = DecimalImage::new(&bytes, precision, scale) {
                 let _ = decimal.write_text(&mut Vec::new());
                 if precision <= 38 { let _ = decimal.unscaled(); }

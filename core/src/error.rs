@@ -4,8 +4,9 @@ use std::fmt;
 
 /// Malformed or unfitting input: never a panic, never invented rows.
 ///
-/// `table` is set when the trouble belongs to one table only (its schema, its row images, its values), so that the
-/// other tables of the log can go on; Python then sees a `SchemaMismatch`. Row values never enter a reason.
+/// `table` is set when the trouble belongs to one table only (its schema, its row images, its values), so
+/// that the other tables of the log can go on; Python then sees a `SchemaMismatch`. Row values never enter a
+/// reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError(Box<Details>);
 

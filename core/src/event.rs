@@ -1,6 +1,7 @@
 //! Binary-log events: the header every event has, and the walk over a slice of events.
 //!
-//! Facts of the wire are from MySQL's "Binary Log Event" protocol pages, version 4 (MySQL 5.0 and later, MariaDB).
+//! Facts of the wire are from MySQL's "Binary Log Event" protocol pages, version 4 (MySQL 5.0 and later,
+//! MariaDB).
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
@@ -271,7 +272,8 @@ pub struct FormatDescription {
 }
 
 impl FormatDescription {
-    /// From the whole rest of the event: its own checksum (always there when the server knows checksums) included.
+    /// From the whole rest of the event: its own checksum (always there when the server knows checksums)
+    /// included.
     pub fn parse(event: &Event<'_>) -> Result<Self> {
         let mut cursor = event.cursor();
         let binlog_version = cursor.u16("binlog version")?;

@@ -1,9 +1,9 @@
 //! MySQL's binary JSON to text, byte for byte as the server prints it.
 //!
 //! A document is a type byte and a value. Objects and arrays begin with their count and size, then entries of
-//! fixed size (for objects first those of the keys), then what did not fit into the entries; offsets count from
-//! the container's first byte; "small" ones are 2 bytes wide, "large" ones 4. (json_binary.h of the server
-//! describes the format; this is written from that description.)
+//! fixed size (for objects first those of the keys), then what did not fit into the entries; offsets count
+//! from the container's first byte; "small" ones are 2 bytes wide, "large" ones 4. (json_binary.h of the
+//! server describes the format; this is written from that description.)
 
 use std::io::Write;
 
@@ -25,8 +25,8 @@ impl From<DecodeError> for ValueError {
     }
 }
 
-/// Appends the document as text. An empty document is the literal null: so the server reads it. The text is UTF-8 as
-/// far as the document's strings are; a server only writes such.
+/// Appends the document as text. An empty document is the literal null: so the server reads it. The text is
+/// UTF-8 as far as the document's strings are; a server only writes such.
 pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((kind, data)) = document.split_first() else {
         out.extend_from_slice(b"null");
@@ -38,8 +38,8 @@ pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
 
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// Bytes of the document not yet read. Values never overlap in what a server writes; if they do, the document
-    /// is made to explode and the work is refused.
+    /// Bytes of the document not yet read. Values never overlap in what a server writes; if they do, the
+    /// document is made to explode and the work is refused.
     work: usize,
 }
 

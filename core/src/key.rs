@@ -1,8 +1,8 @@
 //! Keys as 128-bit numbers, the same whether read from a row image or from an Arrow batch.
 //!
-//! A key is taken as its values stand in Arrow, which is how a target knows it: text in UTF-8 (CHAR trimmed, labels
-//! spelled out), BINARY padded, floats as bits, TIMESTAMP in UTC. Up to 15 bytes of such values are the key itself,
-//! so most keys cannot collide at all; longer ones are hashed with MD5.
+//! A key is taken as its values stand in Arrow, which is how a target knows it: text in UTF-8 (CHAR trimmed,
+//! labels spelled out), BINARY padded, floats as bits, TIMESTAMP in UTC. Up to 15 bytes of such values are
+//! the key itself, so most keys cannot collide at all; longer ones are hashed with MD5.
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use md5::{Digest, Md5};

@@ -1,8 +1,8 @@
 //! Layout `latest`: the last change of each key in a range.
 //!
-//! The range is walked backwards, event by event and row by row: the first change met of a key is its last, all
-//! others are only read as far as their key. An update that moves a key leaves its new key alive and its old key
-//! deleted.
+//! The range is walked backwards, event by event and row by row: the first change met of a key is its last,
+//! all others are only read as far as their key. An update that moves a key leaves its new key alive and its
+//! old key deleted.
 
 use std::ops::Range;
 

@@ -1,11 +1,13 @@
-//! How row images of one table map become rows of one TableSchema: the check that both speak of the same columns.
+//! How row images of one table map become rows of one TableSchema: the check that both speak of the same
+//! columns.
 
 use crate::charset::Charset;
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};
 use crate::table_map::{MapColumn, TableMap};
 use crate::wire::WireType;
 
-/// Names of the hidden columns behind functional indexes: an MD5 in hexadecimal (8.0.15), `!hidden!…` (later).
+/// Names of the hidden columns behind functional indexes: an MD5 in hexadecimal (8.0.15), `!hidden!…`
+/// (later).
 fn is_hidden_name(name: &str) -> bool {
     name.starts_with("!hidden!") || (name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

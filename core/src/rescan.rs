@@ -9,8 +9,8 @@ use crate::gtid::GtidSet;
 use crate::span::{Place, Tracker};
 
 /// Walks the events of `(start, end]` of a segment and gives the entry of that part. `open` are the
-/// offsets of the events to read first when `start` lies inside a transaction (its GTID event, then the table maps in
-/// force, in log order), `source` the source's place at `start`.
+/// offsets of the events to read first when `start` lies inside a transaction (its GTID event, then the table
+/// maps in force, in log order), `source` the source's place at `start`.
 pub fn scan(path: &str, base: u64, start: u64, end: u64, open: &[u64], source: Place) -> Result<String> {
     let mut reader = Events::open(path, base)?;
     let mut tracker = Tracker::new(start, GtidSet::default(), source);

@@ -1,10 +1,12 @@
 //! The answer to COM_STMT_EXECUTE (binary protocol) to Arrow: packets of any split come in, batches go out.
 //!
-//! Packet: length (3 bytes), number (1, counts up from 1 and wraps), payload. A payload of 0xffffff bytes goes on in
-//! the next packet. The answer: column count; a definition per column; EOF; rows; EOF. ERR may come at any place.
-//! Text comes in the column's own character set when `character_set_results` is NULL, which the definitions prove.
+//! Packet: length (3 bytes), number (1, counts up from 1 and wraps), payload. A payload of 0xffffff bytes
+//! goes on in the next packet. The answer: column count; a definition per column; EOF; rows; EOF. ERR may
+//! come at any place. Text comes in the column's own character set when `character_set_results` is NULL,
+//! which the definitions prove.
 //!
-//! A length found in the input is only waited for, never allocated: memory is what has arrived of one row, and one batch.
+//! A length found in the input is only waited for, never allocated: memory is what has arrived of one row,
+//! and one batch.
 
 mod packets;
 
@@ -77,8 +79,8 @@ impl ResultSetDecoder {
         Ok(Self { packets: Packets::default(), rows, state: State::Count })
     }
 
-    /// Takes bytes as they came from the socket; returns the batches they completed. After an error nothing more
-    /// can be fed.
+    /// Takes bytes as they came from the socket; returns the batches they completed. After an error nothing
+    /// more can be fed.
     pub fn feed(&mut self, mut data: &[u8]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         let Self { packets, rows, state } = self;
@@ -204,7 +206,8 @@ impl RowBuilder {
         Err(self.mismatch(format!("the answer has {count} columns, the schema {expected}"), offset))
     }
 
-    /// Refuses a column whose values could not be read as the schema's: another type, sign, scale or character set.
+    /// Refuses a column whose values could not be read as the schema's: another type, sign, scale or
+    /// character set.
     fn check_definition(&self, index: usize, payload: &[u8], offset: u64) -> Result<()> {
         let mut cursor = Cursor::new(payload, offset);
         for what in ["catalog", "database", "table", "original table", "column", "original column"] {
@@ -223,8 +226,8 @@ impl RowBuilder {
         let name = &self.table.columns[index].name;
         Err(self.mismatch(
             format!(
-                "column `{name}` is of type {code} (flags {flags:#x}, {decimals} decimals, collation {collation}) \
-                 in the answer, but {} in the schema",
+                "column `{name}` is of type {code} (flags {flags:#x}, {decimals} decimals, \
+                 collation {collation}) in the answer, but {} in the schema",
                 self.table.columns[index].kind
             ),
             offset,
@@ -403,7 +406,8 @@ fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
     }
 }
 
-/// Whether text comes in the character set it will be read with. A collation too new to be known is let through.
+/// Whether text comes in the character set it will be read with. A collation too new to be known is let
+/// through.
 fn charset_fits(kind: &ColumnType, collation: u16) -> bool {
     let expected = match kind {
         ColumnType::Text { charset, .. } => *charset,

@@ -1,7 +1,8 @@
 //! Row events and the walk over their row images.
 //!
-//! The values of an image go to a `RowSink`, column by column: Arrow builders and the JSON writer of `inspect` see
-//! the same decoder. A sink says for each column whether it wants it; what nobody wants is stepped over.
+//! The values of an image go to a `RowSink`, column by column: Arrow builders and the JSON writer of
+//! `inspect` see the same decoder. A sink says for each column whether it wants it; what nobody wants is
+//! stepped over.
 
 use crate::column::ColumnBuilder;
 use crate::cursor::Cursor;
@@ -227,8 +228,8 @@ impl<'a> RowsEvent<'a> {
     }
 }
 
-/// Sends the row image at the cursor to the sink and leaves the cursor behind it. The event must have been checked
-/// against the map.
+/// Sends the row image at the cursor to the sink and leaves the cursor behind it. The event must have been
+/// checked against the map.
 #[inline]
 pub fn walk_image<S: RowSink>(
     image: &mut Cursor<'_>,
@@ -400,7 +401,8 @@ fn read_fraction(image: &mut Cursor<'_>, fsp: u8) -> Result<u32> {
     Ok(fraction as u32)
 }
 
-/// 40 bits from the highest: sign (always 1), year * 13 + month (17), day (5), hour (5), minute (6), second (6).
+/// 40 bits from the highest: sign (always 1), year * 13 + month (17), day (5), hour (5), minute (6), second
+/// (6).
 #[inline]
 fn read_datetime(image: &mut Cursor<'_>, fsp: u8) -> Result<DateTime> {
     let bits = image.uint_be(5, "datetime")?;
@@ -414,8 +416,8 @@ fn read_datetime(image: &mut Cursor<'_>, fsp: u8) -> Result<DateTime> {
     })
 }
 
-/// 24 bits and the fraction as one number, to which 2^23 seconds (with as many zero bits of fraction) were added:
-/// unused (1), hours (10), minutes (6), seconds (6).
+/// 24 bits and the fraction as one number, to which 2^23 seconds (with as many zero bits of fraction) were
+/// added: unused (1), hours (10), minutes (6), seconds (6).
 #[inline(never)]
 fn read_time(image: &mut Cursor<'_>, fsp: u8) -> Result<Time> {
     let fraction_bytes = usize::from(fsp.div_ceil(2));

@@ -1,7 +1,7 @@
 //! The row events of one table in a part of the log: what changelog, latest and key sets are built from.
 //!
-//! Events of other tables are stepped over by their headers and table ids. A part may begin inside a transaction;
-//! its preamble then names the GTID event and the table maps in force.
+//! Events of other tables are stepped over by their headers and table ids. A part may begin inside a
+//! transaction; its preamble then names the GTID event and the table maps in force.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -149,8 +149,8 @@ impl TableMap {
         Ok(())
     }
 
-    /// One bit for each numeric column, 1: unsigned. Whether YEAR counts as numeric depends on the server: not on
-    /// 8.0.15, yes (and always 1) on 9.7.
+    /// One bit for each numeric column, 1: unsigned. Whether YEAR counts as numeric depends on the server:
+    /// not on 8.0.15, yes (and always 1) on 9.7.
     fn read_signedness(&mut self, field: &mut Cursor<'_>, format: &FormatDescription) -> Result<()> {
         let bits = field.rest();
         let numeric = |year: bool| {

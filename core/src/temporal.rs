@@ -31,15 +31,16 @@ pub struct Time {
 const DAY_US: i64 = 86_400_000_000;
 
 impl Date {
-    /// Days since 1970-01-01. None for what is no date of the calendar: a zero or partial date, February 31st (the
-    /// server can be told to allow it), and the year 0, which neither Spark nor Python has.
+    /// Days since 1970-01-01. None for what is no date of the calendar: a zero or partial date, February 31st
+    /// (the server can be told to allow it), and the year 0, which neither Spark nor Python has.
     #[inline]
     pub fn days(self) -> Option<i32> {
         let Self { year, month, day } = self;
         if year == 0 || year > 9999 || day == 0 || day > days_in_month(year, month) {
             return None;
         }
-        // Years that begin in March put the leap day last (Howard Hinnant, "chrono-compatible date algorithms").
+        // Years that begin in March put the leap day last (Howard Hinnant, "chrono-compatible date
+        // algorithms").
         let years = u32::from(year) - u32::from(month <= 2);
         let month_from_march = (u32::from(month) + 9) % 12;
         let of_year = (153 * month_from_march + 2) / 5 + u32::from(day) - 1;

@@ -169,8 +169,8 @@ impl WireType {
         })
     }
 
-    /// STRING stands for CHAR, ENUM and SET: the first byte is the real type, the second a length; bits 4 and 5 of
-    /// the first are, inverted, bits 8 and 9 of the length of a CHAR.
+    /// STRING stands for CHAR, ENUM and SET: the first byte is the real type, the second a length; bits 4 and
+    /// 5 of the first are, inverted, bits 8 and 9 of the length of a CHAR.
     fn parse_string(metadata: &mut Cursor<'_>) -> Result<Self> {
         let (real, length) = (metadata.u8("column metadata")?, metadata.u8("column metadata")?);
         match real {

@@ -42,17 +42,19 @@ class GtidSet:
     def __hash__(self) -> int: ...
     def __str__(self) -> str: ...
 
-# frame.rs, span.rs ----------------------------------------------------------------------------------------------
+# frame.rs, span.rs ---------------------------------------------------------------------------------
 
 class Framer:
-    """The replication connection's bytes to the relay log's: packets, checksums, transaction ends, segments, index.
+    """The replication connection's bytes to the relay log's: packets, checksums, transaction ends, segments,
+    index.
 
-    Offsets are counted here. A segment begins at a transaction boundary, once `segment_size` is passed, `roll` was
-    called, or the source's format changed. Index entries are JSON text (see ARCHITECTURE.md), spans of at most about
-    `span_size`. `executed`: GTIDs before `offset` (None: taken from the source file's PREVIOUS_GTIDS). `file` and
-    `position`: where the source is known to stand; never moves back. `skip_until_us` / `skip_until` drop transactions
-    until one begins at or after the commit time / source position. `expected` is `(GTID or None, length, CRC32)` of
-    our last transaction, asked for again: compared when it comes, not stored.
+    Offsets are counted here. A segment begins at a transaction boundary, once `segment_size` is passed,
+    `roll` was called, or the source's format changed. Index entries are JSON text (see ARCHITECTURE.md),
+    spans of at most about `span_size`. `executed`: GTIDs before `offset` (None: taken from the source file's
+    PREVIOUS_GTIDS). `file` and `position`: where the source is known to stand; never moves back.
+    `skip_until_us` / `skip_until` drop transactions until one begins at or after the commit time / source
+    position. `expected` is `(GTID or None, length, CRC32)` of our last transaction, asked for again: compared
+    when it comes, not stored.
     """
 
     def __init__(
@@ -70,8 +72,8 @@ class Framer:
         expected: tuple[str | None, int, int] | None = None,
     ) -> None: ...
     def feed(self, data: bytes) -> list[bytes | tuple[int, bytes, list[str]]]:
-        """Bytes to append to the open segment, and `(base, head, entries)`: commit `entries`, close the segment,
-        open the one at `base` beginning with `head`. Call again with nothing while `more`."""
+        """Bytes to append to the open segment, and `(base, head, entries)`: commit `entries`, close the
+        segment, open the one at `base` beginning with `head`. Call again with nothing while `more`."""
     @property
     def more(self) -> bool: ...
     def cut(self) -> list[str]:
@@ -112,9 +114,9 @@ class Framer:
 def scan_span(
     path: str, base: int, start: int, end: int, *, open: Sequence[int] = (), file: str = "", position: int = 0
 ) -> str:
-    """The index entry (JSON) of `(start, end]` of a segment, from its events. `file`/`position`: the source's place
-    at `start`; `open`: offsets of the events to read first when `start` lies inside a transaction (its GTID event,
-    then the table maps in force), in log order."""
+    """The index entry (JSON) of `(start, end]` of a segment, from its events. `file`/`position`: the source's
+    place at `start`; `open`: offsets of the events to read first when `start` lies inside a transaction (its
+    GTID event, then the table maps in force), in log order."""
 
 # column/ : the only home of the type mapping ------------------------------------------------------
 
@@ -219,7 +221,8 @@ class ResultSetDecoder:
         """The final EOF/OK packet has been seen (`feed` raises `ServerError` on an ERR packet)."""
     @property
     def columns_fit(self) -> bool:
-        """The answer's columns have been seen and fit the schema: a later `SchemaMismatch` is about a value."""
+        """The answer's columns have been seen and fit the schema: a later `SchemaMismatch` is about a
+        value."""
     @property
     def rows(self) -> int: ...
     def finish(self) -> pa.RecordBatch | None: ...
@@ -229,32 +232,37 @@ class ServerError(Exception):
     sqlstate: str
     message: str
 
-# text.rs ------------------------------------------------------------------------------------------------------
+# text.rs -------------------------------------------------------------------------------------------
 
-def row_hashes(table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null") -> pa.Array:
-    """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself computes
-    with `penstock.verify.sql`. core/src/text.rs defines it, type by type."""
+def row_hashes(
+    table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null"
+) -> pa.Array:
+    """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself
+    computes with `penstock.verify.sql`. core/src/text.rs defines it, type by type."""
 
-def row_texts(table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null") -> pa.Array:
+def row_texts(
+    table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null"
+) -> pa.Array:
     """string per row: the canonical text of these columns (those of the key, say)."""
 
 def row_buckets(
     table: str, batch: pa.RecordBatch, columns: Sequence[str], *, width: int = 0, count: int = 0
 ) -> pa.Array:
-    """int64 per row: the integer in the one column divided by `width`, towards zero; or, for `count`, the CRC32 of
-    the canonical text of the columns modulo `count`."""
+    """int64 per row: the integer in the one column divided by `width`, towards zero; or, for `count`, the
+    CRC32 of the canonical text of the columns modulo `count`."""
 
-# inspect.rs ---------------------------------------------------------------------------------------------------
+# inspect.rs ----------------------------------------------------------------------------------------
 
 def read_statement(path: str, position: int) -> dict[str, Any]:
-    """A QUERY event at a byte position of a binlog file: `{sql, database, timestamp, thread_id, error_code, charset,
-    sql_mode}`."""
+    """A QUERY event at a byte position of a binlog file: `{sql, database, timestamp, thread_id, error_code,
+    charset, sql_mode}`."""
 
 class Inspector:
     """Walks one binlog file for `penstock inspect`; `next_lines` yields JSON text of changes, one a line.
 
-    `base` is the offset of the file's first byte, `end` the position where reading stops (None: the file's end).
-    `schemas` (`TableSchema.to_json()`) name columns where table maps do not; `tables` (`database.table`) filters.
+    `base` is the offset of the file's first byte, `end` the position where reading stops (None: the file's
+    end). `schemas` (`TableSchema.to_json()`) name columns where table maps do not; `tables`
+    (`database.table`) filters.
     """
 
     def __init__(
@@ -268,8 +276,8 @@ class Inspector:
         count_only: bool = False,
     ) -> None: ...
     def next_lines(self, limit: int = 1000) -> list[str] | None:
-        """At most `limit` lines; None at the end. Where the file is damaged, `DecodeError` comes after all lines
-        before that place. With `count_only`, reads about `limit` events and gives no lines."""
+        """At most `limit` lines; None at the end. Where the file is damaged, `DecodeError` comes after all
+        lines before that place. With `count_only`, reads about `limit` events and gives no lines."""
 
     def summary(self) -> str:
         """Counts of what has been read so far: docs/inspect.md."""

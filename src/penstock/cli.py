@@ -99,7 +99,9 @@ def query(
 def inspect(
     paths: Annotated[list[Path], typer.Argument(help="Binlog files or relay logs.", show_default=False)],
     summary: Annotated[bool, typer.Option("--summary", help="Counts instead of changes.")] = False,
-    table: Annotated[list[str] | None, typer.Option(help="Only this database.table; may be repeated.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Only this database.table; may be repeated.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Changes shown at most.", min=0)] = None,
     as_json: Json = False,
 ) -> None:

@@ -23,8 +23,8 @@ import yaml
 
 from penstock.errors import PenstockError
 from penstock.testing import servers, workload
-from penstock.testing.writer import Writer
 from penstock.testing.running import RunningPipeline
+from penstock.testing.writer import Writer
 
 DRAIN_SECONDS_MAX = 600.0
 

@@ -69,9 +69,9 @@ class TableState:
 
     status: `live` (its events are planned), `parked` (left alone since `parked_at`, for `reason`).
     snapshot: `none` (log only), `splitting` (chunks are still being found), `reading`, `done` (all placed).
-    written: whether the target may hold rows. replaces: sequence below which rows are deleted at the end of a
-    re-snapshot (0: none). last_epoch: the newest epoch with steps for it; 0: its target is still to be made, -1:
-    and what is there is to be dropped first.
+    written: whether the target may hold rows. replaces: sequence below which rows are deleted at the end of
+    a re-snapshot (0: none). last_epoch: the newest epoch with steps for it; 0: its target is still to be
+    made, -1: and what is there is to be dropped first.
     """
 
     table: TableId

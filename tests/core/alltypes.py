@@ -1,5 +1,5 @@
-# ruff: noqa: E501, ISC004  (a table of values)
-"""A table of every MySQL 8.0 type with the values that others get wrong, and what the server itself says they are."""
+# ruff: noqa: ISC004  (a table of values)
+"""Every MySQL 8.0 type in one table: the values that others get wrong, and what the server says they are."""
 
 from __future__ import annotations
 
@@ -47,13 +47,16 @@ _CHARS = ("'abc'", "''", "'ä€x'", "'  lead and trail  '", "'quote \\' slash \
 _BYTES = ("x'00ff00'", "''", "x'ffffffff'", "x'0102030000'", "NULL")
 _JSON = (
     """'{"b": 1, "a": [1, 2.5, "x", null, true, false], "aa": {}, "": []}'""",
-    "'[1e0, 1.5e300, -0.0, 0.1, 1e15, 1e14, 1e-15, 123456789.125, 1e-300, 12345678901234567890, 100000000000000000.0]'",
-    "'[32767, 32768, -32768, -32769, 65535, 65536, 2147483647, 2147483648, -2147483649, 18446744073709551615]'",
+    "'[1e0, 1.5e300, -0.0, 0.1, 1e15, 1e14, 1e-15, 123456789.125, 1e-300, "
+    "12345678901234567890, 100000000000000000.0]'",
+    "'[32767, 32768, -32768, -32769, 65535, 65536, 2147483647, "
+    "2147483648, -2147483649, 18446744073709551615]'",
     "JSON_OBJECT('d', CAST('-12.3400' AS DECIMAL(20,4)), 'e', CAST('0.05' AS DECIMAL(3,2)))",
     "JSON_ARRAY(CAST('2015-01-15' AS DATE), CAST('2015-01-15 23:24:25.12' AS DATETIME(2)), "
     "CAST('-838:59:59' AS TIME), CAST('12:13:14.5' AS TIME(1)), TIMESTAMP('0000-00-00 00:00:00'))",
     "JSON_ARRAY(x'0102', REPEAT(x'ff', 100), b'101', _binary 'abc')",
-    """JSON_ARRAY('quote " back \\\\ slash / ctl \\b\\t\\n\\r ', CHAR(1 USING utf8mb4), CHAR(31 USING utf8mb4), CHAR(127), '😀ä')""",
+    """JSON_ARRAY('quote " back \\\\ slash / ctl \\b\\t\\n\\r ', """
+    """CHAR(1 USING utf8mb4), CHAR(31 USING utf8mb4), CHAR(127), '😀ä')""",
     "'\"text\"'",
     "'null'",
     "'true'",
@@ -82,7 +85,8 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("c_dec_65_30", "decimal(65,30)", ("-" + "9" * 35 + "." + "9" * 30, "0", "-0.5", "NULL")),
     Sample("c_dec_65_0", "decimal(65,0)", ("9" * 65, "-" + "1" * 65)),
     Sample("c_float", "float", ("3.4e38", "-1.1754944e-38", "0.1", "16777217", "-0.0", "NULL"), "{} * 1e0"),
-    Sample("c_double", "double", ("1.7976931348623157e308", "-2.2250738585072014e-308", "0.1", "-0.0", "NULL")),
+    Sample("c_double", "double",
+           ("1.7976931348623157e308", "-2.2250738585072014e-308", "0.1", "-0.0", "NULL")),
     *(Sample(f"c_bit_{width}", f"bit({width})", _bits(width), "{} + 0") for width in (1, 2, 8, 9, 63, 64)),
     Sample("c_date", "date", _DATES, "CAST({} AS CHAR)"),
     *(
@@ -102,15 +106,16 @@ SAMPLES: tuple[Sample, ...] = (
         for fsp in range(7)
     ),
     Sample("c_time", "time", _TIMES, "CAST({} AS CHAR)"),
-    *(Sample(f"c_time_{fsp}", f"time({fsp})", _TIMES + _FRACTIONS, "CAST({} AS CHAR)") for fsp in range(1, 7)),
+    *(Sample(f"c_time_{fsp}", f"time({fsp})", _TIMES + _FRACTIONS, "CAST({} AS CHAR)")
+      for fsp in range(1, 7)),
     Sample("c_zero_date", "date not null", _ZERO_DATES, "CAST({} AS CHAR)"),
     Sample(
         "c_zero_datetime", "datetime(3) not null",
         tuple(f"{date[:-1]} 00:00:00'" for date in _ZERO_DATES) + ("'2024-00-00 11:22:33.5'",),
         "CAST({} AS CHAR)",
     ),
-    Sample("c_zero_timestamp", "timestamp(2) not null default '2000-01-01'", ("0", "'2001-02-03 04:05:06.78'"),
-           "CAST({} AS CHAR)"),
+    Sample("c_zero_timestamp", "timestamp(2) not null default '2000-01-01'",
+           ("0", "'2001-02-03 04:05:06.78'"), "CAST({} AS CHAR)"),
     Sample("c_char", "char(40)", _CHARS), Sample("c_varchar", "varchar(100)", _CHARS),
     Sample("c_varchar_big", "varchar(1000)", (*_CHARS, "REPEAT('ü', 1000)")),
     Sample("c_char_255", "char(255)", (*_CHARS, "REPEAT('€', 255)")),
@@ -130,7 +135,8 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("c_big5", "varchar(40) character set big5", ("'中文'",)),
     Sample("c_euckr", "varchar(40) character set euckr", ("'한국어'",)),
     Sample("c_koi8r", "varchar(40) character set koi8r", ("'привет'",)),
-    Sample("c_binary", "binary(16)", _BYTES, "HEX({})"), Sample("c_binary_255", "binary(255)", _BYTES, "HEX({})"),
+    Sample("c_binary", "binary(16)", _BYTES, "HEX({})"),
+    Sample("c_binary_255", "binary(255)", _BYTES, "HEX({})"),
     Sample("c_varbinary", "varbinary(300)", (*_BYTES, "REPEAT(x'00', 300)"), "HEX({})"),
     *(Sample(f"c_{size}blob", f"{size}blob", _BYTES, "HEX({})") for size in ("tiny", "", "medium", "long")),
     Sample("c_text_binary", "char(8) character set binary", ("'ab'", "x'00'"), "HEX({})"),
@@ -141,9 +147,11 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("c_set_64", "set(" + ",".join(f"'m{n}'" for n in range(64)) + ")",
            ("18446744073709551615", "9223372036854775808", "''", "'m0,m33'")),
     Sample("c_set_33", "set(" + ",".join(f"'m{n}'" for n in range(33)) + ")", ("'m32,m1'", "''")),
-    Sample("c_set_20", "set(" + ",".join(f"'m{n}'" for n in range(20)) + ") character set latin1", ("'m19'", "''")),
+    Sample("c_set_20", "set(" + ",".join(f"'m{n}'" for n in range(20)) + ") character set latin1",
+           ("'m19'", "''")),
     Sample("c_json", "json", _JSON),
-    Sample("c_geometry", "geometry", ("ST_GeomFromText('POINT(1 2)')", "ST_GeomFromText('LINESTRING(0 0,1 1)', 4326)", "NULL"),
+    Sample("c_geometry", "geometry",
+           ("ST_GeomFromText('POINT(1 2)')", "ST_GeomFromText('LINESTRING(0 0,1 1)', 4326)", "NULL"),
            "HEX({})"),
     Sample("c_point", "point srid 0", ("POINT(3, -4)",), "HEX({})"),
     Sample("c_virtual", "int as (c_tinyint + 1) virtual", ("DEFAULT",)),

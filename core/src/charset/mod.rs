@@ -1,7 +1,7 @@
 //! Text of every character set of MySQL 8.0 to UTF-8.
 //!
-//! Nothing is lost silently: bytes that mean nothing in their character set are written as `\xNN` (two upper-case
-//! hexadecimal digits each), never as a replacement character.
+//! Nothing is lost silently: bytes that mean nothing in their character set are written as `\xNN` (two
+//! upper-case hexadecimal digits each), never as a replacement character.
 
 mod differences;
 pub mod tables;
@@ -112,8 +112,8 @@ impl Charset {
     }
 }
 
-/// Name of a collation's character set. Ids that came after the server of the tables: 8.0.17+ utf8mb4 languages,
-/// and MariaDB's UCA 14 families.
+/// Name of a collation's character set. Ids that came after the server of the tables: 8.0.17+ utf8mb4
+/// languages, and MariaDB's UCA 14 families.
 pub fn collation_charset(id: u16) -> Option<&'static str> {
     match tables::COLLATIONS.binary_search_by_key(&id, |(candidate, _)| *candidate) {
         Ok(index) => Some(tables::COLLATIONS[index].1),
@@ -130,7 +130,8 @@ pub fn collation_charset(id: u16) -> Option<&'static str> {
     }
 }
 
-/// The encoding that comes nearest to a character set of two or more bytes; for the generator of `differences`.
+/// The encoding that comes nearest to a character set of two or more bytes; for the generator of
+/// `differences`.
 pub fn encoding_of(name: &str) -> Option<&'static Encoding> {
     match Charset::from_name(name) {
         Some(Charset::EastAsian(charset)) => Some(charset.encoding()),
@@ -298,7 +299,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_become_valid_utf8(bytes in proptest::collection::vec(any::<u8>(), 0..40), id in 1_u16..330) {
+        fn any_bytes_become_valid_utf8(
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+            id in 1_u16..330,
+        ) {
             if let Some(charset) = Charset::from_collation(id) {
                 let mut out = Vec::new();
                 charset.append(&bytes, &mut out);

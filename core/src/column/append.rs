@@ -116,8 +116,8 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Characters in the column's character set (char, varchar, text), or bytes (binary, blob, geometry, vector;
-    /// BINARY(n) is filled up with zero bytes).
+    /// Characters in the column's character set (char, varchar, text), or bytes (binary, blob, geometry,
+    /// vector; BINARY(n) is filled up with zero bytes).
     #[inline]
     pub fn append_bytes(&mut self, value: &[u8]) -> Result {
         match (&mut self.storage, &self.kind) {
@@ -206,8 +206,8 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// A TIMESTAMP: seconds since 1970, where 0 is the zero date, and microseconds. From a session in UTC, its
-    /// fields can be given to `append_datetime` instead.
+    /// A TIMESTAMP: seconds since 1970, where 0 is the zero date, and microseconds. From a session in UTC,
+    /// its fields can be given to `append_datetime` instead.
     #[inline]
     pub fn append_timestamp(&mut self, seconds: u64, micros: u32) -> Result {
         match &mut self.storage {

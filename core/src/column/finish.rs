@@ -78,7 +78,8 @@ impl Bytes {
     }
 }
 
-/// One check of the whole buffer settles nearly every batch; only when it fails are values looked at one by one.
+/// One check of the whole buffer settles nearly every batch; only when it fails are values looked at one by
+/// one.
 fn text_array(bytes: Bytes, nulls: Option<NullBuffer>) -> Result<ArrayRef, ValueError> {
     type Text = GenericByteArray<GenericStringType<i32>>;
     let (offsets, values) = bytes.into_buffers();

@@ -12,7 +12,8 @@ use crate::charset;
 use crate::error::ValueError;
 
 impl ColumnBuilder {
-    /// Appends the value of a row that is still in the builder, as `write_array_key` would once it is finished.
+    /// Appends the value of a row that is still in the builder, as `write_array_key` would once it is
+    /// finished.
     #[inline]
     pub fn write_key(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ValueError> {
         if !self.nulls.is_valid(row) {

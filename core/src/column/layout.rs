@@ -31,7 +31,8 @@ impl Layout {
         })
     }
 
-    /// The fields that Penstock adds. `_commit_timestamp` may be null: rows of a placed snapshot chunk have none.
+    /// The fields that Penstock adds. `_commit_timestamp` may be null: rows of a placed snapshot chunk have
+    /// none.
     pub fn added_fields(self) -> Vec<Field> {
         let first = match self {
             Self::Rows => return Vec::new(),
@@ -47,7 +48,8 @@ impl Layout {
     }
 }
 
-/// The Arrow schema of the columns at `positions` (all of them: None) in a layout. The error names the column.
+/// The Arrow schema of the columns at `positions` (all of them: None) in a layout. The error names the
+/// column.
 pub fn arrow_schema(
     table: &TableSchema,
     positions: Option<&[usize]>,

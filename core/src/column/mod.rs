@@ -1,5 +1,5 @@
-//! The only home of the type mapping: what Arrow type a column has, and how its values get there. Log rows and
-//! result sets append to the same builders, so a row has the same value whichever way it came.
+//! The only home of the type mapping: what Arrow type a column has, and how its values get there. Log rows
+//! and result sets append to the same builders, so a row has the same value whichever way it came.
 //!
 //! | MySQL | Arrow |
 //! |---|---|
@@ -102,7 +102,8 @@ enum Storage {
     Decimal(Vec<i128>, u8, i8),
     Date(Vec<i32>),
     Timestamp(Vec<i64>, bool),
-    /// UTF-8, except that the bytes of utf8 columns are only checked (and escaped) when the array is finished.
+    /// UTF-8, except that the bytes of utf8 columns are only checked (and escaped) when the array is
+    /// finished.
     Text(Bytes),
     Binary(Bytes),
 }

@@ -17,7 +17,9 @@ struct Inspector(inspect::Inspector);
 #[pymethods]
 impl Inspector {
     #[new]
-    #[pyo3(signature = (path, *, base = 0, end = None, schemas = Vec::new(), tables = Vec::new(), count_only = false))]
+    #[pyo3(signature = (
+        path, *, base = 0, end = None, schemas = Vec::new(), tables = Vec::new(), count_only = false
+    ))]
     fn new(
         path: &str,
         base: u64,

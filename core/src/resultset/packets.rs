@@ -11,8 +11,8 @@ const ROW_BYTES_MAX: usize = (1 << 30) + PACKET_MAX;
 /// Room that is kept for the next row once a large one has passed.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Cuts bytes into packets. Whole packets are handed on where they lie; only what is cut by the end of the bytes,
-/// or goes on in another packet, is copied.
+/// Cuts bytes into packets. Whole packets are handed on where they lie; only what is cut by the end of the
+/// bytes, or goes on in another packet, is copied.
 #[derive(Default)]
 pub(super) struct Packets {
     /// Bytes of a packet that has not come to its end, with its header.
@@ -26,7 +26,8 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Takes bytes from `data` up to the end of a packet, or all of them. Calls `hand` for a complete payload.
+    /// Takes bytes from `data` up to the end of a packet, or all of them. Calls `hand` for a complete
+    /// payload.
     pub(super) fn next(
         &mut self,
         data: &mut &[u8],

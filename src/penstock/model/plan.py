@@ -23,7 +23,8 @@ log."""
 class CreateTarget:
     """The target table is created, if it is missing, with the table's schema. Commits nothing by itself.
 
-    `anew`: what is there is dropped first. Repeating the epoch repeats that, so its other steps are repeated too.
+    `anew`: what is there is dropped first. Repeating the epoch repeats that, so its other steps are repeated
+    too.
     """
 
     anew: bool = False

@@ -157,7 +157,7 @@ class RelayLog:
 
     def reached(self, position: SourcePosition) -> bool:
         """Everything the source had written up to `position` is in the log."""
-        return bool(self._open) and order(self._open.entries[-1].position) >= order(position)  # type: ignore[union-attr]
+        return self._open is not None and order(self._open.entries[-1].position) >= order(position)
 
     def offset_reaching(self, position: SourcePosition) -> Offset | None:
         """The smallest known committed offset at which the log had reached `position`; None: not yet.

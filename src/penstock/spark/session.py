@@ -75,7 +75,8 @@ def start(options: dict[str, str], master: str, state: Path) -> SparkSession:
     try:
         if SparkContext._gateway is None:
             with errors.open("wb") as stderr:
-                gateway = launch_gateway(conf, popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]
+                options = {"stderr": stderr}
+                gateway = launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
         return SparkSession(SparkContext(conf=conf))
     except Exception as error:

@@ -323,7 +323,9 @@ def test_killed_anywhere_it_neither_loses_nor_doubles(
         end = Offset(0)
         for _ in range(12):
             receiver.start()
-            receiver.wait_for(lambda: receiver.status().get("pid") == receiver.process.pid, "start")  # type: ignore[union-attr]
+            process = receiver.process
+            assert process is not None
+            receiver.wait_for(lambda pid=process.pid: receiver.status().get("pid") == pid, "start")
             time.sleep(chance.random() * 1.5)  # the moment of the kill, not a wait for anything
             receiver.kill()
             if (receiver.log_path / "relay.json").exists():
@@ -343,6 +345,7 @@ def test_a_huge_transaction_cut_by_a_crash_comes_once(mysql_factory: Any, tmp_pa
     server.execute(*SCHEMA)
     grow(server, 200_000, 150)
     receiver = Receiving(server, tmp_path, span_size="256KiB")
+
     def received() -> int:
         return sum(path.stat().st_size for path in receiver.log_path.glob("*.binlog"))
 
