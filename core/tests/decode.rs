@@ -1,5 +1,5 @@
-//! Decoding damaged logs: rows or a `DecodeError`, never a panic, never endless. `data/changes.binlog` is from a real
-//! server (`data/generate.py`).
+//! Decoding damaged logs: rows or a `DecodeError`, never a panic, never endless. `data/changes.binlog` is
+//! from a real server (`data/generate.py`).
 
 use std::sync::Arc;
 
@@ -113,7 +113,8 @@ proptest! {
 
     #[test]
     fn any_bytes_are_a_table_map_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let format = FormatDescription::parse(&Event::parse(&LOG[4..], 4, Default::default()).unwrap()).unwrap();
+        let description = Event::parse(&LOG[4..], 4, Default::default()).unwrap();
+        let format = FormatDescription::parse(&description).unwrap();
         let mut raw = vec![1, 0, 0, 0, 19, 1, 0, 0, 0];
         raw.extend((19 + bytes.len() as u32).to_le_bytes());
         raw.extend([0; 6]);

@@ -17,7 +17,8 @@ const SCHEMA: &str = include_str!("../../tests/data/changes.json");
 
 fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
     let table = Arc::new(TableSchema::from_json(SCHEMA)?);
-    let split = Split { path: String::new(), base: 0, start: 0, end: bytes.len() as u64, preamble: Vec::new() };
+    let split =
+        Split { path: String::new(), base: 0, start: 0, end: bytes.len() as u64, preamble: Vec::new() };
     let options = Options {
         layout,
         columns: None,

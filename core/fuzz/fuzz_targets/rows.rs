@@ -46,7 +46,8 @@ fuzz_target!(|input: (u8, &[u8])| {
         batch_rows: 1000,
         batch_bytes: 1 << 20,
     };
-    let scan = LogFile::of_bytes(log, 0).and_then(|file| RangeScan::over(file, Arc::new(table), &split, None));
+    let scan =
+        LogFile::of_bytes(log, 0).and_then(|file| RangeScan::over(file, Arc::new(table), &split, None));
     if let Ok(mut decoder) = scan.and_then(|scan| Changelog::new(scan, &options)) {
         while let Ok(Some(_)) = decoder.next_batch() {}
     }

@@ -8,7 +8,8 @@ use penstock_core::table_map::TableMap;
 const LOG: &[u8] = include_bytes!("../../tests/data/changes.binlog");
 
 fuzz_target!(|bytes: &[u8]| {
-    let format = Event::parse(&LOG[4..], 4, Checksum::None).and_then(|event| FormatDescription::parse(&event));
+    let format =
+        Event::parse(&LOG[4..], 4, Checksum::None).and_then(|event| FormatDescription::parse(&event));
     let mut raw = vec![1, 0, 0, 0, 19, 1, 0, 0, 0];
     raw.extend((19 + bytes.len() as u32).to_le_bytes());
     raw.extend([0; 6]);
