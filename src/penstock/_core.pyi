@@ -127,6 +127,11 @@ def arrow_schema(table: str, layout: str, zero_dates: str = "null") -> pa.Schema
     - `latest`: columns, then `_deleted: bool`, `_sequence: int64`, `_commit_timestamp: timestamp[us, UTC]`.
     - `changelog`: columns, then `_change_type: string`, `_sequence`, `_commit_timestamp`.
     Column order is the source's. Every column is nullable in `latest` and `changelog`.
+
+    Bytes that mean nothing in their column's character set stand in the text as `\\xNN`: nothing is lost
+    silently. `zero_dates`: `null`; `text` (every date, datetime and timestamp column is a string); `error`
+    (SchemaMismatch). Partial and impossible dates and the year 0 count too. In a key all of them are refused
+    unless `text`.
     """
 
 # decode.rs ----------------------------------------------------------------------------------------
