@@ -352,6 +352,8 @@ class _Run:
                 cascading=self._cascading(),
                 wait=self._wait_for,
             )
+            # Rows are placed only beyond the new start, and the source may have nothing to say.
+            self.supervisor.renew()
             self.state.answer(request, {"ok": True})
         except PenstockError as error:
             self.state.answer(request, error.to_json())

@@ -210,6 +210,8 @@ class Planner:
         """Places what is due. Chunks that cannot be placed any more are set back to be read again."""
         if state.snapshot not in ("splitting", "reading"):
             return []
+        if state.replaces and reach.end <= state.replaces:
+            return []  # a row placed at the start itself would not be newer than one placed there before
         staged = [item.staged for item in self._state.chunks(state.table, "staged") if item.staged]
         placed: list[Placed] = []
         for placement in self._placements(state, reach, effect, staged):
@@ -226,7 +228,7 @@ class Planner:
                 self._state.chunk_void(placement.chunk.chunk)
         steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
         if state.replaces and not self._append_only and self._last_of_snapshot(state, placed):
-            steps.append(DeleteOlder(state.replaces))
+            steps.append(DeleteOlder(Offset(state.replaces + 1)))
         return steps
 
     def _placements(

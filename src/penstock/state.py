@@ -288,8 +288,14 @@ class StateStore:
         with self.transaction():
             self._db.execute(
                 "UPDATE chunks SET status = 'staged', manifest = ?, reads = reads + 1 "
-                "WHERE name = ? AND number = ? AND status = 'planned'",
-                (json.dumps(staged.to_json()), str(staged.chunk.table), staged.chunk.number),
+                "WHERE name = ? AND number = ? AND lower = ? AND upper = ? AND status = 'planned'",
+                (
+                    json.dumps(staged.to_json()),
+                    str(staged.chunk.table),
+                    staged.chunk.number,
+                    json.dumps(staged.chunk.lower),
+                    json.dumps(staged.chunk.upper),
+                ),
             )
 
     def chunk_void(self, chunk: Chunk) -> None:

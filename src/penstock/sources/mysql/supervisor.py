@@ -69,6 +69,14 @@ class Supervisor:
         if self._fatal is not None:
             raise self._fatal
 
+    def renew(self) -> None:
+        """Ends our child, which is then started again: each connection begins a segment, so the log's end moves on
+        also while the source is idle."""
+        with self._lock:
+            child = self._child
+        if child is not None and child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+
     @property
     def pid(self) -> int | None:
         """Of our child; None while there is none (starting, or another receiver holds the lease)."""
