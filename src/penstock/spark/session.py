@@ -75,8 +75,8 @@ def start(options: dict[str, str], master: str, state: Path) -> SparkSession:
     try:
         if SparkContext._gateway is None:
             with errors.open("wb") as stderr:
-                options = {"stderr": stderr}
-                gateway = launch_gateway(conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
+                process = {"stderr": stderr}
+                gateway = launch_gateway(conf, popen_kwargs=process)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
         return SparkSession(SparkContext(conf=conf))
     except Exception as error:
