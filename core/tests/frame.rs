@@ -88,8 +88,11 @@ fn options(segment_size: u64) -> Options {
     }
 }
 
-/// Everything the framer yields for the stream in pieces of `size`: bytes behind the heads, entries, bases.
-fn run(framer: &mut Framer, bytes: &[u8], size: usize) -> Result<(Vec<u8>, Vec<String>, Vec<u64>), String> {
+/// Bytes behind the heads, entries, bases.
+type Yield = (Vec<u8>, Vec<String>, Vec<u64>);
+
+/// Everything the framer yields for the stream in pieces of `size`.
+fn run(framer: &mut Framer, bytes: &[u8], size: usize) -> Result<Yield, String> {
     let (mut output, mut entries, mut bases) = (Vec::new(), Vec::new(), Vec::new());
     for piece in bytes.chunks(size.max(1)).chain([&[][..]]) {
         let mut more = true;
