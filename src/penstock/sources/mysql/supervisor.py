@@ -70,8 +70,8 @@ class Supervisor:
             raise self._fatal
 
     def renew(self) -> None:
-        """Ends our child, which is then started again: each connection begins a segment, so the log's end moves on
-        also while the source is idle."""
+        """Ends our child, which is then started again: each connection begins a segment, so the log's end
+        moves on also while the source is idle."""
         with self._lock:
             child = self._child
         if child is not None and child.poll() is None:
