@@ -282,6 +282,10 @@ impl Framer {
         if header.flags & FLAG_ARTIFICIAL == 0 && header.timestamp != 0 {
             self.stands_at(header.log_pos);
         }
+        // A span's transactions lie in one file of the source, so that its events tell their places there.
+        if self.segment.is_some() && file != self.tracker.source.file && self.tracker.span_bytes() > 0 {
+            self.entries.extend(self.tracker.cut(""));
+        }
         self.tracker.moved(&Place { file, position });
         Ok(())
     }

@@ -62,7 +62,7 @@ class SourceError(PenstockError):
 
 
 class LogPurged(SourceError):
-    """The source no longer has the log we need."""
+    """The source, or the relay log, no longer has the log we need."""
 
 
 class LogDiverged(SourceError):

@@ -201,8 +201,8 @@ def cut_off(entries: Iterable[Entry], end: Offset) -> list[Entry]:
 
 
 def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
-    """Neighbours joined up to `span_size` bytes; heads stay alone. What an entry says of its range stays
-    true.
+    """Neighbours joined up to `span_size` bytes; heads stay alone, and so do files of the source: their
+    events do not say which file they came from. What an entry says of its range stays true.
 
     A span that ends inside a transaction is never joined with one whose transactions ended, unless the sum
     still ends where `committed` says: the joined entry keeps the later `committed`, so nothing is claimed
@@ -210,8 +210,14 @@ def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
     """
     joined: list[Entry] = []
     for entry in entries:
-        if joined and joined[-1].head is None and entry.end - joined[-1].start <= span_size:
-            joined[-1] = merge(joined[-1], entry)
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.head is None
+            and last.position.file == entry.position.file
+            and entry.end - last.start <= span_size
+        ):
+            joined[-1] = merge(last, entry)
         else:
             joined.append(entry)
     return joined

@@ -16,11 +16,13 @@ import json
 import os
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
-from penstock._core import GtidSet, scan_span
-from penstock.errors import ConfigError, RelayLogCorrupt
+from penstock._core import DecodeError, GtidSet, scan_span
+from penstock.errors import ConfigError, LogPurged, RelayLogCorrupt, SourceError
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
 from penstock.relaylog import index
@@ -30,6 +32,14 @@ from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments
 
 _LOADED_MAX = 256
 """Closed segments whose entries are kept in memory (about 64 entries each)."""
+
+_PURGED_HINT = (
+    "Read the tables anew: remove the state of the pipeline that still needs this part of the log, and start "
+    "it again (a new snapshot)."
+)
+
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
 
 
 def order(position: SourcePosition) -> tuple[int, int]:
@@ -59,6 +69,24 @@ class _Segment:
         whole = data[: data.rfind(b"\n") + 1]
         self.entries += index.parse_lines(whole, self.index_path)
         self._position += len(whole)
+
+
+def _over_all_segments(
+    search: Callable[Concatenate[RelayLog, _Arguments], _Answer],
+) -> Callable[Concatenate[RelayLog, _Arguments], _Answer]:
+    """For searches that may touch segments nobody needs any more: if retention removes one meanwhile, the
+    search begins again without it."""
+
+    @wraps(search)
+    def searched(log: RelayLog, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
+        while True:
+            try:
+                return search(log, *arguments, **named)
+            except LogPurged:
+                if not log._forget_removed():
+                    raise
+
+    return searched
 
 
 class RelayLog:
@@ -96,7 +124,7 @@ class RelayLog:
 
     def refresh(self) -> Offset:
         """Takes in what was committed (or removed by retention) since; the new end."""
-        names = list_segments(self.path)
+        names = self._list()
         # The newest segment may not have committed anything yet: then it does not exist.
         while names:
             segment = self._open
@@ -105,25 +133,50 @@ class RelayLog:
             try:
                 segment.read()
             except FileNotFoundError:
-                names = list_segments(self.path)
+                names = self._list()
                 continue
             if segment.entries:
                 self._open = segment
                 break
             names.pop()
-        if names != self._names:
-            self._names, self._bases = names, [name.base for name in names]
-            kept = {name.base for name in names[:-1]}
-            for base in [base for base in self._closed if base not in kept]:
-                del self._closed[base]
-        if not names:
-            self._open = None
+        if self._names and not names:
+            raise RelayLogCorrupt(
+                f"The segments of the relay log {self.path} are gone.",
+                hint=index.DAMAGED_HINT,
+                path=str(self.path),
+                offset=int(self.end),
+            )
+        self._take(names)
         return self.end
+
+    def _list(self) -> list[SegmentName]:
+        try:
+            return list_segments(self.path)
+        except FileNotFoundError:
+            return []
+
+    def _take(self, names: list[SegmentName]) -> None:
+        if names == self._names:
+            return
+        self._names, self._bases = names, [name.base for name in names]
+        kept = {name.base for name in names[:-1]}
+        for base in [base for base in self._closed if base not in kept]:
+            del self._closed[base]
+
+    def _forget_removed(self) -> bool:
+        """Lets go of the oldest segments as far as retention has removed them; False: it has removed none."""
+        first = min((name.base for name in self._list()), default=Offset(0))
+        names = [name for name in self._names if name.base >= first]
+        if not names or names == self._names:
+            return False
+        self._take(names)
+        return True
 
     # places
     # ----------------------------------------------------------------------------------------------------
 
     @property
+    @_over_all_segments
     def start(self) -> Offset:
         """The first offset a range can begin at."""
         return self._entries(0)[0].end if self._names else Offset(0)
@@ -159,6 +212,7 @@ class RelayLog:
         """Everything the source had written up to `position` is in the log."""
         return self._open is not None and order(self._open.entries[-1].position) >= order(position)
 
+    @_over_all_segments
     def offset_reaching(self, position: SourcePosition) -> Offset | None:
         """The smallest known committed offset at which the log had reached `position`; None: not yet.
 
@@ -198,6 +252,7 @@ class RelayLog:
         name = self._names[self._locate(offset)]
         return str(self.path / name.binlog), name.base
 
+    @_over_all_segments
     def last_transaction(self) -> LastTransaction | None:
         """The transaction that ends at or last before `end`, if one is in the log."""
         for number in reversed(range(len(self._names))):
@@ -206,6 +261,7 @@ class RelayLog:
                     return entry.last
         return None
 
+    @_over_all_segments
     def window_start(self, gtids: GtidSet, *, not_after: Offset) -> Offset:
         """A committed offset behind which every transaction lies that is in the log, before `not_after`,
         and not in `gtids`: where a scan for them has to begin."""
@@ -268,6 +324,7 @@ class RelayLog:
     def transactions_between(self, range_: LogRange) -> int:
         return sum(entry.transactions for _, entry in self._spans(range_))
 
+    @_over_all_segments
     def commit_time_us_at(self, offset: Offset) -> int | None:
         """Commit time of the last transaction at or (within one span) about `offset`; None: none in the log
         yet."""
@@ -295,29 +352,27 @@ class RelayLog:
         for number, entry in spans:
             far = last is not None and entry.start - last.end > bytes_aim // 2
             if first is not None and last is not None and (size >= share or number != first[0] or far):
-                splits.append(self._split(range_, name, first, last))
+                splits.append(self._split(range_, first, last))
                 first, size = None, 0
             first = first or (number, entry)
             size += entry.tables[name][1]
             last = entry
         if first is not None and last is not None:
-            splits.append(self._split(range_, name, first, last))
+            splits.append(self._split(range_, first, last))
         return splits
 
-    def _split(self, range_: LogRange, name: str, first: tuple[int, Entry], last: Entry) -> Split:
+    def _split(self, range_: LogRange, first: tuple[int, Entry], last: Entry) -> Split:
         number, entry = first
         segment = self._names[number]
         path = str(self.path / segment.binlog)
-        preamble: list[Offset] = []
-        if entry.open is not None and entry.start > range_.start:
-            found = [entry.open.get("gtid_event"), entry.open["table_maps"].get(name)]
-            preamble = sorted(Offset(offset) for offset in found if offset is not None)
+        # The maps of all tables: the split may begin with row events of others, known only by their maps.
+        preamble = entry.open_events if entry.start > range_.start else []
         return Split(
             path=path,
             base=segment.base,
             start=max(entry.start, range_.start),
             end=min(last.end, range_.end),
-            preamble=tuple((path, segment.base, offset) for offset in preamble),
+            preamble=tuple((path, segment.base, Offset(offset)) for offset in preamble),
         )
 
     # entries
@@ -327,6 +382,8 @@ class RelayLog:
         """Entries that share bytes with the range, each with its segment's number."""
         if not self._names or not range_:
             return
+        if range_.start < self._bases[0]:
+            raise self._purged(range_.start)
         for number in range(self._locate(Offset(range_.start + 1)), len(self._names)):
             if self._bases[number] >= range_.end:
                 return
@@ -340,6 +397,8 @@ class RelayLog:
         """The number of the segment that holds the byte before `offset`."""
         if not self._names:
             raise ConfigError(f"The relay log {self.path} holds nothing yet.")
+        if offset < self._bases[0]:
+            raise self._purged(offset)
         return max(0, bisect_left(self._bases, offset) - 1)
 
     def _head(self, number: int) -> dict[str, str]:
@@ -353,24 +412,86 @@ class RelayLog:
             self._closed.move_to_end(base)
             return self._closed[base]
         segment = _Segment(self.path, self._names[number])
-        segment.read()
-        entries = index.cut_off(segment.entries, self._bases[number + 1])
+        try:
+            segment.read()
+        except FileNotFoundError:
+            raise self._gone(number) from None
+        entries = self._closed_at(number, segment.entries, self._bases[number + 1])
         self._closed[base] = entries
         if len(self._closed) > _LOADED_MAX:
             self._closed.popitem(last=False)
         return entries
 
+    def _closed_at(self, number: int, entries: list[Entry], end: Offset) -> list[Entry]:
+        """The entries of a segment that ends where the next one begins."""
+        kept = index.cut_off(entries, end)
+        if not kept or kept[-1].end != end:
+            known = kept[-1].end if kept else self._bases[number]
+            raise RelayLogCorrupt(
+                f"The relay log {self.path} has a gap: the index {self._names[number].index} ends at {known}, "
+                f"the next segment begins at {end}. The index's end, or a segment between, is missing.",
+                hint=index.DAMAGED_HINT,
+                path=str(self.path / self._names[number].index),
+                offset=int(known),
+            )
+        at = len(kept) - 1
+        if entries[at].committed > end:
+            # A fenced writer went on: what this entry says of transactions is also about those after `end`.
+            known_of = {key: entries[at].fields[key] for key in ("open", "head") if key in entries[at].fields}
+            kept[at] = Entry(self._scan_entry(number, kept, at, end).fields | known_of)
+        return kept
+
     def _scan(self, number: int, at: int, offset: Offset) -> Entry:
         """The entry of a span's part up to `offset`, from its events."""
-        entry, segment = self._entries(number)[at], self._names[number]
-        before = self._entries(number)[max(0, at - 1)].position
-        text = scan_span(
-            str(self.path / segment.binlog),
-            segment.base,
-            entry.start,
-            offset,
-            open=entry.open_events,
-            file=before.file,
-            position=before.position,
-        )
+        return self._scan_entry(number, self._entries(number), at, offset)
+
+    def _scan_entry(self, number: int, entries: list[Entry], at: int, offset: Offset) -> Entry:
+        entry, segment = entries[at], self._names[number]
+        before = entries[max(0, at - 1)].position
+        # All events of a span are of one file of the source; it may have begun just before them.
+        same = before.file == entry.position.file
+        path = self.path / segment.binlog
+        try:
+            text = scan_span(
+                str(path),
+                segment.base,
+                entry.start,
+                offset,
+                open=entry.open_events,
+                file=entry.position.file,
+                position=before.position if same else 0,
+            )
+        except DecodeError as error:
+            if not path.exists():
+                raise self._gone(number) from error
+            raise
         return Entry(json.loads(text))
+
+    # what is missing
+    # -----------------------------------------------------------------------------------------------------
+
+    def _purged(self, offset: Offset) -> LogPurged:
+        return LogPurged(
+            f"The relay log {self.path} begins at offset {self._bases[0]}; what follows {offset} is gone.",
+            hint=_PURGED_HINT,
+            path=str(self.path),
+            offset=int(offset),
+        )
+
+    def _gone(self, number: int) -> SourceError:
+        """A segment that was there at the last refresh: removed by retention, or lost."""
+        name, names = self._names[number], self._list()
+        if names and name.base < names[0].base:
+            return LogPurged(
+                f"The segment {self.path / name.binlog} was removed: the relay log now begins at offset "
+                f"{names[0].base}.",
+                hint=_PURGED_HINT,
+                path=str(self.path / name.binlog),
+                offset=int(name.base),
+            )
+        return RelayLogCorrupt(
+            f"The segment {self.path / name.binlog} or its index is missing.",
+            hint=index.DAMAGED_HINT,
+            path=str(self.path / name.binlog),
+            offset=int(name.base),
+        )
