@@ -53,7 +53,7 @@ class Workload:
     def __init__(self, server: MySqlServer, seed: int) -> None:
         self.random = random.Random(seed)
         self.server = server
-        self.rows = {table: 0 for table in TABLES}
+        self.rows = dict.fromkeys(TABLES, 0)
         self.altered = 0
 
     def prepare(self) -> None:
@@ -111,7 +111,7 @@ def _ends(log: RelayLog) -> list[Offset]:
 
 
 def _plan_while_open(receiver: Receiving, workload: Workload, chance: random.Random) -> Iterator[Planned]:
-    for _ in range(12):
+    for _ in range(9):
         workload.small(8)
         if chance.random() < 0.2:
             workload.large()

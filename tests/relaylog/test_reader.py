@@ -52,7 +52,7 @@ def decode_whole(received: Received, table: TableId, range_: LogRange) -> pa.Tab
 
 
 def assert_splits_hold(received: Received, range_: LogRange, table: TableId, splits: list[Split]) -> None:
-    """Every row event of the table in the range is in exactly one split, and decodes there as in the whole."""
+    """Each row event of the table in the range is in just one split, and decodes there as in the whole."""
     wanted = received.walk.rows_in(str(table), range_.start, range_.end)
     held = [event for split in splits for event in received.walk.rows_in(str(table), split.start, split.end)]
     assert held == wanted
@@ -163,11 +163,13 @@ def test_splits_hold_every_row_event_once_and_decode_like_the_whole_range(receiv
 def test_splits_inside_one_huge_transaction_are_many(received: Received) -> None:
     huge = max(received.walk.transactions, key=lambda t: t.end - t.start)
     range_ = LogRange(Offset(huge.start), Offset(huge.end))
+    found = []
     for table in TABLES[:3]:
-        splits = received.log.splits(range_, table, bytes_aim=SPAN_SIZE)
+        splits = received.log.splits(range_, table, bytes_aim=SPAN_SIZE // 2)
         assert_splits_hold(received, range_, table, splits)
-    assert any(split.preamble for split in splits)
-    assert len(splits) > 1
+        found += splits
+    assert len(found) > 3
+    assert any(len(split.preamble) > 1 for split in found)
 
 
 def test_splits_planned_while_the_segment_was_open_hold_after_its_index_was_compacted(

@@ -114,7 +114,7 @@ def _query(body: bytes) -> tuple[str, str]:
 
 
 class LogWalk:
-    """All segments of a relay log, by their names; of each base the latest generation, cut at the next base."""
+    """All segments of a relay log: of each base the latest generation, cut at the next base."""
 
     def __init__(self, folder: Path, end: int) -> None:
         found = sorted(path.name for path in folder.iterdir() if _NAME.match(path.name))

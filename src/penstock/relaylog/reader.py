@@ -274,7 +274,7 @@ class RelayLog:
             else:
                 high = middle
         for at in range(number, len(self._names)):
-            committed = Offset(max(self._names[at].base, self.start))
+            committed = Offset(max(self._names[at].base, self._entries(0)[0].end))
             for entry in self._entries(at):
                 if committed >= not_after:
                     return not_after
@@ -428,8 +428,8 @@ class RelayLog:
         if not kept or kept[-1].end != end:
             known = kept[-1].end if kept else self._bases[number]
             raise RelayLogCorrupt(
-                f"The relay log {self.path} has a gap: the index {self._names[number].index} ends at {known}, "
-                f"the next segment begins at {end}. The index's end, or a segment between, is missing.",
+                f"The relay log {self.path} has a gap: the index {self._names[number].index} ends at {known},"
+                f" the next segment begins at {end}. The index's end, or a segment between, is missing.",
                 hint=index.DAMAGED_HINT,
                 path=str(self.path / self._names[number].index),
                 offset=int(known),
