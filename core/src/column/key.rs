@@ -25,7 +25,7 @@ impl ColumnBuilder {
             Storage::Int64(values) | Storage::Timestamp(values, _) => out.extend(values[row].to_le_bytes()),
             Storage::Float32(values) => out.extend(values[row].to_bits().to_le_bytes()),
             Storage::Float64(values) => out.extend(values[row].to_bits().to_le_bytes()),
-            Storage::Decimal(values, ..) => out.extend(values[row].to_le_bytes()),
+            Storage::Decimal(values, ..) => write_decimal(values[row], out),
             Storage::Binary(bytes) => write_bytes(bytes.get(row), out),
             Storage::Text(bytes) => {
                 let text = bytes.get(row);
@@ -54,9 +54,8 @@ pub fn write_array_key(array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Resul
         DataType::Float64 => {
             out.extend(array.as_primitive::<Float64Type>().value(row).to_bits().to_le_bytes())
         }
-        DataType::Decimal128(..) => {
-            out.extend(array.as_primitive::<Decimal128Type>().value(row).to_le_bytes())
-        }
+        DataType::Decimal128(..) => write_decimal(array.as_primitive::<Decimal128Type>().value(row), out),
+
         DataType::Date32 => out.extend(array.as_primitive::<Date32Type>().value(row).to_le_bytes()),
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
             out.extend(array.as_primitive::<TimestampMicrosecondType>().value(row).to_le_bytes())
@@ -70,6 +69,15 @@ pub fn write_array_key(array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
+/// As few bytes as hold the number: BIGINT UNSIGNED keys then stay short enough to be no hashes.
+fn write_decimal(value: i128, out: &mut Vec<u8>) {
+    let spare = if value < 0 { value.leading_ones() } else { value.leading_zeros() };
+    // One bit is the sign.
+    let length = ((128 - spare) / 8 + 1) as usize;
+    out.push(length as u8);
+    out.extend_from_slice(&value.to_le_bytes()[..length]);
+}
+
 fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     match u8::try_from(bytes.len()) {
         Ok(length @ 0..=254) => out.push(length),
@@ -79,4 +87,23 @@ fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn decimals_are_equal_as_keys_exactly_when_they_are_equal(left: i128, right: i128, shift in 0..127) {
+            for (left, right) in [(left >> shift, right >> shift), (left >> shift, left >> shift)] {
+                let mut keys = [Vec::new(), Vec::new()];
+                write_decimal(left, &mut keys[0]);
+                write_decimal(right, &mut keys[1]);
+                prop_assert_eq!(left == right, keys[0] == keys[1]);
+                prop_assert_eq!(usize::from(keys[0][0]), keys[0].len() - 1);
+            }
+        }
+    }
 }
