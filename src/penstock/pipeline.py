@@ -139,13 +139,12 @@ class _Run:
     # before the loop ----------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
+        """Opens everything, in the order in which one thing needs another."""
         from penstock.sinks import build_sink
-        from penstock.spark.epochs import EpochRunner
         from penstock.spark.lock import hold_state
         from penstock.spark.session import build_session
-        from penstock.spark.snapshots import SnapshotReader
 
-        config, state = self.config, self.state
+        config = self.config
         self.log = self._open_log()
         self.source = SourceSession(config.source)
         self.closing.callback(self.source.close)
@@ -154,7 +153,7 @@ class _Run:
         spark = self.spark = build_session(config.spark, config.sink, config.state)
         self.closing.callback(spark.stop)
         hold_state(spark, config.state)
-        self.sink = build_sink(config.sink, spark, state.uuid)
+        self.sink = build_sink(config.sink, spark, self.state.uuid)
         self.sink.check()
         self._check_targets()
         discover(
@@ -167,6 +166,16 @@ class _Run:
             cascading=self._cascading(),
             wait=self._wait_for,
         )
+        self.progress = Progress(config, self.state, self.log, self.supervisor)
+        self.planner = self._make_planner()
+        self._make_workers()
+        self.closing.callback(self.chunks.stop)
+        self._start_query()
+        self.closing.callback(self._stop_query)
+        self.chunks.start()
+
+    def _make_planner(self) -> Planner:
+        config = self.config
         statements = MySqlStatements(
             self.captured,
             self.source.read_table,
@@ -175,29 +184,35 @@ class _Run:
             cascades=config.foreign_key_cascades,
         )
         placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
-        self.planner = Planner(
-            state,
+        return Planner(
+            self.state,
             self.log,
             statements,
             append_only=self.sink.append_only,
             server_uuid=self.source.server_uuid,
             discard=stage.discard,
-            limits=PlannerLimits(config.epoch.bytes_max, config.epoch.bytes_max, placement),
+            limits=PlannerLimits(config.epoch.bytes_max, placement),
         )
-        self.progress = Progress(config, state, self.log, self.supervisor)
+
+    def _make_workers(self) -> None:
+        """Who applies epochs, and who reads chunks."""
+        from penstock.spark.epochs import EpochRunner
+        from penstock.spark.snapshots import SnapshotReader
+
+        config = self.config
         self.runner = EpochRunner(
-            spark,
+            self.spark,
             self.sink,
-            state,
+            self.state,
             zero_dates=config.types.zero_dates,
             before_images=config.sink.before_images,
             tables_parallel=config.epoch.tables_parallel,
             on_applied=self._applied,
         )
         self.chunks = SnapshotReader(
-            spark,
+            self.spark,
             config.source,
-            state,
+            self.state,
             config.state / "chunks",
             parallel=config.snapshot.parallel,
             zero_dates=config.types.zero_dates,
@@ -206,10 +221,6 @@ class _Run:
             allowed=self._may_read,
             failed=self._snapshot_failed,
         )
-        self.closing.callback(self.chunks.stop)
-        self._start_query()
-        self.closing.callback(self._stop_query)
-        self.chunks.start()
 
     def _cascading(self) -> set[TableId]:
         """Tables that are to be parked because a foreign key changes their rows behind the log's back."""

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
+    WHOLE_RANGE_BYTES_MAX,
     AddColumns,
     ApplyEvents,
     CreateTarget,
@@ -80,8 +81,6 @@ class StatementReader(Protocol):
 @dataclass(frozen=True)
 class PlannerLimits:
     epoch_bytes_max: int
-    shuffle_bytes: int
-    """From here on a table's events are reduced per split and shuffled (see `spark/epochs.py`)."""
     placement: PlacementLimits
 
 
@@ -201,7 +200,7 @@ class Planner:
         if self._append_only:
             splits = self._log.splits(part, state.table, bytes_aim=CHANGELOG_SPLIT_BYTES)
             return [ApplyEvents(tuple(splits), "changes", size)] if splits else []
-        aim = WHOLE_BYTES if size <= self._limits.shuffle_bytes else RESHUFFLE_SPLIT_BYTES
+        aim = WHOLE_BYTES if size <= WHOLE_RANGE_BYTES_MAX else RESHUFFLE_SPLIT_BYTES
         splits = self._log.splits(part, state.table, bytes_aim=aim)
         mode: Mode = "merge" if state.written or state.replaces else "append"
         return [ApplyEvents(tuple(splits), mode, size)] if splits else []

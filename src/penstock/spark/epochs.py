@@ -27,6 +27,7 @@ from typing_extensions import assert_never
 from penstock.errors import PenstockError, TableError
 from penstock.model.offset import Offset
 from penstock.model.plan import (
+    WHOLE_RANGE_BYTES_MAX,
     AddColumns,
     ApplyEvents,
     CreateTarget,
@@ -46,10 +47,6 @@ from penstock.spark.errors import returned
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
-
-BUCKET_BYTES_MAX = 256 * 1024**2
-"""Up to here each task reads the whole range and builds its share of keys: no shuffle. Beyond, reading the
-range once per task would cost more than a shuffle of what is left after reduction."""
 
 SHARE_BYTES = 24 * 1024**2
 """Log bytes that make one more task worth its start."""
@@ -227,7 +224,7 @@ class EpochRunner:
                 for split in step.splits
             )
             return self._frame(schema, "changelog", tasks.decode, work)
-        if step.bytes <= BUCKET_BYTES_MAX:
+        if step.bytes <= WHOLE_RANGE_BYTES_MAX:
             shares = min(self._cores, max(1, round(step.bytes / SHARE_BYTES)))
             work = tuple(
                 tasks.DecodeTask(text, step.splits, "latest", zero, (share, shares) if shares > 1 else None)
