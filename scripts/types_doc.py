@@ -1,0 +1,113 @@
+"""Writes docs/types.md from the core's own mapping: `python scripts/types_doc.py`; with `--check` it only
+compares."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from penstock import _core
+from penstock.model.schema import Column, TableId, TableSchema
+
+PAGE = Path(__file__).parent.parent / "docs" / "types.md"
+
+ROWS: list[tuple[str, Column, str]] = [
+    ("TINYINT, SMALLINT, MEDIUMINT, INT", Column("c", "int"), ""),
+    ("the same UNSIGNED, but INT", Column("c", "mediumint", unsigned=True), ""),
+    ("INT UNSIGNED", Column("c", "int", unsigned=True), ""),
+    ("BIGINT", Column("c", "bigint"), ""),
+    ("BIGINT UNSIGNED", Column("c", "bigint", unsigned=True), ""),
+    ("DECIMAL(p,s), p ≤ 38", Column("c", "decimal", precision=12, scale=2), "exact, with its scale"),
+    ("DECIMAL(p,s), p > 38", Column("c", "decimal", precision=65, scale=30), "the text that SELECT shows"),
+    ("FLOAT", Column("c", "float"), ""),
+    ("DOUBLE", Column("c", "double"), ""),
+    ("BIT(1)", Column("c", "bit", length=1), ""),
+    ("BIT(2) … BIT(63)", Column("c", "bit", length=8), "as a number"),
+    ("BIT(64)", Column("c", "bit", length=64), "as a number"),
+    ("YEAR", Column("c", "year"), ""),
+    ("DATE", Column("c", "date"), "zero and partial dates: see below"),
+    ("DATETIME(n)", Column("c", "datetime", fsp=6), "no time zone; zero and partial dates: see below"),
+    ("TIMESTAMP(n)", Column("c", "timestamp", fsp=6), "UTC; the zero timestamp: see below"),
+    ("TIME(n)", Column("c", "time", fsp=0), "text as SELECT shows it, `-838:59:59` to `838:59:59`"),
+    (
+        "CHAR, VARCHAR, TEXT",
+        Column("c", "varchar", length=10, charset="utf8mb4"),
+        "from the column's character set; CHAR without trailing spaces, as SELECT shows it",
+    ),
+    ("ENUM", Column("c", "enum", charset="utf8mb4", labels=("a", "b")), "the label"),
+    ("SET", Column("c", "set", charset="utf8mb4", labels=("a", "b")), "labels joined by commas"),
+    ("BINARY(n)", Column("c", "binary", length=4), "padded with zero bytes to n, as SELECT shows it"),
+    ("VARBINARY, BLOB", Column("c", "varbinary", length=4), ""),
+    ("JSON", Column("c", "json"), "the text that the server prints, byte for byte"),
+    ("spatial types", Column("c", "geometry"), "as stored: SRID (4 bytes, little endian), then WKB"),
+]
+
+HEAD = """# Types
+
+How values of a MySQL column arrive. The snapshot and the log give the same; both are what the server's
+SELECT shows. This table is made from the code by `scripts/types_doc.py`.
+
+| MySQL | Arrow | Spark | remarks |
+|---|---|---|---|
+"""
+
+TAIL = """
+Every column may be NULL at the target. Generated columns arrive like others, invisible ones too.
+
+## Zero and partial dates
+
+`0000-00-00`, `2024-00-10` and the like have no place in Arrow, Spark or a lake table. `types: {zero_dates:
+…}` in the pipeline file decides:
+
+| | |
+|---|---|
+| `null` (default) | they arrive as NULL |
+| `text` | DATE, DATETIME and TIMESTAMP columns arrive as text, as SELECT shows it |
+| `error` | the table is parked when one is met |
+
+`penstock verify` compares by the same rule.
+
+## Bytes that are no text
+
+A character column may hold bytes that its character set does not know. They are not replaced: each such byte
+arrives as `\\xNN`.
+"""
+
+
+def spark_name(arrow: object) -> str:
+    names = {
+        "int32": "INT",
+        "int64": "BIGINT",
+        "float": "FLOAT",
+        "double": "DOUBLE",
+        "bool": "BOOLEAN",
+        "string": "STRING",
+        "binary": "BINARY",
+        "date32[day]": "DATE",
+        "timestamp[us]": "TIMESTAMP_NTZ",
+        "timestamp[us, tz=UTC]": "TIMESTAMP",
+    }
+    text = str(arrow)
+    return names.get(text) or text.replace("decimal128", "DECIMAL").replace(", ", ",")
+
+
+def page() -> str:
+    lines = []
+    for name, column, remark in ROWS:
+        schema = TableSchema(TableId("d", "t"), (column,))
+        arrow = _core.arrow_schema(schema.to_json(), "rows").field("c").type
+        lines.append(f"| {name} | `{arrow}` | {spark_name(arrow)} | {remark} |")
+    return HEAD + "\n".join(lines) + "\n" + TAIL
+
+
+def main() -> int:
+    if "--check" in sys.argv:
+        same = PAGE.read_text("utf-8") == page()
+        print("docs/types.md is up to date" if same else "docs/types.md differs: run scripts/types_doc.py")
+        return 0 if same else 1
+    PAGE.write_text(page(), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
