@@ -9,6 +9,7 @@ over.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -90,14 +91,23 @@ class SnapshotReader:
         ]
 
     def start(self) -> None:
-        if self._directory.exists():
-            for folder in self._directory.iterdir():
-                stage.sweep(folder)
-        for state in self._state.tables().values():
-            for item in stage.staged(self._directory_of(state)):
-                self._state.chunk_staged(item)
+        self._take_over()
         for thread in self._threads:
             thread.start()
+
+    def _take_over(self) -> None:
+        """What an earlier run staged counts; what belongs to no snapshot any more is removed."""
+        tables = self._state.tables().values()
+        current = {self._directory_of(s) for s in tables if s.snapshot in ("splitting", "reading")}
+        for folder in self._directory.iterdir() if self._directory.exists() else ():
+            if (
+                folder not in current and not self._state.has_pending()
+            ):  # a pending plan may still name its files
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
+            stage.sweep(folder)
+            for item in stage.staged(folder):
+                self._state.chunk_staged(item)
 
     def _directory_of(self, state: TableState) -> Path:
         """One directory a snapshot of a table: what an earlier one left behind can never be taken for this

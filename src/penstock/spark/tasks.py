@@ -98,7 +98,7 @@ def reduce_latest(table: str, zero_dates: str, batches: Iterable[pa.RecordBatch]
 def place(task: PlaceTask) -> Batches:
     from penstock._core import GtidSet, KeySet
     from penstock.snapshot.place import place_rows
-    from penstock.snapshot.stage import open_chunk
+    from penstock.snapshot.stage import ChunkCorrupt, open_chunk
 
     schema = TableSchema.from_json(task.table)
     keys = KeySet(task.table, zero_dates=task.zero_dates) if schema.key else None
@@ -110,9 +110,22 @@ def place(task: PlaceTask) -> Batches:
                 split.path, split.base, split.start, split.end, preamble=split.preamble, exclude_gtids=exclude
             )
     for staged in task.chunks:
-        yield from place_rows(
-            open_chunk(staged), keys, task.sequence, schema, layout=task.layout, zero_dates=task.zero_dates
-        )
+        try:
+            yield from place_rows(
+                open_chunk(staged),
+                keys,
+                task.sequence,
+                schema,
+                layout=task.layout,
+                zero_dates=task.zero_dates,
+            )
+        except ChunkCorrupt as error:
+            # The plan names this very attempt, so no other can stand in for it.
+            raise TableError(
+                error.message,
+                hint=f"Check the disk, then run `penstock resnapshot FILE {schema.table}`.",
+                table=str(schema.table),
+            ) from error
 
 
 def run_tasks(
