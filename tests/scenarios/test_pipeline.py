@@ -13,7 +13,7 @@ from penstock.testing.writer import Writer
 Make = Callable[..., Scenario]
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+@pytest.mark.parametrize("sink", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
 def test_source_and_target_are_equal_after_snapshot_and_stream_under_writes(
     scenario: Make, sink: str
 ) -> None:
