@@ -14,11 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import _core
-from penstock.config import SinkConfig, SparkConfig
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
-from penstock.spark.session import build_session
 from penstock.spark.verify import SparkTarget
 from penstock.testing.servers import Database
 from penstock.verify.check import Verification
@@ -46,11 +44,11 @@ class Stopped:
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    config = SparkConfig(master="local[2]", conf={"spark.sql.session.timeZone": "America/New_York"})
-    session = build_session(config, SinkConfig(type="console"), tmp_path_factory.mktemp("state"))
-    yield session
-    session.stop()
+def spark(spark: Any) -> Any:
+    """A session whose time zone is not UTC: what verify computes must not depend on it."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    return session
 
 
 def create(mysql: Database, key: str) -> TableSchema:
