@@ -20,7 +20,7 @@ from threading import Lock
 
 import pyarrow as pa
 
-from penstock._core import LatestReducer, RangeDecoder
+from penstock._core import KeySet, RangeDecoder
 from penstock.model.offset import LogRange, Split
 from penstock.model.schema import TableSchema
 from penstock.relaylog.reader import RelayLog
@@ -51,7 +51,9 @@ class Work:
             for future in [pool.submit(job) for job in jobs]:
                 future.result()
 
-    def _decoder(self, split: Split, bucket: tuple[int, int] | None = None) -> RangeDecoder:
+    def _decoder(
+        self, split: Split, bucket: tuple[int, int] | None = None, seen: KeySet | None = None
+    ) -> RangeDecoder:
         return RangeDecoder(
             self._table,
             split.path,
@@ -61,6 +63,7 @@ class Work:
             preamble=split.preamble,
             layout=self._layout,
             bucket=bucket,
+            seen=seen,
         )
 
     def _changelog(self, split: Split, count_kinds: bool) -> None:
@@ -68,13 +71,11 @@ class Work:
             self._took(batch, "_change_type" if count_kinds else None)
 
     def _latest(self, share: int, count_kinds: bool) -> None:
-        reducer = LatestReducer(self._table)
+        seen = KeySet(self._table)
         bucket = (share, self._threads) if self._threads > 1 else None
-        for split in self._splits:
-            for batch in self._decoder(split, bucket):
-                reducer.push(batch)
-        for batch in reducer.finish():
-            self._took(batch, "_deleted" if count_kinds else None)
+        for split in reversed(self._splits):
+            for batch in self._decoder(split, bucket, seen):
+                self._took(batch, "_deleted" if count_kinds else None)
 
     def _took(self, batch: pa.RecordBatch, kind: str | None) -> None:
         with self._lock:

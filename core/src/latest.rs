@@ -2,7 +2,8 @@
 //!
 //! The range is walked backwards, event by event and row by row: the first change met of a key is its last,
 //! all others are only read as far as their key. An update that moves a key leaves its new key alive and its
-//! old key deleted.
+//! old key deleted. Several ranges are reduced by walking them from the last to the first with one set of keys
+//! between them, so nothing but the keys is held in memory.
 
 use std::ops::Range;
 
@@ -16,6 +17,7 @@ use crate::event::RowsKind;
 use crate::key::{Key, KeyReader};
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
+use crate::reduce::SharedKeys;
 use crate::rows::RowsEvent;
 use crate::scan::{open_rows, RangeScan, RowsAt};
 use crate::table_map::TableMap;
@@ -25,7 +27,8 @@ pub struct Latest {
     output: Output,
     keys: KeyReader,
     bucket: Option<(u32, u32)>,
-    seen: HashSet<Key>,
+    /// Keys met so far, here and in later ranges.
+    seen: SharedKeys,
     /// Row events not yet reduced; None: the range was not yet looked through.
     events: Option<Vec<RowsAt>>,
     /// Images of the event at the end of `events` that survive, the last first.
@@ -47,13 +50,13 @@ struct Image {
 }
 
 impl Latest {
-    pub fn new(scan: RangeScan, options: &Options) -> Result<Self> {
+    pub fn new(scan: RangeScan, options: &Options, seen: SharedKeys) -> Result<Self> {
         Ok(Self {
             output: Output::new(scan.table(), options)?,
             keys: KeyReader::new(scan.table(), options.zero_dates)?,
             scan,
             bucket: options.bucket,
-            seen: HashSet::new(),
+            seen,
             events: None,
             open: Vec::new(),
             images: Vec::new(),
@@ -90,7 +93,7 @@ impl Latest {
         if self.open.is_empty() {
             read_keys(&rows, &map, &mut self.keys, &mut self.images)?;
             let wanted = |key: Key| self.bucket.is_none_or(|(share, count)| key.bucket(count) == share);
-            survivors(rows.kind, &self.images, &mut self.seen, wanted, &mut self.open);
+            survivors(rows.kind, &self.images, &mut self.seen.lock(), wanted, &mut self.open);
             self.open.reverse();
         }
         let mut images = rows.images;

@@ -1,6 +1,6 @@
 //! Over several ranges: the last change of each key, and the set of keys that occur.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -64,36 +64,54 @@ impl LatestReducer {
     }
 }
 
+/// Keys that several readers fill and ask.
+#[derive(Debug, Clone, Default)]
+pub struct SharedKeys(Arc<Mutex<HashSet<Key>>>);
+
+impl SharedKeys {
+    pub fn lock(&self) -> MutexGuard<'_, HashSet<Key>> {
+        // A set is whole at every moment, whoever panicked with it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Keys, of images before and after, that occur in parts of the log.
 pub struct KeySet {
     table: Arc<TableSchema>,
     reader: KeyReader,
-    keys: HashSet<Key>,
+    keys: SharedKeys,
 }
 
 impl KeySet {
     pub fn new(table: Arc<TableSchema>, zero_dates: ZeroDates) -> Result<Self> {
-        Ok(Self { reader: KeyReader::new(&table, zero_dates)?, table, keys: HashSet::new() })
+        Ok(Self { reader: KeyReader::new(&table, zero_dates)?, table, keys: SharedKeys::default() })
+    }
+
+    /// The keys themselves, for a decoder that adds to them.
+    pub fn shared(&self) -> SharedKeys {
+        self.keys.clone()
     }
 
     pub fn add_split(&mut self, split: &Split, exclude: Option<GtidSet>) -> Result<()> {
         let mut scan = RangeScan::new(self.table.clone(), split, exclude)?;
+        let mut keys = self.keys.lock();
         for_each_key(&mut scan, &mut self.reader, |key| {
-            self.keys.insert(key);
+            keys.insert(key);
         })
     }
 
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.keys.lock().len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.lock().is_empty()
     }
 
     /// The rows whose key is not in the set.
     pub fn drop_from(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        if self.keys.is_empty() {
+        let present = self.keys.lock();
+        if present.is_empty() {
             return Ok(batch.clone());
         }
         let mut keys = BatchKeys::new(&self.table, batch)?;
@@ -102,7 +120,7 @@ impl KeySet {
             let key = keys
                 .key(row)
                 .map_err(|error| DecodeError::of_table(self.table.name(), error.to_string(), 0))?;
-            kept.push(!self.keys.contains(&key));
+            kept.push(!present.contains(&key));
         }
         filter(batch, &kept)
     }

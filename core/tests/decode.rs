@@ -48,7 +48,7 @@ fn decode(log: &[u8]) -> (Result<usize>, Result<usize>, Result<usize>) {
         Ok(rows)
     });
     let latest = scan(log).and_then(|scan| {
-        let mut decoder = Latest::new(scan, &options(Layout::Latest))?;
+        let mut decoder = Latest::new(scan, &options(Layout::Latest), Default::default())?;
         let mut rows = 0;
         while let Some(batch) = decoder.next_batch()? {
             rows += batch.num_rows();

@@ -119,6 +119,25 @@ def test_latest_of_splits_reduced_is_the_latest_of_the_whole(server: Server, nam
 
 
 @pytest.mark.parametrize("name", KEYS)
+def test_splits_read_backwards_with_one_set_of_keys_give_the_latest_of_the_whole(
+    server: Server, name: str
+) -> None:
+    schema = schema_of(server, f"d.{name}")
+    path, size = log_of(server)
+    ends = [4, *[event.end for event in logs.events(path) if event.kind == 16][::40], size]
+    seen = _core.KeySet(schema.to_json())
+    parts = [
+        decode_range(schema, path, start, end, layout="latest", seen=seen)
+        for start, end in reversed(list(zip(ends, ends[1:], strict=False)))
+    ]
+    whole = decode(server, schema, layout="latest")
+    assert pa.concat_tables(parts).sort_by("_sequence").equals(whole.sort_by("_sequence"))
+    assert len(seen) == whole.num_rows
+    with pytest.raises(ValueError, match="latest"):
+        decode_range(schema, path, 4, size, layout="changelog", seen=seen)
+
+
+@pytest.mark.parametrize("name", KEYS)
 def test_buckets_of_latest_make_up_the_whole(server: Server, name: str) -> None:
     schema = schema_of(server, f"d.{name}")
     shares = [decode(server, schema, layout="latest", bucket=(share, 4)) for share in range(4)]

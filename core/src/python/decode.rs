@@ -52,8 +52,8 @@ impl RangeDecoder {
     #[new]
     #[pyo3(signature = (
         table, path, base, start, end, *, preamble = Vec::new(), layout = "changelog", columns = None,
-        before_images = true, bucket = None, exclude_gtids = None, zero_dates = "null", batch_rows = 65536,
-        batch_bytes = 32 * 1024 * 1024
+        before_images = true, bucket = None, exclude_gtids = None, seen = None, zero_dates = "null",
+        batch_rows = 65536, batch_bytes = 32 * 1024 * 1024
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -69,6 +69,7 @@ impl RangeDecoder {
         before_images: bool,
         bucket: Option<(u32, u32)>,
         exclude_gtids: Option<GtidSet>,
+        seen: Option<PyRef<'_, KeySet>>,
         zero_dates: &str,
         batch_rows: usize,
         batch_bytes: usize,
@@ -82,11 +83,18 @@ impl RangeDecoder {
         let table = parse_table(table)?;
         let split = Split { path, base, start, end, preamble };
         let exclude = exclude_gtids.map(|set| set.0);
+        let seen = match seen {
+            Some(_) if layout != Layout::Latest => {
+                return Err(PyValueError::new_err("seen is for layout \"latest\""));
+            }
+            Some(keys) => keys.keys.lock().map_err(broken)?.shared(),
+            None => reduce::SharedKeys::default(),
+        };
         let decoder = py.detach(|| -> PyResult<Decoder> {
             let scan = RangeScan::new(table, &split, exclude)?;
             Ok(match layout {
                 Layout::Changelog => Decoder::Changelog(Box::new(Changelog::new(scan, &options)?)),
-                Layout::Latest => Decoder::Latest(Box::new(Latest::new(scan, &options)?)),
+                Layout::Latest => Decoder::Latest(Box::new(Latest::new(scan, &options, seen)?)),
                 Layout::Rows => return Err(PyValueError::new_err("layout \"rows\" is for result sets")),
             })
         })?;

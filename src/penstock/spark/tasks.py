@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ from penstock.model.offset import Offset, Split
 from penstock.model.plan import Scan
 from penstock.model.schema import TableSchema
 from penstock.spark.errors import crossing
+
+if TYPE_CHECKING:
+    from penstock._core import KeySet
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -53,20 +56,18 @@ class PlaceTask:
 
 
 def decode(task: DecodeTask) -> Batches:
-    from penstock._core import LatestReducer
+    from penstock._core import KeySet
 
-    if task.layout == "latest" and len(task.splits) > 1:
-        reducer = LatestReducer(task.table, zero_dates=task.zero_dates)
-        for split in task.splits:
-            for batch in _decoder(task, split):
-                reducer.push(batch)
-        yield from reducer.finish()
+    if task.layout == "latest":
+        seen = KeySet(task.table, zero_dates=task.zero_dates)
+        for split in reversed(task.splits):
+            yield from _decoder(task, split, seen)
         return
     for split in task.splits:
         yield from _decoder(task, split)
 
 
-def _decoder(task: DecodeTask, split: Split) -> Batches:
+def _decoder(task: DecodeTask, split: Split, seen: KeySet | None = None) -> Batches:
     from penstock._core import RangeDecoder
 
     return iter(
@@ -80,6 +81,7 @@ def _decoder(task: DecodeTask, split: Split) -> Batches:
             layout=task.layout,
             before_images=task.before_images,
             bucket=task.bucket,
+            seen=seen,
             zero_dates=task.zero_dates,
         )
     )
