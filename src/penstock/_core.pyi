@@ -149,9 +149,9 @@ class RangeDecoder:
     a deletion of the old key and a row for the new one. Needs a key. Order of rows is unspecified but stable.
     `columns` projects (names; None: all). `bucket=(i, n)` keeps only keys whose hash falls into share i of n;
     the hash is the same in every process and for every split. `exclude_gtids` skips whole transactions in
-    that set. `seen` (layout `latest`): keys in it are left out, the split's own are added. So splits read from
-    the last to the first with one set between them give one row per key of them all, and nothing but keys is
-    held in memory.
+    that set. `seen` (layout `latest`): keys in it are left out, the split's own are added. So splits read
+    from the last to the first with one set between them give one row per key of them all, and nothing but
+    keys is held in memory.
     """
 
     def __init__(
@@ -179,8 +179,8 @@ class RangeDecoder:
     def __next__(self) -> pa.RecordBatch: ...
 
 class LatestReducer:
-    """Last change per key over `latest` batches from anywhere (after a shuffle, say); greatest `_sequence` wins.
-    Holds every batch until `finish`."""
+    """Last change per key over `latest` batches from anywhere (after a shuffle, say); the greatest
+    `_sequence` wins. Holds every batch until `finish`."""
 
     def __init__(self, table: str, *, zero_dates: str = "null") -> None: ...
     def push(self, batch: pa.RecordBatch) -> None: ...

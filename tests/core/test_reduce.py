@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -128,7 +129,7 @@ def test_splits_read_backwards_with_one_set_of_keys_give_the_latest_of_the_whole
     seen = _core.KeySet(schema.to_json())
     parts = [
         decode_range(schema, path, start, end, layout="latest", seen=seen)
-        for start, end in reversed(list(zip(ends, ends[1:], strict=False)))
+        for start, end in reversed(list(pairwise(ends)))
     ]
     whole = decode(server, schema, layout="latest")
     assert pa.concat_tables(parts).sort_by("_sequence").equals(whole.sort_by("_sequence"))

@@ -12,12 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.config import SinkConfig
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import build_sink
 from penstock.sinks.base import Commit, Sink
+from penstock.sinks.files import Rows
 from penstock.sinks.lake import spark_type
 
 _serial = itertools.count()
@@ -46,7 +47,7 @@ class Place:
         self.sink.create(TableSchema(self.table, columns, self.key), self.arrow)
         return self
 
-    def latest(self, *rows: tuple[Any, ...]) -> DataFrame:
+    def latest(self, *rows: tuple[Any, ...]) -> Rows:
         """Rows of values, then `_deleted`, `_sequence`."""
         own = [
             ("_deleted", pa.bool_()),
@@ -55,7 +56,7 @@ class Place:
         ]
         return self._frame(pa.schema([*self.arrow, *[pa.field(*one) for one in own]]), rows)
 
-    def changelog(self, *rows: tuple[Any, ...]) -> DataFrame:
+    def changelog(self, *rows: tuple[Any, ...]) -> Rows:
         """Rows of values, then `_change_type`, `_sequence`."""
         own = [
             ("_change_type", pa.string()),
@@ -64,11 +65,11 @@ class Place:
         ]
         return self._frame(pa.schema([*self.arrow, *[pa.field(*one) for one in own]]), rows)
 
-    def _frame(self, schema: pa.Schema, rows: tuple[tuple[Any, ...], ...]) -> DataFrame:
+    def _frame(self, schema: pa.Schema, rows: tuple[tuple[Any, ...], ...]) -> Rows:
         from pyspark.sql.types import StructField, StructType
 
         struct = StructType([StructField(one.name, spark_type(one)) for one in schema])
-        return self.spark.createDataFrame([(*row, NOW) for row in rows], struct)
+        return Rows(self.spark.createDataFrame([(*row, NOW) for row in rows], struct))
 
     def rows(self, version: str | None = None) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in self.sink.read(self.table, version).collect())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -333,3 +333,59 @@ def test_schema_of_the_source_decides_nothing_the_arrow_schema_does(place: Make,
     layout = pa.schema([*it.arrow, ("_deleted", pa.bool_()), ("_sequence", pa.int64())])
     it.sink.create(TableSchema(it.table, (Column("id", "int"), Column("name", "text")), it.key), layout)
     assert it.sink.read(it.table).columns == ["id", "name", "_sequence"]
+
+
+FILES = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("tiny", pa.int8()),
+        ("small", pa.int16()),
+        ("int", pa.int32()),
+        ("price", pa.decimal128(9, 2)),
+        ("total", pa.decimal128(18, 4)),
+        ("big", pa.decimal128(38, 10)),
+        ("ratio", pa.float64()),
+        ("part", pa.float32()),
+        ("on", pa.bool_()),
+        ("day", pa.date32()),
+        ("local", pa.timestamp("us")),
+        ("instant", pa.timestamp("us", "UTC")),
+        ("text", pa.string()),
+        ("bytes", pa.binary()),
+    ]
+)
+
+
+def _row(number: int, sign: int) -> tuple[Any, ...]:
+    return (
+        number, sign * 127, sign * 32767, sign * 2147483647, Decimal("1234567.89") * sign,
+        Decimal("99999999999999.9999") * sign, Decimal("9999999999999999999999999999.9999999999").copy_sign(Decimal(sign)),
+        sign * 1.5e300, sign * 0.5, sign > 0, date(1970 + 50 * sign, 1, 2),
+        datetime(2000 + 99 * sign, 2, 3, 4, 5, 6, 789012),
+        datetime(2000 + 30 * sign, 2, 3, 4, 5, 6, 789012, tzinfo=timezone.utc),
+        "zß水🦀" * 30 if sign > 0 else "", b"\x00\xff" * sign if sign > 0 else b"",
+    )  # fmt: skip
+
+
+def test_appended_values_come_back_as_they_were_and_are_found_by_every_column(place: Make, kind: str) -> None:
+    it = place(kind, arrow=FILES).create()
+    rows = [_row(1, 1), _row(2, -1), (3, *[None] * (len(FILES) - 1))]
+    it.sink.append(it.table, it.latest(*[(*row, False, 7) for row in rows]), it.commit(1))
+    it.spark.conf.set("spark.sql.session.timeZone", "UTC")
+    expected = it.spark.createDataFrame(rows, it.sink.read(it.table).drop("_sequence").schema)
+    stored = it.sink.read(it.table).drop("_sequence")
+    assert stored.exceptAll(expected).count() == 0 and expected.exceptAll(stored).count() == 0
+    lowest = expected.where("id = 2").collect()[0]
+    for name in FILES.names if kind == "iceberg" else ():  # whose files have statistics of our making
+        assert [row["id"] for row in stored.where(stored[name] == lowest[name]).collect()] == [2], name
+
+
+def test_a_table_that_somebody_partitioned_is_still_appended_to(place: Make, kind: str) -> None:
+    if kind == "delta":
+        pytest.skip("Delta's partitions are set when a table is made")
+    it = place(kind).create()
+    name = it.sink._name(it.table)  # type: ignore[attr-defined]
+    it.spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(4, id)")
+    it.sink.append(it.table, it.latest(*[(n, "a", False, n) for n in range(20)]), it.commit(1))
+    assert [row[0] for row in it.rows()] == list(range(20))
+    assert not it.sink.append(it.table, it.latest((99, "b", False, 99)), it.commit(1))

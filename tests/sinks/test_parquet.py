@@ -65,7 +65,7 @@ def test_plain_spark_and_pyarrow_read_the_directory(place: Make, spark: SparkSes
 def test_what_a_killed_step_left_is_not_seen_and_replaced(place: Make, spark: SparkSession) -> None:
     it = place("parquet").create()
     staged = path(it) / STAGING / "e000000000001s0000"
-    it.changelog((9, "torn", "insert", 1)).write.parquet(str(staged))
+    it.changelog((9, "torn", "insert", 1)).frame.write.parquet(str(staged))
     (staged / "part-torn.parquet").write_bytes(b"PAR1")
     assert changes(it) == []
     it.sink.write_changes(it.table, it.changelog((1, "a", "insert", 1)), it.commit(1))

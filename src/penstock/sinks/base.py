@@ -21,6 +21,8 @@ from penstock.model.schema import Column, TableId, TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from penstock.sinks.files import Rows
+
 FORMAT = "1"
 """Version of what sinks write beside the rows (table properties, marker files)."""
 
@@ -125,11 +127,11 @@ class Sink(Protocol):
         """Removes the target and all it holds; nothing if it is missing. Never of a target that is not
         ours."""
 
-    def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         """Adds rows that are known to collide with none of the target. Layout `latest`; deleted ones are left
         out."""
 
-    def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
+    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         """Layout `latest`, one row per key: applied where newer than the target's `_sequence`; deletes
         remove."""
 
@@ -143,7 +145,7 @@ class Sink(Protocol):
 
     def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool: ...
 
-    def write_changes(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         """Layout `changelog`; append-only sinks."""
 
     def version(self, table: TableId) -> str | None:

@@ -25,6 +25,7 @@ from penstock.sinks.base import (
     is_recorded,
     source_columns,
 )
+from penstock.sinks.files import Rows
 
 
 class ConsoleSink:
@@ -47,9 +48,10 @@ class ConsoleSink:
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         self._columns[schema.table] = source_columns(arrow.names)
 
-    def write_changes(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         if self._done(table, commit):
             return False
+        frame = rows.frame
         row = struct(*[col("`" + name.replace("`", "``") + "`") for name in source_columns(frame.columns)])
         line = struct(
             lit(str(table)).alias("table"),
@@ -74,7 +76,7 @@ class ConsoleSink:
             lit(timestamp_us).alias("us"),
         )
         columns = [CHANGE_TYPE, SEQUENCE, f"timestamp_micros(us) AS {COMMIT_TIMESTAMP}"]
-        return self.write_changes(table, row.selectExpr(*columns), commit)
+        return self.write_changes(table, Rows(row.selectExpr(*columns)), commit)
 
     def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
         if self._done(table, commit):
@@ -86,10 +88,10 @@ class ConsoleSink:
     def drop(self, table: TableId) -> None:
         raise append_only("console", "drop")
 
-    def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise append_only("console", "append")
 
-    def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
+    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         raise append_only("console", "merge")
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:

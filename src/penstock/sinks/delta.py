@@ -36,6 +36,7 @@ from penstock.sinks.base import (
     refuse_own_names,
     source_columns,
 )
+from penstock.sinks.files import Rows
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
@@ -118,20 +119,20 @@ class DeltaSink:
             shutil.rmtree(self.path(table))
             self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
-    def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         if self._done(table, commit):
             return False
-        writer = live_rows(frame).write.format("delta").mode("append")
+        writer = live_rows(rows.frame).write.format("delta").mode("append")
         for name, value in self._transaction(commit).items():
             writer = writer.option(name, value)
         writer.save(str(self.path(table)))
         return True
 
-    def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
+    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         if self._done(table, commit):
             return False
-        with self._session(commit) as session, shared_view(frame) as view:
-            session.sql(merge_sql(self._name(table), view, frame, key))
+        with self._session(commit) as session, shared_view(rows.frame) as view:
+            session.sql(merge_sql(self._name(table), view, rows.frame, key))
         return self._record(table, commit)
 
     def truncate(
@@ -173,7 +174,7 @@ class DeltaSink:
                 session.sql(f"UPDATE {self._name(table)} SET {', '.join(values)}")
         return self._record(table, commit)
 
-    def write_changes(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise InternalError("The delta sink merges; write_changes is for append-only sinks.")
 
     def version(self, table: TableId) -> str | None:

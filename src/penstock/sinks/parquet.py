@@ -23,7 +23,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.config import SinkConfig
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
@@ -44,6 +44,7 @@ from penstock.sinks.base import (
     refuse_own_names,
     source_columns,
 )
+from penstock.sinks.files import WRITTEN, FileWriter, Rows, written
 from penstock.sinks.lake import spark_type
 
 PARTITION = "penstock_commit"
@@ -106,12 +107,16 @@ class ParquetSink:
                 },
             )
 
-    def write_changes(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         if self._done(table, commit):
             return False
         staged = self._staged(table, commit)
-        columns = [col("`" + name.replace("`", "``") + "`") for name in frame.columns if name != DELETED]
-        frame.select(*columns).write.mode("overwrite").parquet(str(staged))
+        schema = _schema(self._marker(table))
+        files = {file.path for file in written(rows.through(FileWriter(str(staged), schema), WRITTEN))}
+        staged.mkdir(parents=True, exist_ok=True)
+        for path in staged.iterdir():
+            if str(path) not in files:  # of a task that failed and was tried again
+                path.unlink()
         return self._publish(table, staged, commit)
 
     def truncate(
@@ -151,10 +156,10 @@ class ParquetSink:
     def drop(self, table: TableId) -> None:
         raise append_only("parquet", "drop")
 
-    def append(self, table: TableId, frame: DataFrame, commit: Commit) -> bool:
+    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise append_only("parquet", "append")
 
-    def merge(self, table: TableId, frame: DataFrame, key: tuple[str, ...], commit: Commit) -> bool:
+    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         raise append_only("parquet", "merge")
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:

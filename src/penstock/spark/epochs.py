@@ -42,6 +42,7 @@ from penstock.model.plan import (
 )
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import AddedColumn, Commit, First, Sink
+from penstock.sinks.files import Consume, Rows, map_batches
 from penstock.spark import tasks
 from penstock.spark.errors import returned
 from penstock.state import StateStore
@@ -195,49 +196,53 @@ class EpochRunner:
             case _:
                 assert_never(step)
 
-    def _write(self, schema: TableSchema, mode: str, frame: DataFrame, commit: Commit) -> None:
+    def _write(self, schema: TableSchema, mode: str, rows: Rows, commit: Commit) -> None:
         if mode == "changes":
-            self._sink.write_changes(schema.table, frame, commit)
+            self._sink.write_changes(schema.table, rows, commit)
         elif mode == "append":
-            self._sink.append(schema.table, frame, commit)
+            self._sink.append(schema.table, rows, commit)
         else:
-            self._sink.merge(schema.table, frame, schema.key, commit)
+            self._sink.merge(schema.table, rows, schema.key, commit)
 
     def _arrow(self, schema: TableSchema, layout: str) -> pa.Schema:
         from penstock._core import arrow_schema
 
         return arrow_schema(schema.to_json(), layout, self._zero_dates)
 
-    def _frame(
+    def _rows(
         self, schema: TableSchema, layout: str, run: Callable[[Any], tasks.Batches], work: tuple[Any, ...]
-    ) -> DataFrame:
+    ) -> Rows:
         spark_schema = from_arrow_schema(self._arrow(schema, layout), prefer_timestamp_ntz=True)
-        count = len(work)
-        body = tasks.run_tasks(run, work, str(schema.table))
-        return self._spark.range(0, count, 1, count).mapInArrow(body, spark_schema)
+        count, name = len(work), str(schema.table)
+        indexes = self._spark.range(0, count, 1, count)
 
-    def _events(self, schema: TableSchema, step: ApplyEvents) -> DataFrame:
+        def make(consume: Consume, result: str) -> DataFrame:
+            return indexes.mapInArrow(tasks.run_tasks(run, work, name, consume), result)
+
+        return Rows(indexes.mapInArrow(tasks.run_tasks(run, work, name), spark_schema), make)
+
+    def _events(self, schema: TableSchema, step: ApplyEvents) -> Rows:
         text, zero = schema.to_json(), self._zero_dates
         if step.mode == "changes":
             work = tuple(
                 tasks.DecodeTask(text, (split,), "changelog", zero, before_images=self._before_images)
                 for split in step.splits
             )
-            return self._frame(schema, "changelog", tasks.decode, work)
+            return self._rows(schema, "changelog", tasks.decode, work)
         if step.bytes <= WHOLE_RANGE_BYTES_MAX:
             shares = min(self._cores, max(1, round(step.bytes / SHARE_BYTES)))
             work = tuple(
                 tasks.DecodeTask(text, step.splits, "latest", zero, (share, shares) if shares > 1 else None)
                 for share in range(shares)
             )
-            return self._frame(schema, "latest", tasks.decode, work)
+            return self._rows(schema, "latest", tasks.decode, work)
         work = tuple(tasks.DecodeTask(text, (split,), "latest", zero) for split in step.splits)
-        reduced = self._frame(schema, "latest", tasks.decode, work)
+        reduced = self._rows(schema, "latest", tasks.decode, work).frame
         shares = max(self._cores, step.bytes // (2 * SHARE_BYTES))
         by_key = reduced.repartition(shares, *[f"`{name.replace('`', '``')}`" for name in schema.key])
-        return by_key.mapInArrow(_reducer(text, zero, str(schema.table)), reduced.schema)
+        return Rows(map_batches(by_key, _reducer(text, zero, str(schema.table)), reduced.schema))
 
-    def _placed(self, plan: EpochPlan, schema: TableSchema, step: PlaceChunks) -> DataFrame:
+    def _placed(self, plan: EpochPlan, schema: TableSchema, step: PlaceChunks) -> Rows:
         shares = min(self._cores, len(step.chunks))
         layout: Literal["latest", "changelog"] = "changelog" if step.mode == "changes" else "latest"
         work = tuple(
@@ -251,7 +256,7 @@ class EpochRunner:
             )
             for share in range(shares)
         )
-        return self._frame(schema, layout, tasks.place, work)
+        return self._rows(schema, layout, tasks.place, work)
 
     def _record(self, plan: EpochPlan, outcomes: list[TableOutcome]) -> None:
         """The epoch, its tables and its chunks become history in one transaction."""

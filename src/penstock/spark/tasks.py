@@ -131,15 +131,23 @@ def place(task: PlaceTask) -> Batches:
 
 
 def run_tasks(
-    run: Callable[[Any], Batches], tasks: tuple[Any, ...], table: str
+    run: Callable[[Any], Batches],
+    tasks: tuple[Any, ...],
+    table: str,
+    consume: Callable[[Iterable[pa.RecordBatch]], Batches] | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """A function for `spark.range(n).mapInArrow`: row i of the range runs task i."""
+    """A function for `spark.range(n).mapInArrow`: row i of the range runs task i. `consume` takes all their
+    batches in the same process, and what it gives is the result."""
+
+    def made(indexes: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in indexes:
+            for index in batch.column(0).to_pylist():
+                yield from run(tasks[index])
 
     def body(indexes: Iterable[pa.RecordBatch]) -> Batches:
         with crossing(table):
-            for batch in indexes:
-                for index in batch.column(0).to_pylist():
-                    yield from run(tasks[index])
+            batches = made(indexes)
+            yield from batches if consume is None else consume(batches)
 
     return body
 
