@@ -34,7 +34,7 @@ from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
 from penstock.snapshot import stage
 from penstock.snapshot.place import PlacementLimits
-from penstock.sources.base import TableFilter, refuse
+from penstock.sources.base import Finding, TableFilter, refuse
 from penstock.sources.mysql import preflight
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
@@ -93,7 +93,7 @@ class Pipeline:
             supervisor.start()
             run = _Run(config, state, supervisor, self._stopping, once=once, on_progress=on_progress)
             stack.callback(run.close)
-            run.prepare()
+            run.prepare(findings)
             self.progress = run.loop()
             return self.progress
 
@@ -138,7 +138,7 @@ class _Run:
 
     # before the loop ----------------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
+    def prepare(self, findings: list[Finding]) -> None:
         """Opens everything, in the order in which one thing needs another."""
         from penstock.sinks import build_sink
         from penstock.spark.lock import hold_state
@@ -163,7 +163,7 @@ class _Run:
             self.captured,
             config,
             append_only=self.sink.append_only,
-            cascading=self._cascading(),
+            cascading=self._cascading(findings),
             wait=self._wait_for,
         )
         self.progress = Progress(config, self.state, self.log, self.supervisor)
@@ -181,7 +181,7 @@ class _Run:
             self.source.read_table,
             self.source.effects,
             zero_dates=config.types.zero_dates,
-            cascades=config.foreign_key_cascades,
+            parks_cascades=config.foreign_key_cascades == "park" and not self.source.traits.logs_cascades,
         )
         placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
         return Planner(
@@ -222,11 +222,10 @@ class _Run:
             failed=self._snapshot_failed,
         )
 
-    def _cascading(self) -> set[TableId]:
+    def _cascading(self, findings: list[Finding]) -> set[TableId]:
         """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
         if self.config.foreign_key_cascades == "ignore":
             return set()
-        findings = preflight.check(self.config)
         return {TableId.parse(finding.subject) for finding in findings if finding.check == "cascade"}
 
     def _open_log(self) -> RelayLog:
@@ -360,7 +359,7 @@ class _Run:
                 TableId.parse(argument),
                 self.config,
                 sink=self.sink,
-                cascading=self._cascading(),
+                cascading=self._cascading(preflight.check(self.config)),
                 wait=self._wait_for,
             )
             # Rows are placed only beyond the new start, and the source may have nothing to say.
@@ -407,7 +406,10 @@ class _Run:
 
     def _find_chunks(self, table: TableState) -> list[Chunk]:
         return self.source.find_chunks(
-            table.schema, self.config.snapshot.chunk_rows, self._start_gtids(table)
+            table.schema,
+            self.config.snapshot.chunk_rows,
+            self._start_gtids(table),
+            sized=lambda rows: self.state.set_rows_guess(table.table, rows),
         )
 
     def _start_gtids(self, table: TableState) -> str:

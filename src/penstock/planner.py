@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from penstock.model.chunk import StagedChunk
+from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
     WHOLE_RANGE_BYTES_MAX,
@@ -55,21 +56,6 @@ log = logging.getLogger(__name__)
 WHOLE_BYTES = 1 << 62
 RESHUFFLE_SPLIT_BYTES = 64 * 1024**2
 CHANGELOG_SPLIT_BYTES = 32 * 1024**2
-
-
-@dataclass(frozen=True)
-class TableEffect:
-    """What one statement means for one captured table, in the planner's terms.
-
-    `steps` end the table's plan of the epoch that ends at the statement. `voids`: chunks read before it are
-    untrue. `created`: the table begins here with this schema; `fills`: with rows that the log does not carry.
-    """
-
-    table: TableId
-    steps: tuple[Step, ...] = ()
-    voids: str | None = None
-    created: TableSchema | None = None
-    fills: bool = False
 
 
 class StatementReader(Protocol):
@@ -187,10 +173,19 @@ class Planner:
             elif state.table in touched and state.start < reach.end:
                 steps += self._event_steps(state, reach)
             steps += self._chunk_steps(state, reach, effect)
-            steps += effect.steps if effect is not None else ()
+            steps += self._timed(effect.steps, reach.end) if effect is not None else ()
             if steps:
                 plans.append(TablePlan(state.schema, tuple(steps)))
         return plans
+
+    def _timed(self, steps: tuple[Step, ...], end: Offset) -> list[Step]:
+        """A change log says when a table was emptied: the statement that ends at `end` did it."""
+        return [
+            replace(step, timestamp_us=self._log.commit_time_us_at(end))
+            if isinstance(step, TruncateTarget)
+            else step
+            for step in steps
+        ]
 
     def _event_steps(self, state: TableState, reach: LogRange) -> list[Step]:
         part = LogRange(max(state.start, reach.start), reach.end)
@@ -306,11 +301,3 @@ def _prepared_xa(offset: Offset, table: TableId) -> Park:
         f"back later.",
         f"Commit or roll back what XA RECOVER lists, then run `penstock resnapshot FILE {table}`.",
     )
-
-
-def effect_of_park(table: TableId, offset: Offset, reason: str, hint: str) -> TableEffect:
-    return TableEffect(table, (Park(offset, reason, hint),))
-
-
-def effect_of_truncate(table: TableId) -> TableEffect:
-    return TableEffect(table, (TruncateTarget(),), voids="TRUNCATE TABLE")

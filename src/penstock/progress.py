@@ -17,9 +17,15 @@ from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.status import read_status as read_receiver_status
+from penstock.snapshot.progress import SnapshotProgress, TableProgress
 from penstock.state import StateStore, TableState
 
-RATE_WINDOW_SECONDS = 10.0
+LOG_RATE_SECONDS = 10.0
+SNAPSHOT_RATE_SECONDS = 60.0
+"""Longer, since chunks are placed in lumps."""
+REPORT_SECONDS_MAX = 10.0
+"""An older report is of a process that does not live any more."""
 
 
 class Progress:
@@ -46,22 +52,24 @@ class Progress:
         self.chunks += sum(outcome.chunks for outcome in outcomes)
         self._recent.append((time.monotonic(), plan.range.bytes, rows))
 
-    def rates(self) -> dict[str, float]:
-        """Per second, over the last ten: bytes of log applied and snapshot rows placed."""
-        now = time.monotonic()
-        while self._recent and now - self._recent[0][0] > RATE_WINDOW_SECONDS:
+    def rates(self) -> dict[str, int]:
+        """Per second: bytes of log applied, over the last ten, and snapshot rows placed, over the last
+        sixty."""
+        now, runs = time.monotonic(), time.time() - self.started
+        while self._recent and now - self._recent[0][0] > SNAPSHOT_RATE_SECONDS:
             self._recent.popleft()
-        span = max(1.0, min(RATE_WINDOW_SECONDS, time.time() - self.started))
         items = list(self._recent)
+        size = sum(size for at, size, _ in items if now - at <= LOG_RATE_SECONDS)
+        rows = sum(rows for _, _, rows in items)
         return {
-            "log_bytes_per_s": round(sum(item[1] for item in items) / span),
-            "snapshot_rows_per_s": round(sum(item[2] for item in items) / span),
+            "log_bytes_per_s": round(size / max(1.0, min(LOG_RATE_SECONDS, runs))),
+            "snapshot_rows_per_s": round(rows / max(1.0, min(SNAPSHOT_RATE_SECONDS, runs))),
         }
 
     def to_json(self) -> dict[str, Any]:
-        document = collect(self._config, self._state, self._log)
         rates = self.rates()
-        document |= {
+        document = collect(self._config, self._state, self._log, rates["snapshot_rows_per_s"])
+        return document | {
             "running": True,
             "pid": os.getpid(),
             "receiver": self._receiver.describe(),
@@ -69,13 +77,6 @@ class Progress:
             "rates": rates,
             "updated": time.time(),
         }
-        left = document["snapshot"]["rows_left"]
-        document["snapshot"]["seconds_left"] = (
-            None
-            if not left or not rates["snapshot_rows_per_s"]
-            else round(left / rates["snapshot_rows_per_s"])
-        )
-        return document
 
     def remove(self) -> None:
         """The pipeline does not run any more."""
@@ -92,22 +93,15 @@ def plan_events(plan: EpochPlan) -> dict[str, int]:
     return {str(table.table): sum(getattr(step, "bytes", 0) for step in table.steps) for table in plan.tables}
 
 
-def collect(config: PipelineConfig, state: StateStore, relay_log: RelayLog) -> dict[str, Any]:
+def collect(
+    config: PipelineConfig, state: StateStore, relay_log: RelayLog, snapshot_rows_per_s: float = 0.0
+) -> dict[str, Any]:
     """The pipeline as its state and its relay log show it."""
     end = relay_log.refresh()
     applied = state.applied_offset() or relay_log.start
     behind = LogRange(Offset(min(applied, end)), end)
-    tables = [_table(state, table) for table in state.tables().values()]
-    snapshot = {
-        "chunks": sum(t["chunks"]["total"] for t in tables),
-        "chunks_read": sum(t["chunks"]["read"] for t in tables),
-        "chunks_placed": sum(t["chunks"]["placed"] for t in tables),
-        "rows_placed": sum(t["rows_placed"] for t in tables),
-        "rows_left": sum(
-            max(0, t["rows_estimate"] - t["rows_placed"]) for t in tables if t["chunks"]["total"]
-        ),
-        "done": all(t["snapshot"] in ("none", "done") or t["status"] == "parked" for t in tables),
-    }
+    tables = [(table, _snapshot_of(state, table)) for table in state.tables().values()]
+    snapshot = SnapshotProgress([progress for _, progress in tables])
     return {
         "pipeline": config.name,
         "uuid": state.uuid,
@@ -118,37 +112,62 @@ def collect(config: PipelineConfig, state: StateStore, relay_log: RelayLog) -> d
         "source_position": str(relay_log.position_at(end) or ""),
         "lag": _lag(relay_log, behind),
         "epoch": state.last_epoch(),
-        "snapshot": snapshot,
-        "tables": tables,
+        "snapshot": snapshot.to_json() | {"seconds_left": snapshot.seconds_left(snapshot_rows_per_s)},
+        "tables": [_table(table, progress) for table, progress in tables],
     }
 
 
-def _lag(relay_log: RelayLog, behind: LogRange) -> dict[str, float | int]:
-    if not behind:
-        return {"bytes": 0, "transactions": 0, "seconds": 0.0}
-    since = relay_log.commit_time_us_at(behind.start)
-    return {
-        "bytes": behind.bytes,
-        "transactions": relay_log.transactions_between(behind),
-        "seconds": max(0.0, round(time.time() - since / 1e6, 3)) if since else 0.0,
-    }
+def _lag(relay_log: RelayLog, behind: LogRange) -> dict[str, float | int | None]:
+    """`seconds` is the age of the oldest transaction that is not at the targets, by the source's commit time
+    and this machine's clock; None where it cannot be told: no commit time is known yet, or nothing is known
+    to be missing but the receiver does not follow the source."""
+    since = relay_log.first_commit_us_after(behind.start) if behind else None
+    seconds: float | None
+    if since is not None:
+        seconds = max(0.0, round(time.time() - since / 1e6, 3))
+    else:
+        seconds = 0.0 if not behind and _follows(relay_log) else None
+    transactions = relay_log.transactions_between(behind) if behind else 0
+    return {"bytes": behind.bytes, "transactions": transactions, "seconds": seconds}
 
 
-def _table(state: StateStore, table: TableState) -> dict[str, Any]:
+def _follows(relay_log: RelayLog) -> bool:
+    report = read_receiver_status(relay_log.path)
+    return report.get("state") == "streaming" and _is_recent(report)
+
+
+def _is_recent(report: dict[str, Any]) -> bool:
+    return bool(time.time() - report.get("updated", 0) < REPORT_SECONDS_MAX)
+
+
+def _snapshot_of(state: StateStore, table: TableState) -> TableProgress:
     counts = state.chunk_counts(table.table)
-    placed, staged = state.rows_placed(table.table)
-    total = sum(counts.values())
-    read = counts.get("staged", 0) + counts.get("placed", 0)
+    placed, read = state.rows_placed(table.table)
+    return TableProgress(
+        chunks=sum(counts.values()),
+        chunks_read=counts.get("staged", 0) + counts.get("placed", 0),
+        chunks_placed=counts.get("placed", 0),
+        rows_read=read,
+        rows_placed=placed,
+        rows_guess=table.rows_guess,
+        active=table.status == "live" and table.snapshot in ("splitting", "reading"),
+    )
+
+
+def _table(table: TableState, progress: TableProgress) -> dict[str, Any]:
     return {
         "table": str(table.table),
         "status": table.status,
         "snapshot": table.snapshot,
         "schema_version": table.schema.version,
         "start": table.start,
-        "chunks": {"total": total, "read": read, "placed": counts.get("placed", 0)},
-        "rows_placed": placed,
-        # Chunks hold about the same number of rows each, so what was read says what is to come.
-        "rows_estimate": round(staged / read * total) if read else table.rows_estimate,
+        "chunks": {
+            "total": progress.chunks,
+            "read": progress.chunks_read,
+            "placed": progress.chunks_placed,
+        },
+        "rows_placed": progress.rows_placed,
+        "rows_estimate": progress.rows_estimate,
         "parked": {"offset": table.parked_at, "reason": table.reason, "hint": table.hint}
         if table.status == "parked"
         else None,
@@ -161,4 +180,4 @@ def read_status(directory: Path) -> dict[str, Any] | None:
         document = json.loads((directory / "status.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) and time.time() - document.get("updated", 0) < 10 else None
+    return document if isinstance(document, dict) and _is_recent(document) else None

@@ -31,7 +31,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId, TableSchema
 
-FORMAT = 1
+FORMAT = 2
 
 _DDL = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS tables (
     name TEXT PRIMARY KEY, status TEXT NOT NULL, start INTEGER NOT NULL, schema TEXT NOT NULL,
     snapshot TEXT NOT NULL, written INTEGER NOT NULL, last_epoch INTEGER NOT NULL,
     reason TEXT NOT NULL, hint TEXT NOT NULL, parked_at INTEGER, replaces INTEGER NOT NULL,
-    changes INTEGER NOT NULL, rows_estimate INTEGER NOT NULL
+    rows_guess INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS chunks (
     name TEXT NOT NULL, number INTEGER NOT NULL, lower TEXT, upper TEXT, status TEXT NOT NULL,
@@ -71,7 +71,8 @@ class TableState:
     snapshot: `none` (log only), `splitting` (chunks are still being found), `reading`, `done` (all placed).
     written: whether the target may hold rows. replaces: sequence below which rows are deleted at the end of
     a re-snapshot (0: none). last_epoch: the newest epoch with steps for it; 0: its target is still to be
-    made, -1: and what is there is to be dropped first.
+    made, -1: and what is there is to be dropped first. rows_guess: how large the server thought the table to
+    be when its chunks were sought.
     """
 
     table: TableId
@@ -85,8 +86,7 @@ class TableState:
     hint: str = ""
     parked_at: Offset | None = None
     replaces: Offset = Offset(0)  # noqa: RUF009 (an int)
-    changes: int = 0
-    rows_estimate: int = 0
+    rows_guess: int = 0
 
 
 def new_table(
@@ -102,11 +102,10 @@ def new_table(
         status="parked",
         parked_at=start,
         reason=f"Table {schema.table} has no primary key and no unique index over NOT NULL columns, so its "
-        f"rows "
-        "cannot be merged.",
+        "rows cannot be merged.",
         hint=f"ALTER TABLE {schema.table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL "
-        f"AUTO_INCREMENT "
-        f"PRIMARY KEY; then run `penstock resnapshot FILE {schema.table}`. Or use the `parquet` sink.",
+        f"AUTO_INCREMENT PRIMARY KEY; then run `penstock resnapshot FILE {schema.table}`. "
+        "Or use the `parquet` sink.",
     )
 
 
@@ -223,11 +222,11 @@ class StateStore:
     def put_table(self, state: TableState) -> None:
         with self.transaction():
             self._db.execute(
-                "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     str(state.table), state.status, state.start, state.schema.to_json(), state.snapshot,
                     int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
-                    state.replaces, state.changes, state.rows_estimate,
+                    state.replaces, state.rows_guess,
                 ),
             )  # fmt: skip
             self._db.execute(
@@ -256,6 +255,12 @@ class StateStore:
             len(taken) + 1,
         )
         return next((state.chunk for state in map(_chunk, rows) if state.chunk.number not in taken), None)
+
+    def set_rows_guess(self, table: TableId, rows: int) -> None:
+        with self.transaction():
+            state = self.table(table)
+            if state is not None:
+                self.put_table(replace(state, rows_guess=rows))
 
     def set_chunks(self, table: TableId, chunks: list[Chunk]) -> None:
         """Every chunk of the table is known; nothing of it has been read."""
@@ -395,8 +400,7 @@ class StateStore:
 
 
 def _table(row: tuple[Any, ...]) -> TableState:
-    (_, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, replaces, *rest) = row
-    changes, rows_estimate = rest
+    _, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, replaces, guess = row
     parsed = TableSchema.from_json(schema)
     return TableState(
         table=parsed.table,
@@ -410,8 +414,7 @@ def _table(row: tuple[Any, ...]) -> TableState:
         hint=hint,
         parked_at=parked_at,
         replaces=replaces,
-        changes=changes,
-        rows_estimate=rows_estimate,
+        rows_guess=guess,
     )
 
 

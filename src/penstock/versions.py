@@ -49,8 +49,7 @@ class PipelineVersions:
         if goal is None or applied is None:
             raise ConfigError(
                 f"The pipeline {self._config.name} is not running, and its relay log ends before "
-                f"{position}, where the "
-                "source is now.",
+                f"{position}, where the source is now.",
                 hint="Run it (`penstock run FILE`, or with --once to catch up), then verify.",
             )
         if applied < goal and table in self._log.tables(LogRange(applied, goal)):

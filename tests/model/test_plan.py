@@ -64,7 +64,7 @@ steps = st.one_of(
     st.builds(CreateTarget, st.booleans()),
     st.builds(ApplyEvents, split_tuples, modes, st.integers(0, 2**40)),
     st.builds(PlaceChunks, st.lists(staged, max_size=2).map(tuple), scans, modes),
-    st.just(TruncateTarget()),
+    st.builds(TruncateTarget, st.none() | st.integers(0, 2**60)),
     st.builds(
         AddColumns,
         st.lists(st.builds(NewColumn, columns, st.none() | names, st.none() | names), max_size=2).map(tuple),

@@ -236,20 +236,17 @@ def test_a_position_the_source_has_not_written_yet_is_not_reached(received: Rece
     assert received.log.offset_reaching(ahead) is None
 
 
-def test_commit_times_are_of_a_transaction_within_one_span(received: Received) -> None:
-    chance, transactions = random.Random(19), received.walk.transactions
-    for transaction in chance.sample(transactions, 150):
-        found = received.log.commit_time_us_at(Offset(transaction.end))
-        reach = SPAN_SIZE + received.walk.largest
-        near = {t.commit_us for t in transactions if abs(t.end - transaction.end) <= reach}
-        assert found in near
-    bounds = {
-        e["end"] for e in index_entries(received.folder) if "transactions" in e and e["end"] == e["committed"]
-    }
-    exact = [t for t in transactions if t.end in bounds]
-    assert exact
-    for transaction in exact:
-        assert received.log.commit_time_us_at(Offset(transaction.end)) == transaction.commit_us
+def test_commit_times_are_of_the_transactions_on_both_sides_of_an_offset(received: Received) -> None:
+    transactions = received.walk.transactions
+    picked = random.Random(19).sample(range(len(transactions) - 1), 150)
+    for number in [*picked, 0, len(transactions) - 2]:
+        before, after = transactions[number], transactions[number + 1]
+        assert received.log.commit_time_us_at(Offset(before.end)) == before.commit_us
+        assert received.log.first_commit_us_after(Offset(before.end)) == after.commit_us
+    assert received.log.commit_time_us_at(received.log.start) is None
+    assert received.log.first_commit_us_after(received.log.start) == transactions[0].commit_us
+    assert received.log.commit_time_us_at(received.log.end) == transactions[-1].commit_us
+    assert received.log.first_commit_us_after(received.log.end) is None
 
 
 @pytest.mark.parametrize("seed", range(4))

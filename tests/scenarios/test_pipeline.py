@@ -140,14 +140,20 @@ def test_a_change_log_holds_every_change_once_also_of_a_table_without_a_key(scen
         case.drain(pipeline)
         assert pipeline.stop() == 0
         pipeline.start()
-        case.server.execute("INSERT INTO t VALUES (4)")
-        case.drain(pipeline)
-    rows = sorted((row["_change_type"], row["v"]) for row in case.target("t").collect())
+        case.server.execute("INSERT INTO t VALUES (4)", "TRUNCATE TABLE t", "INSERT INTO t VALUES (5)")
+        assert case.drain(pipeline)["lag"] == {"bytes": 0, "transactions": 0, "seconds": 0.0}
+    found = case.target("t").collect()
+    at = {
+        row["v"]: row["_commit_timestamp"] for row in found if row["_change_type"] in ("insert", "truncate")
+    }
+    assert at[4] < at[None] < at[5], "a TRUNCATE has its own commit time"
+    rows = sorted((row["_change_type"], row["v"]) for row in found if row["v"] is not None)
     assert rows == [
         ("delete", 1),
         ("delete", 1),
         ("insert", 2),
         ("insert", 4),
+        ("insert", 5),
         ("read", 1),
         ("read", 1),
         ("update_postimage", 3),

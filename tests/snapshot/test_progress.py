@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from penstock.snapshot.progress import TableProgress, combine
+from typing import Any
+
+from penstock.snapshot.progress import SnapshotProgress, TableProgress
 
 
-def table(name: str = "d.t", **values: int | bool) -> TableProgress:
+def table(**values: Any) -> TableProgress:
     defaults = {
-        "chunks_planned": 4, "chunks_read": 0, "chunks_placed": 0, "rows_read": 0, "rows_estimate": 1000,
-        "planned": True,
+        "chunks": 4, "chunks_read": 0, "chunks_placed": 0, "rows_read": 0, "rows_placed": 0,
+        "rows_guess": 1000, "active": True,
     }  # fmt: skip
-    return TableProgress(table=name, **{**defaults, **values})  # type: ignore[arg-type]
+    return TableProgress(**{**defaults, **values})
 
 
-def test_time_left_follows_from_rows_per_chunk_rather_than_the_estimate() -> None:
-    progress = combine([table(chunks_read=1, rows_read=100)], seconds=2.0)
-    assert progress.rows_per_second == 50.0
-    assert progress.seconds_left == 6.0
+def test_chunks_that_were_read_say_more_of_what_is_left_than_the_servers_guess() -> None:
+    assert table().rows_left == 1000
+    assert table(chunks=0).rows_left == 1000
+    read = table(chunks_read=2, chunks_placed=1, rows_read=200, rows_placed=100)
+    assert (read.rows_estimate, read.rows_left) == (400, 300)
 
 
-def test_no_rate_means_no_time_left() -> None:
-    assert combine([table()], seconds=1.0).seconds_left is None
-    assert combine([table()], seconds=0.0).rows_per_second == 0.0
+def test_time_left_follows_from_the_rate() -> None:
+    both = SnapshotProgress([table(chunks_read=1, rows_read=100), table(rows_guess=200)])
+    assert both.seconds_left(50.0) == 12
+    assert both.seconds_left(0.0) is None
 
 
-def test_rows_of_earlier_runs_do_not_count_for_the_rate() -> None:
-    progress = combine([table(chunks_read=2, rows_read=200)], seconds=10.0, rows_before=100)
-    assert progress.rows_per_second == 10.0
+def test_nothing_is_left_when_all_chunks_are_placed_or_the_table_is_parked() -> None:
+    placed = table(chunks_read=4, chunks_placed=4, rows_read=10, rows_placed=9)
+    assert placed.rows_left == 0
+    assert SnapshotProgress([placed, table(active=False)]).seconds_left(1.0) is None
 
 
-def test_a_snapshot_is_done_when_all_is_planned_and_placed() -> None:
-    whole = table("d.a", chunks_read=4, chunks_placed=4, rows_read=10)
-    assert combine([whole], seconds=1).done
-    assert combine([whole], seconds=1).seconds_left == 0.0
-    assert not combine([whole, table("d.b", chunks_read=4, chunks_placed=3)], seconds=1).done
-    assert not combine([table(chunks_read=4, chunks_placed=4, planned=False)], seconds=1).done
-    assert [item.table for item in combine([table("d.b"), whole], seconds=1).tables] == ["d.a", "d.b"]
+def test_a_snapshot_is_done_when_no_table_goes_on() -> None:
+    assert SnapshotProgress([]).to_json()["done"]
+    assert SnapshotProgress([table(active=False)]).to_json()["done"]
+    both = SnapshotProgress([table(active=False), table(chunks_read=1, rows_read=30)]).to_json()
+    assert not both["done"]
+    assert (both["chunks"], both["chunks_read"], both["rows_left"]) == (8, 1, 120)

@@ -12,14 +12,16 @@ from rich.text import Text
 
 from penstock import config as configuration
 from penstock.sources.base import Finding
-from penstock.sources.mysql import doctor as mysql
+from penstock.sources.mysql import preflight
 
+_ORDER = {"error": 0, "warning": 1, "ok": 2}
 _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("error", "bold red")}
 
 
 def doctor(file: Path, *, as_json: bool) -> int:
-    """Prints what was found; the exit code: 1 if anything must be mended before a pipeline can run."""
-    findings = mysql.examine(configuration.load(file))
+    """Prints what preflight finds, worst first; the exit code: 1 if anything must be mended before a pipeline
+    can run. Reads only, also while the pipeline runs."""
+    findings = sorted(preflight.check(configuration.load(file)), key=lambda finding: _ORDER[finding.level])
     failed = any(finding.level == "error" for finding in findings)
     if as_json:
         print(json.dumps({"ok": not failed, "findings": [finding.to_json() for finding in findings]}))

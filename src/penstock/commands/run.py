@@ -52,7 +52,7 @@ class _Plain:
 def summary_line(status: dict[str, Any]) -> str:
     """The pipeline in one line."""
     snapshot, lag = status["snapshot"], status["lag"]
-    parts = [f"epoch {status['epoch']}", f"lag {lag['seconds']:.1f} s, {_size(lag['bytes'])}"]
+    parts = [f"epoch {status['epoch']}", f"lag {_seconds(lag['seconds'])}, {_size(lag['bytes'])}"]
     if snapshot["chunks"] and not snapshot["done"]:
         left = snapshot.get("seconds_left")
         parts.append(
@@ -70,7 +70,7 @@ def render(status: dict[str, Any]) -> Table:
     rates = status.get("rates", {})
     lag = status["lag"]
     title = (
-        f"{status['pipeline']}: epoch {status['epoch']}, lag {lag['seconds']:.1f} s "
+        f"{status['pipeline']}: epoch {status['epoch']}, lag {_seconds(lag['seconds'])} "
         f"({_size(lag['bytes'])}, {lag['transactions']:,} transactions)"
     )
     caption = ""
@@ -92,12 +92,19 @@ def render(status: dict[str, Any]) -> Table:
         state = item["status"] if item["status"] == "parked" else _phase(item["snapshot"])
         remarks = f"{item['parked']['reason']} {item['parked']['hint']}" if item["parked"] else ""
         placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
-        table.add_row(item["table"], state, placed, f"{item['rows_placed']:,}", Text(remarks))
+        rows = f"{item['rows_placed']:,}"
+        if state in ("planning chunks", "snapshot + stream"):
+            rows += f" of ~{item['rows_estimate']:,}"
+        table.add_row(item["table"], state, placed, rows, Text(remarks))
     return table
 
 
 def _phase(snapshot: str) -> str:
     return {"splitting": "planning chunks", "reading": "snapshot + stream"}.get(snapshot, "stream")
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:.1f} s"
 
 
 def _size(size: float) -> str:

@@ -1,19 +1,6 @@
-"""Operations, and the columns that Penstock adds to rows."""
+"""The columns that Penstock adds to rows."""
 
 from __future__ import annotations
-
-import enum
-
-
-class Operation(str, enum.Enum):
-    """What happened to a row, with Debezium's letters."""
-
-    CREATE = "c"
-    UPDATE = "u"
-    DELETE = "d"
-    READ = "r"
-    TRUNCATE = "t"
-
 
 SEQUENCE = "_sequence"
 """BIGINT: increasing in the order changes take effect. The offset of the row's own image, or its epoch's end

@@ -2,6 +2,7 @@
 
 A statement has a list of effects. One `Unsupported`, `RowStatement` or `Unknown` that concerns a table
 means that the log alone does not tell the table's rows any more, whatever other effects the statement has.
+What the effects come to for a captured table is a `TableEffect`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.model.schema import TableId
+from penstock.model import plan
+from penstock.model.offset import Offset
+from penstock.model.schema import TableId, TableSchema
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class AddedColumn:
     Existing rows get `default`; without one, NULL if `nullable`, else the type's implicit default.
     `nullable` is None where the statement does not tell (TIMESTAMP, which explicit_defaults_for_timestamp
     decides): then the catalog does. `needs_rows` says why existing rows get values that only the server
-    knows.
+    knows. `cascades`: a foreign key comes with it, see `AddCascade`.
     """
 
     name: str
@@ -48,14 +51,15 @@ class AddedColumn:
     default: DefaultLiteral | None = None
     nullable: bool | None = True
     needs_rows: str | None = None
+    cascades: bool = False
 
 
 @dataclass(frozen=True)
 class CreateTable:
     """`if_not_exists`: nothing happens where the table is there already (it is logged all the same).
 
-    `as_select`: the statement itself fills the table, without row events. `cascades`: it has a foreign key by
-    which its rows change without row events (before MySQL 9.6).
+    `as_select`: the statement itself fills the table, without row events. `cascades`: it has a foreign key
+    that is an `AddCascade`.
     """
 
     table: TableId
@@ -71,6 +75,13 @@ class AddColumns:
 
     table: TableId
     columns: tuple[AddedColumn, ...]
+
+
+@dataclass(frozen=True)
+class AddCascade:
+    """A foreign key by which the table's rows change from here on; before MySQL 9.6 without row events."""
+
+    table: TableId
 
 
 @dataclass(frozen=True)
@@ -121,4 +132,37 @@ class Unknown:
     sql_head: str
 
 
-Effect = CreateTable | AddColumns | Truncate | Harmless | Unsupported | DropDatabase | RowStatement | Unknown
+Effect = (
+    CreateTable
+    | AddColumns
+    | AddCascade
+    | Truncate
+    | Harmless
+    | Unsupported
+    | DropDatabase
+    | RowStatement
+    | Unknown
+)
+
+
+@dataclass(frozen=True)
+class TableEffect:
+    """What one statement means for one captured table, in the planner's terms.
+
+    `steps` end the table's plan of the epoch that ends at the statement. `voids`: chunks read before it are
+    untrue. `created`: the table begins here with this schema; `fills`: with rows that the log does not carry.
+    """
+
+    table: TableId
+    steps: tuple[plan.Step, ...] = ()
+    voids: str | None = None
+    created: TableSchema | None = None
+    fills: bool = False
+
+    @classmethod
+    def parked(cls, table: TableId, offset: Offset, *, reason: str, hint: str) -> TableEffect:
+        return cls(table, (plan.Park(offset, reason, hint),))
+
+    @classmethod
+    def truncated(cls, table: TableId) -> TableEffect:
+        return cls(table, (plan.TruncateTarget(),), voids="TRUNCATE TABLE")

@@ -68,8 +68,9 @@ class PlaceChunks:
 
 @dataclass(frozen=True)
 class TruncateTarget:
-    """Every row of the target goes."""
+    """Every row of the target goes. `timestamp_us`: commit time of the statement."""
 
+    timestamp_us: int | None = None
     kind: Literal["truncate"] = "truncate"
 
 
@@ -185,7 +186,7 @@ def _step(fields: dict[str, Any]) -> Step:
         scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
         return PlaceChunks(chunks, scans, fields["mode"])
     if kind == "truncate":
-        return TruncateTarget()
+        return TruncateTarget(fields.get("timestamp_us"))
     if kind == "add_columns":
         return AddColumns(
             tuple(_new_column(new) for new in fields["columns"]), TableSchema.from_json(fields["schema"])

@@ -9,6 +9,7 @@ it). A line whose CRC does not fit, or that lacks its newline, does not exist fo
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from penstock._core import GtidSet
 from penstock.errors import RelayLogCorrupt
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
+from penstock.relaylog.segment import SegmentName
 
 DAMAGED_HINT = "Restore the file, or remove the relay log and start it anew (a new snapshot is then needed)."
 
@@ -162,6 +164,30 @@ def parse_lines(data: bytes, path: Path) -> list[Entry]:
         entries.append(entry)
         position += len(line) + 1
     return entries
+
+
+class SegmentIndex:
+    """One segment's index file, read as far as it has been written."""
+
+    def __init__(self, folder: Path, name: SegmentName) -> None:
+        self.name = name
+        self.path = str(folder / name.binlog)
+        self.index_path = folder / name.index
+        self.entries: list[Entry] = []
+        self._inode = 0
+        self._position = 0
+
+    def read(self) -> None:
+        """Takes in lines that have come since, or all of them if the file was replaced."""
+        with open(self.index_path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_ino != self._inode or status.st_size < self._position:
+                self._inode, self._position, self.entries = status.st_ino, 0, []
+            file.seek(self._position)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self.entries += parse_lines(whole, self.index_path)
+        self._position += len(whole)
 
 
 def merge(left: Entry, right: Entry) -> Entry:

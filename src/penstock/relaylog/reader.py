@@ -13,10 +13,9 @@ seen.
 from __future__ import annotations
 
 import json
-import os
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -26,7 +25,7 @@ from penstock.errors import ConfigError, LogPurged, RelayLogCorrupt, SourceError
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
 from penstock.relaylog import index
-from penstock.relaylog.index import Entry, LastTransaction
+from penstock.relaylog.index import Entry, LastTransaction, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
 from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments
 
@@ -45,30 +44,6 @@ _Answer = TypeVar("_Answer")
 def order(position: SourcePosition) -> tuple[int, int]:
     """Sort key of a position; one that is not known yet comes first."""
     return position.order if position.file else (0, 0)
-
-
-class _Segment:
-    """One segment's index, read as far as it has been written."""
-
-    def __init__(self, folder: Path, name: SegmentName) -> None:
-        self.name = name
-        self.path = str(folder / name.binlog)
-        self.index_path = folder / name.index
-        self.entries: list[Entry] = []
-        self._inode = 0
-        self._position = 0
-
-    def read(self) -> None:
-        """Takes in lines that have come since, or all of them if the file was replaced."""
-        with open(self.index_path, "rb") as file:
-            status = os.fstat(file.fileno())
-            if status.st_ino != self._inode or status.st_size < self._position:
-                self._inode, self._position, self.entries = status.st_ino, 0, []
-            file.seek(self._position)
-            data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self.entries += index.parse_lines(whole, self.index_path)
-        self._position += len(whole)
 
 
 def _over_all_segments(
@@ -108,7 +83,7 @@ class RelayLog:
         self.uuid = str(self._relay["uuid"])
         self._names: list[SegmentName] = []
         self._bases: list[Offset] = []
-        self._open: _Segment | None = None
+        self._open: SegmentIndex | None = None
         self._closed: OrderedDict[Offset, list[Entry]] = OrderedDict()
         self._ends: list[Offset] = []
         self.refresh()
@@ -129,7 +104,7 @@ class RelayLog:
         while names:
             segment = self._open
             if segment is None or segment.name != names[-1]:
-                segment = _Segment(self.path, names[-1])
+                segment = SegmentIndex(self.path, names[-1])
             try:
                 segment.read()
             except FileNotFoundError:
@@ -326,14 +301,26 @@ class RelayLog:
 
     @_over_all_segments
     def commit_time_us_at(self, offset: Offset) -> int | None:
-        """Commit time of the last transaction at or (within one span) about `offset`; None: none in the log
-        yet."""
+        """Commit time of the last transaction that ends at or before a committed offset; None: none in the
+        log yet."""
         for number in reversed(range(self._locate(offset) + 1)):
             entries = self._entries(number)
-            after = bisect_left(entries, offset, key=lambda entry: entry.end) + 1
-            for entry in reversed(entries[:after]):
+            for at in reversed(range(bisect_left(entries, offset, key=lambda entry: entry.start))):
+                entry = entries[at]
+                if entry.last_commit_us is not None and entry.committed > offset:
+                    entry = self._scan(number, at, offset)
                 if entry.last_commit_us is not None:
                     return entry.last_commit_us
+        return None
+
+    def first_commit_us_after(self, offset: Offset) -> int | None:
+        """Commit time of the first transaction that ends behind a committed offset; None: there is none."""
+        for number, entry in self._spans(LogRange(min(offset, self.end), self.end)):
+            if entry.first_commit_us is None or entry.committed <= offset:
+                continue
+            if entry.start < offset:
+                entry = self._scan_events(number, offset, entry.committed)
+            return entry.first_commit_us
         return None
 
     def splits(self, range_: LogRange, table: TableId, *, bytes_aim: int) -> list[Split]:
@@ -411,7 +398,7 @@ class RelayLog:
         if base in self._closed:
             self._closed.move_to_end(base)
             return self._closed[base]
-        segment = _Segment(self.path, self._names[number])
+        segment = SegmentIndex(self.path, self._names[number])
         try:
             segment.read()
         except FileNotFoundError:
@@ -446,20 +433,33 @@ class RelayLog:
         return self._scan_entry(number, self._entries(number), at, offset)
 
     def _scan_entry(self, number: int, entries: list[Entry], at: int, offset: Offset) -> Entry:
-        entry, segment = entries[at], self._names[number]
+        entry = entries[at]
         before = entries[max(0, at - 1)].position
         # All events of a span are of one file of the source; it may have begun just before them.
         same = before.file == entry.position.file
+        place = SourcePosition(entry.position.file, before.position if same else 0)
+        return self._scan_events(number, entry.start, offset, place, entry.open_events)
+
+    def _scan_events(
+        self,
+        number: int,
+        start: Offset,
+        end: Offset,
+        place: SourcePosition = SourcePosition("", 0),  # noqa: B008 (frozen)
+        open_events: Sequence[int] = (),
+    ) -> Entry:
+        """See `_core.scan_span`; `place` is the source's at `start`."""
+        segment = self._names[number]
         path = self.path / segment.binlog
         try:
             text = scan_span(
                 str(path),
                 segment.base,
-                entry.start,
-                offset,
-                open=entry.open_events,
-                file=entry.position.file,
-                position=before.position if same else 0,
+                start,
+                end,
+                open=open_events,
+                file=place.file,
+                position=place.position,
             )
         except DecodeError as error:
             if not path.exists():

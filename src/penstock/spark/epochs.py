@@ -181,8 +181,8 @@ class EpochRunner:
                 outcome.rows += sum(staged.rows for staged in step.chunks)
                 outcome.placed.extend(step.chunks)
                 outcome.written = True
-            case TruncateTarget():
-                self._sink.truncate(table.table, commit, sequence=plan.range.end)
+            case TruncateTarget(timestamp_us=at):
+                self._sink.truncate(table.table, commit, sequence=plan.range.end, timestamp_us=at)
                 outcome.truncated = True
             case AddColumns():
                 arrow = self._arrow(step.schema, "rows")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.effect import (
+    AddCascade,
     AddColumns,
     After,
     CreateTable,
@@ -38,6 +39,8 @@ def brief(effect: Effect) -> str:
             flags = [name for name in ("as_select", "if_not_exists", "cascades") if getattr(create, name)]
             like = f" like {create.like}" if create.like else ""
             return f"create {table}{like}" + "".join(f" {flag}" for flag in flags)
+        case AddCascade(table=table):
+            return f"cascade {table}"
         case Truncate(table=table):
             return f"truncate {table}"
         case Harmless(table=table, key_may_change=key):
@@ -67,7 +70,7 @@ alter table t add a int as (b + 1) -> add t: a; unsupported db.t
 alter table t add a datetime default now() -> add t: a; unsupported db.t
 alter table t add a int default (rand()) -> add t: a; unsupported db.t
 alter table t add a timestamp default now() on update now() -> add t: a; unsupported db.t
-alter table t add a int references p (id) on delete cascade -> add t: a; unsupported db.t
+alter table t add a int references p (id) on delete cascade -> add t: a; cascade db.t
 alter table t add a int partition by hash (a) partitions 4 -> add t: a; harmless t
 alter table t modify a bigint, add b int -> add t: b; unsupported db.t
 alter table t change a b int -> unsupported db.t
@@ -86,7 +89,7 @@ alter table t add unique (a), drop index b -> harmless t key; harmless t key
 alter table t add constraint unique key u (a) -> harmless t key
 alter table t add fulltext index f (a) with parser ngram, add spatial key (g) -> harmless t; harmless t
 alter table t add constraint f foreign key (a) references u (a) -> harmless t
-alter table t add foreign key (a) references u (a) on delete set null -> unsupported db.t
+alter table t add foreign key (a) references u (a) on delete set null -> cascade db.t
 alter table t add check (a > 0), add constraint c check (b in (1,2)) -> harmless t; harmless t
 alter table t drop foreign key f, drop constraint d -> harmless t; harmless t key
 alter table t drop check c -> harmless t

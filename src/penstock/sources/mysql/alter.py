@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.model.effect import AddColumns, AddedColumn, Effect, Harmless, Unsupported
+from penstock.model.effect import AddCascade, AddColumns, AddedColumn, Effect, Harmless, Unsupported
 from penstock.model.schema import TableId
 from penstock.sources.mysql.column import added_column, cascades
 from penstock.sources.mysql.tokens import Cursor, NotUnderstood, Token, keywords
@@ -130,9 +130,7 @@ def _add_constraint(cursor: Cursor, table: TableId) -> list[Effect] | None:
     if cursor.at("UNIQUE"):
         return [Harmless(table, "adds a unique index", key_may_change=True)]
     if cursor.at("FOREIGN"):
-        if cascades(cursor.item()):
-            return [Unsupported(table, "adds a foreign key whose cascades change rows without row events")]
-        return [Harmless(table, "adds a foreign key")]
+        return [AddCascade(table) if cascades(cursor.item()) else Harmless(table, "adds a foreign key")]
     if cursor.at_any("INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR") and not _is_vector_column(cursor):
         return [Harmless(table, "adds an index")]
     if cursor.at("CHECK"):
@@ -155,6 +153,8 @@ def _added(table: TableId, columns: list[tuple[AddedColumn, bool]]) -> list[Effe
                     table, f"adds column {column.name}, which {column.needs_rows}: needs a new snapshot"
                 )
             )
+        if column.cascades:
+            effects.append(AddCascade(table))
         if unique:
             effects.append(Harmless(table, "adds a unique index", key_may_change=True))
     return effects

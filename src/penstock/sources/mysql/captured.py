@@ -55,8 +55,7 @@ def _patterns(
         what = "is a view, and views have no changes of their own" if view else "matches no table"
         message = (
             f"`{pattern}` in tables.include {what} of the source {source.name} that the account "
-            f"{source.account} "
-            f"may see.{'' if view else _near(pattern, existing)}"
+            f"{source.account} may see.{'' if view else _near(pattern, existing)}"
         )
         sql = ""
         if not view and not any(table.database == database for table in existing):
@@ -141,8 +140,8 @@ def _filters(source: Source, captured: list[TableId]) -> Iterator[Finding]:
         yield Finding(
             "error", "binlog_filter", name,
             f"The source {source.name} leaves the database {name} out of its log ({option}), so changes to "
-            "its tables "
-            f"are not there to follow. Mend {option} in the server's option file, and restart the server.",
+            f"its tables are not there to follow. Mend {option} in the server's option file, and restart "
+            "the server.",
         )  # fmt: skip
     if not left_out:
         yield Finding("ok", "binlog_filter", ", ".join(databases[:_NAMES_SHOWN_MAX]), "No filter applies.")
@@ -161,13 +160,10 @@ def _keys(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Findi
         yield Finding(
             "warning", "key", str(table),
             f"{table} has neither a primary key nor a unique index over columns that are NOT NULL, so its "
-            "rows cannot "
-            f"be told apart in a target of type {source.config.sink.type}. It stays parked until it has "
-            "one; the "
-            "other tables go on.",
-            f"ALTER TABLE {table.quoted} ADD COLUMN {quote(column)} BIGINT UNSIGNED NOT NULL "
-            "AUTO_INCREMENT PRIMARY "
-            "KEY;",
+            f"rows cannot be told apart in a target of type {source.config.sink.type}. It stays parked "
+            "until it has one; the other tables go on.",
+            f"ALTER TABLE {table.quoted} ADD COLUMN {quote(column)} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT "
+            "PRIMARY KEY;",
         )  # fmt: skip
     if not without:
         yield Finding("ok", "key", _names(list(schemas)), "Every table has a key.")
@@ -184,21 +180,19 @@ def _engines(source: Source, captured: list[TableId]) -> Iterator[Finding]:
             yield Finding(
                 "warning", "engine", str(table),
                 f"{table} is kept by the engine {engine}, which has no consistent reads: a snapshot taken "
-                "under writes "
-                "may miss rows or have them twice.",
+                "under writes may miss rows or have them twice.",
                 f"ALTER TABLE {table.quoted} ENGINE = InnoDB;",
             )  # fmt: skip
 
 
 def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
     """Rows that a foreign key changes are not in the log before MySQL 9.6."""
-    if source.traits.version >= (9, 6, 0) and not source.traits.mariadb:
+    if source.traits.logs_cascades:
         return
     rows = source.ask(
         "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, REFERENCED_TABLE_NAME, UPDATE_RULE, "
-        "DELETE_RULE"
-        " FROM information_schema.REFERENTIAL_CONSTRAINTS"
-        " WHERE UPDATE_RULE NOT IN ('NO ACTION', 'RESTRICT') OR DELETE_RULE NOT IN ('NO ACTION', 'RESTRICT')"
+        "DELETE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE UPDATE_RULE NOT IN ('NO ACTION', "
+        "'RESTRICT') OR DELETE_RULE NOT IN ('NO ACTION', 'RESTRICT')"
     )
     for database, name, constraint, parent, on_update, on_delete in sorted(rows):
         table = TableId(str(database), str(name))
@@ -212,10 +206,9 @@ def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
         yield Finding(
             "warning", "cascade", str(table),
             f"Changes to {parent} reach {table} through the foreign key {constraint} ({', '.join(rules)}). "
-            "Before MySQL "
-            f"9.6 such changes are not in the log, so the target of {table} keeps rows that the source "
-            "changed or "
-            f"deleted. Let the application change {table} itself, and take the rules off the key.",
+            f"Before MySQL 9.6 such changes are not in the log, so the target of {table} keeps rows that "
+            f"the source changed or deleted. Let the application change {table} itself, and take the rules "
+            "off the key.",
             _without_rules(source, table, str(constraint)),
         )  # fmt: skip
 
@@ -223,11 +216,9 @@ def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
 def _without_rules(source: Source, table: TableId, constraint: str) -> str:
     rows = query(
         source.connection,
-        "SELECT COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME"
-        " FROM information_schema.KEY_COLUMN_USAGE"
-        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND CONSTRAINT_NAME = %s AND REFERENCED_TABLE_NAME "
-        "IS NOT NULL"
-        " ORDER BY ORDINAL_POSITION",
+        "SELECT COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME FROM "
+        "information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND "
+        "CONSTRAINT_NAME = %s AND REFERENCED_TABLE_NAME IS NOT NULL ORDER BY ORDINAL_POSITION",
         (table.database, table.table, constraint),
     )
     if not rows:

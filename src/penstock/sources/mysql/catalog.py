@@ -92,6 +92,11 @@ class ServerTraits:
     mariadb: bool
     fold_case: bool
 
+    @property
+    def logs_cascades(self) -> bool:
+        """What a foreign key changes by itself has row events (MySQL 9.6 on)."""
+        return self.version >= (9, 6, 0) and not self.mariadb
+
     def same_name(self, one: TableId, other: TableId) -> bool:
         if not self.fold_case:
             return one == other

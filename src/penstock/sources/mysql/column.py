@@ -37,6 +37,7 @@ def added_column(cursor: Cursor) -> tuple[AddedColumn, bool]:
         default=default,
         nullable=_nullable(tokens, default),
         needs_rows="has an expression as its default" if expression else _needs_rows(tokens),
+        cascades=cascades(tokens),
     )
     return column, any(token.keyword == "UNIQUE" for token in top_level(tokens))
 
@@ -70,8 +71,6 @@ def _needs_rows(tokens: list[Token]) -> str | None:
     for index, word in enumerate(words):
         if word == "PRIMARY" or (word == "KEY" and words[index - 1] not in ("UNIQUE", "PRIMARY")):
             return "becomes the primary key"
-        if word == "REFERENCES" and cascades(tokens):
-            return "has a foreign key whose cascades change rows without row events"
     return None
 
 

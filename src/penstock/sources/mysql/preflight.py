@@ -171,8 +171,7 @@ def ensure_privileges(source: Source) -> Iterator[Finding]:
         yield Finding(
             "error", "privileges", source.account,
             f"The account {source.account} lacks {' and '.join(missing)}, without which the source's log "
-            "cannot be "
-            "read.",
+            "cannot be read.",
             f"GRANT {', '.join(missing)} ON *.* TO {account_sql(source.account)};",
         )  # fmt: skip
     else:
@@ -188,8 +187,8 @@ def ensure_binary_log(source: Source) -> Iterator[Finding]:
     yield Finding(
         "error", "log_bin", source.name,
         f"The source {source.name} writes no binary log (log_bin is OFF), so there are no changes to "
-        "follow. Add "
-        "log_bin = binlog and a server_id to the server's option file, under [mysqld], and restart it.",
+        "follow. Add log_bin = binlog and a server_id to the server's option file, under [mysqld], and "
+        "restart it.",
     )  # fmt: skip
 
 
@@ -201,8 +200,7 @@ def ensure_row_format(source: Source) -> Iterator[Finding]:
     yield Finding(
         "error", "binlog_format", source.name,
         f"The source {source.name} has binlog_format = {value}: changes are logged as statements, which do "
-        "not say "
-        "which rows they changed. Sessions take a new setting over when they connect again.",
+        "not say which rows they changed. Sessions take a new setting over when they connect again.",
         "SET GLOBAL binlog_format = 'ROW';",
     )  # fmt: skip
 
@@ -215,16 +213,14 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
         yield Finding(
             "error", "binlog_row_image", source.name,
             f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of "
-            "changed rows. "
-            "Sessions take a new setting over when they connect again.",
+            "changed rows. Sessions take a new setting over when they connect again.",
             "SET GLOBAL binlog_row_image = 'FULL';",
         )  # fmt: skip
     if "PARTIAL_JSON" in source.variable("binlog_row_value_options").upper():
         yield Finding(
             "error", "binlog_row_value_options", source.name,
-            f"The source {source.name} has binlog_row_value_options = PARTIAL_JSON: the log holds only "
-            "what changed "
-            "inside JSON columns.",
+            f"The source {source.name} has binlog_row_value_options = PARTIAL_JSON: the log holds only what "
+            "changed inside JSON columns.",
             "SET GLOBAL binlog_row_value_options = '';",
         )  # fmt: skip
 
@@ -237,18 +233,15 @@ def ensure_gtids(source: Source) -> Iterator[Finding]:
         yield Finding(
             "warning", "gtid_mode", source.name,
             f"The source {source.name} has gtid_mode = {mode or 'OFF'}: the log is followed by file and "
-            "position, "
-            "which do not carry over to another server after a failover.",
+            "position, which do not carry over to another server after a failover.",
             _GTID_SQL,
         )  # fmt: skip
     else:
         yield Finding(
             "error", "gtid_mode", source.name,
             f"The source {source.name} has gtid_mode = {mode or 'OFF'}, but a snapshot finds its place in "
-            "the log by "
-            "GTIDs. Turn them on (one step at a time, on every server of the topology), or set "
-            "snapshot.mode: never "
-            "to follow only changes from now on.",
+            "the log by GTIDs. Turn them on (one step at a time, on every server of the topology), or set "
+            "snapshot.mode: never to follow only changes from now on.",
             _GTID_SQL,
         )  # fmt: skip
 
@@ -264,8 +257,7 @@ def ensure_replica_logs(source: Source) -> Iterator[Finding]:
     yield Finding(
         "error", name, source.name,
         f"The source {source.name} is a replica with {name} = OFF: what it applies is not in its own log. "
-        "Add "
-        f"{name} = ON to its option file, under [mysqld], and restart it, or follow its source instead.",
+        f"Add {name} = ON to its option file, under [mysqld], and restart it, or follow its source instead.",
     )  # fmt: skip
 
 
@@ -289,8 +281,7 @@ def ensure_retention(source: Source) -> Iterator[Finding]:
         yield Finding(
             "warning", "retention", source.name,
             f"The source {source.name} keeps its log for {_span(seconds)} only; a pipeline that is stopped "
-            "for longer "
-            "has to read its tables again.",
+            "for longer has to read its tables again.",
             _retention_sql(source),
         )  # fmt: skip
     else:
@@ -319,10 +310,9 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
         yield Finding(
             "error", "backlog", source.name,
             f"The relay log {source.config.relay_log_path} has reached {file} of the source {source.name}, "
-            "which no "
-            f"longer has it (its oldest is {source.files[0]}). Unless its GTIDs tell otherwise, changes "
-            "are lost "
-            "between the two: move the relay log and the pipeline's state away, then read the tables again.",
+            f"which no longer has it (its oldest is {source.files[0]}). Unless its GTIDs tell otherwise, "
+            "changes are lost between the two: move the relay log and the pipeline's state away, then read "
+            "the tables again.",
         )  # fmt: skip
     elif source.files and file == source.files[-1]:
         return
@@ -359,8 +349,8 @@ def note_prepared_transactions(source: Source) -> Iterator[Finding]:
         statements.append(f"XA ROLLBACK {xid};")
     yield Finding(
         "warning", "xa", source.name,
-        f"{len(rows)} XA transaction(s) are prepared at the source {source.name}. Their rows are captured "
-        "when they are "
-        "committed, if they were prepared after the relay log began. End those that nobody owns any more.",
+        f"{len(rows)} XA transaction(s) are prepared at the source {source.name}. A table that they "
+        "changed is parked when they come in the log; of those prepared before the relay log began nothing "
+        "is known there. End them before a pipeline starts.",
         "\n".join(statements[:10]),
     )  # fmt: skip

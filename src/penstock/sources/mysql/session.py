@@ -96,13 +96,18 @@ class SourceSession:
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
         return self._ask(lambda connection: catalog.read_tables(connection, captured))
 
-    def find_chunks(self, schema: TableSchema, chunk_rows: int, start_gtids: str) -> list[Chunk]:
-        """Not before the server has executed everything up to the table's start."""
+    def find_chunks(
+        self, schema: TableSchema, chunk_rows: int, start_gtids: str, *, sized: Callable[[int], None]
+    ) -> list[Chunk]:
+        """Not before the server has executed everything up to the table's start. `sized` is told at once how
+        many rows the server thinks there are: finding the chunks of a large table takes a while."""
         connection = connect(self._config)
         try:
             prepare_session(connection)
             watermark.ensure_executed(connection, start_gtids, timeout_s=GTID_WAIT_SECONDS)
-            return list(MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows).chunks())
+            planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows)
+            sized(planner.size.rows)
+            return list(planner.chunks())
         except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
             raise TransientError(f"The chunks of {schema.table} could not be planned: {error}.") from error
         finally:

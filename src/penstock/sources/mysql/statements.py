@@ -12,13 +12,14 @@ import datetime
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import assert_never
 
 from penstock.errors import TableError
 from penstock.model import plan
 from penstock.model.effect import (
+    AddCascade,
     AddColumns,
     After,
     CreateTable,
@@ -27,13 +28,13 @@ from penstock.model.effect import (
     First,
     Harmless,
     RowStatement,
+    TableEffect,
     Truncate,
     Unknown,
     Unsupported,
 )
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.planner import TableEffect, effect_of_park, effect_of_truncate
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.defaults import Value, existing_value
@@ -44,7 +45,7 @@ ReadStatement = Callable[[Statement], list[Effect]]
 
 class MySqlStatements:
     """`planner.StatementReader` for MySQL. `read_table` asks the catalog; it may be None for a table that is
-    gone."""
+    gone. `parks_cascades`: a table with a cascading foreign key cannot be captured."""
 
     def __init__(
         self,
@@ -53,11 +54,11 @@ class MySqlStatements:
         read_statement: ReadStatement,
         *,
         zero_dates: str,
-        cascades: Literal["park", "ignore"],
+        parks_cascades: bool,
     ) -> None:
         self._captured = captured
         self._read_statement = read_statement
-        self._cascades = cascades
+        self._parks_cascades = parks_cascades
         self._read_table = read_table
         self._zero_dates = zero_dates
 
@@ -76,9 +77,11 @@ class MySqlStatements:
             case CreateTable():
                 return self._created(effect, statement, live)
             case Truncate(table=table):
-                return [effect_of_truncate(table)] if table in live else []
+                return [TableEffect.truncated(table)] if table in live else []
             case AddColumns(table=table):
                 return [self._added(effect, statement, live[table])] if table in live else []
+            case AddCascade(table=table):
+                return [_cascading(table, statement.end)] if table in live and self._parks_cascades else []
             case Unsupported(table=table, what=what):
                 return [_unsupported(table, what, statement.end)] if table in live else []
             case DropDatabase(database=database):
@@ -101,10 +104,9 @@ class MySqlStatements:
         schema = self._read_table(table) if table in self._captured else None
         if schema is None:  # not ours, or gone again: whatever dropped it stands later in the log
             return []
-        parked: tuple[plan.Step, ...] = ()
-        if effect.cascades and self._cascades == "park":
-            parked = (plan.Park(statement.end, *cascade_reason(table)),)
-        return [TableEffect(table, parked, created=schema, fills=effect.as_select)]
+        parks = effect.cascades and self._parks_cascades
+        steps = _cascading(table, statement.end).steps if parks else ()
+        return [TableEffect(table, steps, created=schema, fills=effect.as_select)]
 
     def _key_changed(
         self, table: TableId | None, statement: Statement, live: dict[TableId, TableSchema]
@@ -133,7 +135,9 @@ class MySqlStatements:
             try:
                 value = existing_value(known.table, definition, new, zero_dates=self._zero_dates)
             except TableError as error:
-                return effect_of_park(known.table, statement.end, error.message, _again(known.table))
+                return TableEffect.parked(
+                    known.table, statement.end, reason=error.message, hint=_again(known.table)
+                )
             after = _insert(columns, definition, new.position)
             added.append(plan.NewColumn(definition, after, spark_literal(value)))
         schema = replace(known, columns=tuple(columns), version=known.version + 1)
@@ -156,16 +160,19 @@ def cascade_reason(table: TableId) -> tuple[str, str]:
     """Reason and cure for a table that is parked because a foreign key changes its rows."""
     reason = (
         f"Rows of table {table} are changed by a foreign key (ON DELETE or UPDATE CASCADE, SET NULL), and "
-        f"before "
-        "MySQL 9.6 such changes are not in the log."
+        "before MySQL 9.6 such changes are not in the log."
     )
     hint = (
         f"Let the application change {table} itself and take the rule off the key (`penstock doctor FILE` "
-        "prints the SQL), or accept the gap with `foreign_key_cascades: ignore`; then run `penstock "
-        "resnapshot "
-        f"FILE {table}`."
+        "prints the SQL), or accept the gap with `foreign_key_cascades: ignore`; then run "
+        f"`penstock resnapshot FILE {table}`."
     )
     return reason, hint
+
+
+def _cascading(table: TableId, offset: Offset) -> TableEffect:
+    reason, hint = cascade_reason(table)
+    return TableEffect.parked(table, offset, reason=reason, hint=hint)
 
 
 def same_definition(one: TableSchema | None, other: TableSchema) -> bool:
@@ -189,12 +196,8 @@ def _insert(columns: list[Column], column: Column, position: Any) -> str | None:
 
 
 def _unsupported(table: TableId, what: str, offset: Offset) -> TableEffect:
-    return effect_of_park(
-        table,
-        offset,
-        f"Table {table} changed in a way that its target cannot follow yet: {what}.",
-        _again(table),
-    )
+    reason = f"Table {table} changed in a way that its target cannot follow yet: {what}."
+    return TableEffect.parked(table, offset, reason=reason, hint=_again(table))
 
 
 def _again(table: TableId) -> str:
@@ -202,13 +205,12 @@ def _again(table: TableId) -> str:
 
 
 def _row_statement(table: TableId, kind: str, offset: Offset) -> TableEffect:
-    return effect_of_park(
+    return TableEffect.parked(
         table,
         offset,
-        f"Rows of table {table} were changed by {kind} in statement format, which carries no rows.",
-        "Make every session of the source write binlog_format=ROW (SET GLOBAL binlog_format = 'ROW'), then "
-        "run "
-        f"`penstock resnapshot FILE {table}`.",
+        reason=f"Rows of table {table} were changed by {kind} in statement format, which carries no rows.",
+        hint="Make every session of the source write binlog_format=ROW (SET GLOBAL binlog_format = 'ROW'), "
+        f"then run `penstock resnapshot FILE {table}`.",
     )
 
 
