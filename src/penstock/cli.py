@@ -125,6 +125,17 @@ def verify(
 
 
 @app.command()
+def prepare(
+    sink: Annotated[list[str] | None, typer.Argument(help="iceberg, delta, parquet, console.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch what Spark needs for these sinks (default: iceberg) and make it start faster. Optional."""
+    from penstock.commands.prepare import prepare as command
+
+    command(sink or ["iceberg"], as_json=as_json)
+
+
+@app.command()
 def demo(
     rows: Annotated[int, typer.Option(help="Rows of the shop before the pipeline starts.")] = 1_000_000,
     seconds: Annotated[float, typer.Option(help="How long the writer works at least.")] = 45,

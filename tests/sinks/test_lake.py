@@ -359,7 +359,8 @@ FILES = pa.schema(
 def _row(number: int, sign: int) -> tuple[Any, ...]:
     return (
         number, sign * 127, sign * 32767, sign * 2147483647, Decimal("1234567.89") * sign,
-        Decimal("99999999999999.9999") * sign, Decimal("9999999999999999999999999999.9999999999").copy_sign(Decimal(sign)),
+        Decimal("99999999999999.9999") * sign,
+        Decimal("9999999999999999999999999999.9999999999").copy_sign(Decimal(sign)),
         sign * 1.5e300, sign * 0.5, sign > 0, date(1970 + 50 * sign, 1, 2),
         datetime(2000 + 99 * sign, 2, 3, 4, 5, 6, 789012),
         datetime(2000 + 30 * sign, 2, 3, 4, 5, 6, 789012, tzinfo=timezone.utc),

@@ -19,6 +19,7 @@ import penstock
 from penstock.artifacts import java
 from penstock.config import SinkConfig, SparkConfig
 from penstock.errors import ConfigError
+from penstock.spark.classes import java_options
 from penstock.spark.jars import jars
 
 _LOG4J = """\
@@ -101,6 +102,7 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], stat
     # On the driver's own class path because Hadoop asks for the local file system before `spark.jars` is
     # loaded.
     options["spark.driver.extraClassPath"] = os.pathsep.join(paths)
+    options["spark.driver.extraJavaOptions"] += " " + java_options([Path(path) for path in paths])
     if not is_local(spark_config.master):
         options["spark.jars"] = ",".join(paths)
     for sink in sinks:

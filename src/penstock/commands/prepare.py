@@ -1,0 +1,47 @@
+"""`penstock prepare [SINK…]`: for images and fresh machines, so that Spark starts fast at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+from rich.console import Console
+
+from penstock.config import SinkConfig
+from penstock.errors import ConfigError, PenstockError
+from penstock.spark import classes
+from penstock.spark.jars import jars
+
+_ONE = "import sys; from penstock.spark.classes import prepare; prepare(sys.argv[1])"
+"""Each archive takes a JVM of its own, and a process has one for life."""
+
+
+def prepare(sinks: list[str], *, as_json: bool) -> None:
+    known = get_args(SinkConfig.model_fields["type"].annotation)
+    made: dict[str, str] = {}
+    for sink in dict.fromkeys(sinks):
+        if sink not in known:
+            raise ConfigError(f"{sink} is not a kind of sink.", hint=f"One of: {', '.join(known)}.")
+        path = classes.archive(jars([sink]))
+        if not path.exists():
+            _make(sink, path, quiet=as_json)
+        made[sink] = str(path)
+    if as_json:
+        print(json.dumps(made))
+
+
+def _make(sink: str, path: Path, *, quiet: bool) -> None:
+    console = Console(stderr=True, quiet=quiet)
+    with console.status(f"preparing Spark for {sink} (half a minute, once)"):
+        done = subprocess.run(
+            [sys.executable, "-c", _ONE, sink], capture_output=True, text=True, check=False, timeout=900
+        )
+    if done.returncode or not path.exists():
+        raise PenstockError(
+            f"Spark could not be prepared for {sink}: {done.stderr.strip()[-1000:]}",
+            hint="Pipelines run without it, only their start takes longer.",
+        )
+    console.print(f"prepared: {path} ({path.stat().st_size / 1e6:.0f} MB)")
