@@ -15,8 +15,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -40,6 +41,9 @@ from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
 from penstock.state import StateStore, TableState
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +132,7 @@ class _Run:
         self.once = once
         self.on_progress = on_progress
         self.closing = contextlib.ExitStack()
+        self.query: StreamingQuery | None = None
         self.restarts = 0
         self.last_plan = 0.0
         self.last_second = 0.0
@@ -139,40 +144,50 @@ class _Run:
     # before the loop ----------------------------------------------------------------------------------------
 
     def prepare(self, findings: list[Finding]) -> None:
-        """Opens everything, in the order in which one thing needs another."""
+        """Opens everything, in the order in which one thing needs another. What takes long and needs nothing
+        goes on beside the rest: the JVM while the receiver begins, the stream and the workers while tables
+        are looked at."""
+        config = self.config
+        with ThreadPoolExecutor(1, thread_name_prefix="start") as aside:
+            spark = aside.submit(self._open_spark)
+            self.log = self._open_log()
+            self.source = SourceSession(config.source)
+            self.closing.callback(self.source.close)
+            self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
+            self.goal = self.source.end_position() if self.once else None
+            spark.result()
+            self._make_workers()
+            self.closing.callback(self.chunks.stop)
+            self.closing.callback(self._stop_query)
+            query = aside.submit(self._start_query)
+            self._check_targets()
+            discover(
+                self.state,
+                self.log,
+                self.source,
+                self.captured,
+                config,
+                append_only=self.sink.append_only,
+                cascading=self._cascading(findings),
+                wait=self._wait_for,
+            )
+            self.progress = Progress(config, self.state, self.log, self.supervisor)
+            self.planner = self._make_planner()
+            query.result()
+        self.chunks.start()
+
+    def _open_spark(self) -> None:
         from penstock.sinks import build_sink
         from penstock.spark.lock import hold_state
-        from penstock.spark.session import build_session
+        from penstock.spark.session import build_session, warm_up
 
         config = self.config
-        self.log = self._open_log()
-        self.source = SourceSession(config.source)
-        self.closing.callback(self.source.close)
-        self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
-        self.goal = self.source.end_position() if self.once else None
-        spark = self.spark = build_session(config.spark, config.sink, config.state)
-        self.closing.callback(spark.stop)
-        hold_state(spark, config.state)
-        self.sink = build_sink(config.sink, spark, self.state.uuid)
+        self.spark = build_session(config.spark, config.sink, config.state)
+        self.closing.callback(self.spark.stop)
+        hold_state(self.spark, config.state)
+        warm_up(self.spark)
+        self.sink = build_sink(config.sink, self.spark, self.state.uuid)
         self.sink.check()
-        self._check_targets()
-        discover(
-            self.state,
-            self.log,
-            self.source,
-            self.captured,
-            config,
-            append_only=self.sink.append_only,
-            cascading=self._cascading(findings),
-            wait=self._wait_for,
-        )
-        self.progress = Progress(config, self.state, self.log, self.supervisor)
-        self.planner = self._make_planner()
-        self._make_workers()
-        self.closing.callback(self.chunks.stop)
-        self._start_query()
-        self.closing.callback(self._stop_query)
-        self.chunks.start()
 
     def _make_planner(self) -> Planner:
         config = self.config
@@ -274,8 +289,9 @@ class _Run:
         self.query = start_query(self.spark, self.runner.run_pending, self.config.state)
 
     def _stop_query(self) -> None:
-        with self.runner.busy:  # never in the middle of an epoch
-            self.query.stop()
+        if self.query is not None:
+            with self.runner.busy:  # never in the middle of an epoch
+                self.query.stop()
 
     # the loop -----------------------------------------------------------------------------------------------
 
@@ -304,6 +320,7 @@ class _Run:
             self.last_plan = time.monotonic()
 
     def _check_query(self) -> None:
+        assert self.query is not None
         if self.query.isActive:
             return
         error = self.runner.failure or self.query.exception()

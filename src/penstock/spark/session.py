@@ -3,6 +3,7 @@ directories."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pyspark import SparkConf, SparkContext
+from pyspark import InheritableThread, SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -85,6 +86,20 @@ def start(options: dict[str, str], master: str, state: Path) -> SparkSession:
             f"Spark did not start: {_first_line(error)}.",
             hint=f"See {errors} and {state / 'logs' / 'spark.log'}; check `spark.master` and `spark.conf`.",
         ) from error
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Starts the Python workers and runs a first small job, in a thread of its own. Only for speed: while it
+    goes on, the rest of a start waits for the network and the source; its failure is no failure."""
+    from penstock.spark.tasks import first_imports
+
+    slots = spark.sparkContext.defaultParallelism
+
+    def run() -> None:
+        with contextlib.suppress(Exception):
+            spark.range(0, slots, 1, slots).mapInArrow(first_imports, "id BIGINT").collect()
+
+    InheritableThread(target=run, name="warm-up", daemon=True).start()
 
 
 def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], state: Path) -> dict[str, str]:

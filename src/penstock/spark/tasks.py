@@ -152,6 +152,15 @@ def run_tasks(
     return body
 
 
+def first_imports(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Makes a worker import what its first real task would wait for."""
+    import penstock._core
+    import penstock.sinks.files
+    import penstock.snapshot.stage  # noqa: F401
+
+    yield from batches
+
+
 def core_error(error: Exception, table: str) -> PenstockError:
     """An error of the core as one of ours: it stops this table, with the place in the log."""
     from penstock._core import DecodeError, SchemaMismatch
