@@ -151,7 +151,7 @@ class SnapshotConfig(_Section):
 
 
 class EpochConfig(_Section):
-    bytes_max: Bytes = 256 * 1024**2
+    bytes_max: Bytes = 512 * 1024**2
     """Log bytes of one epoch. Soft: an epoch holds whole transactions, at least one."""
     interval: Milliseconds = 500
     """Shortest time between the plans of two epochs, so that small commits gather."""

@@ -286,12 +286,12 @@ class _Run:
     def _start_query(self) -> None:
         from penstock.spark.stream import start_query
 
-        self.query = start_query(self.spark, self.runner.run_pending, self.config.state)
+        self.query = start_query(self.spark, self.runner.run_next, self.config.state)
 
     def _stop_query(self) -> None:
+        self.runner.end()  # never in the middle of an epoch
         if self.query is not None:
-            with self.runner.busy:  # never in the middle of an epoch
-                self.query.stop()
+            self.query.stop()
 
     # the loop -----------------------------------------------------------------------------------------------
 
@@ -317,6 +317,7 @@ class _Run:
         cuts = list(self._requests())
         due = time.monotonic() >= max(self.last_plan + self.config.epoch.interval / 1000, self.held_until)
         if (due or cuts) and self.planner.plan_next(cuts) is not None:
+            self.runner.wake()
             self.last_plan = time.monotonic()
 
     def _check_query(self) -> None:

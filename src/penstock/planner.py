@@ -22,7 +22,6 @@ from penstock.model.chunk import StagedChunk
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
-    WHOLE_RANGE_BYTES_MAX,
     AddColumns,
     ApplyEvents,
     CreateTarget,
@@ -54,7 +53,8 @@ from penstock.state import SnapshotStatus, StateStore, TableState, new_table
 log = logging.getLogger(__name__)
 
 WHOLE_BYTES = 1 << 62
-RESHUFFLE_SPLIT_BYTES = 64 * 1024**2
+LATEST_SPLIT_BYTES = 64 * 1024**2
+"""Row events of a split are listed before they are read backwards, so this bounds a task's memory."""
 CHANGELOG_SPLIT_BYTES = 32 * 1024**2
 
 
@@ -195,8 +195,7 @@ class Planner:
         if self._append_only:
             splits = self._log.splits(part, state.table, bytes_aim=CHANGELOG_SPLIT_BYTES)
             return [ApplyEvents(tuple(splits), "changes", size)] if splits else []
-        aim = WHOLE_BYTES if size <= WHOLE_RANGE_BYTES_MAX else RESHUFFLE_SPLIT_BYTES
-        splits = self._log.splits(part, state.table, bytes_aim=aim)
+        splits = self._log.splits(part, state.table, bytes_aim=LATEST_SPLIT_BYTES)
         mode: Mode = "merge" if state.written or state.replaces else "append"
         return [ApplyEvents(tuple(splits), mode, size)] if splits else []
 

@@ -2,8 +2,7 @@
 
 Why SQLite: a plan, the tables it changes and the chunks it places become durable in one transaction, and a
 kill -9 at any point leaves the state before or after it. `synchronous=FULL` makes a commit survive power
-loss. Other processes (`penstock status`, `verify`, the epoch source inside Spark) read it while it is
-written (WAL).
+loss. Other processes (`penstock status`, `verify`) read it while it is written (WAL).
 
 Order of facts, which everything else relies on (invariant 5):
 

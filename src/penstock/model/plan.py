@@ -19,7 +19,7 @@ Mode = Literal["append", "merge", "changes"]
 log."""
 
 
-WHOLE_RANGE_BYTES_MAX = 256 * 1024**2
+WHOLE_RANGE_BYTES_MAX = 1024**3
 """Up to this many bytes of one table's events each task reads the whole range and builds its share of keys:
 no shuffle. Beyond, reading the range once per task would cost more than a shuffle of what reduction
 leaves."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import time
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,20 +99,15 @@ def _end(spark: SparkSession) -> None:
 
 def _exercise(spark: SparkSession, config: SinkConfig, state: Path) -> None:
     """Every kind of write and read that a pipeline and its verification do, on a table of a few types."""
-    from penstock.model.offset import LogRange, Offset
-    from penstock.model.plan import EpochPlan
     from penstock.sinks import build_sink
     from penstock.spark.stream import start_query
     from penstock.state import StateStore
 
     store = StateStore(state)
-    seen: list[int] = []
-    query = start_query(spark, lambda *_: seen.append(1), state)
-    store.plan(EpochPlan(1, LogRange(Offset(0), Offset(1)), ()))
+    begun = threading.Event()
+    query = start_query(spark, begun.set, state)
     _write(spark, build_sink(config, spark, store.uuid), store.uuid)
-    deadline = time.monotonic() + QUERY_SECONDS
-    while not seen and query.isActive and time.monotonic() < deadline:
-        time.sleep(0.05)  # polls a condition, with a limit
+    begun.wait(QUERY_SECONDS)
     query.stop()
     store.close()
 

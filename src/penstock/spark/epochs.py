@@ -1,9 +1,9 @@
 """Epochs as micro-batches of Structured Streaming, and what is done in each.
 
-The stream carries nothing but the number of the newest durable plan (`spark/stream.py`); its checkpoint
-therefore says which epochs Spark has seen, and a batch that Spark repeats after a crash finds in the state
-store what is still to do: plans that are not recorded as applied. A repeated plan is harmless because every
-sink recognises the commits it already has by `(pipeline, epoch, step)`.
+The stream carries nothing (`spark/stream.py`): a batch takes the plan that is durable and not recorded as
+applied, and waits for one if there is none. So a batch that Spark repeats after a crash finds in the state
+store what is still to do. A repeated plan is harmless because every sink recognises the commits it already
+has by `(pipeline, epoch, step)`.
 
 `EpochRunner` does the tables of one plan side by side. A `TableError` parks its table and leaves the others
 alone; a passing fault is tried again; anything else ends the batch, and the plan stays to be done.
@@ -52,7 +52,13 @@ log = logging.getLogger(__name__)
 SHARE_BYTES = 24 * 1024**2
 """Log bytes that make one more task worth its start."""
 
+KEYS_BYTES_MAX = 256 * 1024**2
+"""Log bytes whose keys one task holds at most: 60 MB of keys when rows are 100 bytes."""
+
 ATTEMPTS_MAX = 4
+
+WAIT_SECONDS = 1.0
+"""How often a waiting batch looks by itself, should nobody wake it."""
 
 
 @dataclass
@@ -83,7 +89,8 @@ class TableOutcome:
 
 
 class EpochRunner:
-    """Executes plans. One instance per running pipeline; `run_pending` is what `foreachBatch` calls."""
+    """Executes plans. One instance per running pipeline; `run_next` is what `foreachBatch`
+    calls."""
 
     def __init__(
         self,
@@ -105,21 +112,45 @@ class EpochRunner:
         self._pool = ThreadPoolExecutor(tables_parallel, thread_name_prefix="epoch")
         self._on_applied = on_applied
         self._cores = max(1, spark.sparkContext.defaultParallelism)
-        self.busy = threading.Lock()
+        self._busy = threading.Lock()
+        self._woken = threading.Event()
+        self._ended = False
         self.failure: BaseException | None = None
         """What ended the last batch, as it was; Spark's own exception holds text only."""
 
-    def run_pending(self, *_: Any) -> None:
-        """Applies every plan that is durable and not yet applied."""
-        with self.busy:
+    def wake(self) -> None:
+        """There is a new plan."""
+        self._woken.set()
+
+    def end(self) -> None:
+        """Returns once no plan is being applied; none will be from now on."""
+        self._ended = True
+        self._woken.set()
+        with self._busy:
+            return
+
+    def run_next(self) -> None:
+        """Waits for a plan that is durable and not yet applied, and applies it. Returns at once after
+        `end`."""
+        while not self._ended:
+            self._woken.clear()
+            if self._run_pending():
+                return
+            self._woken.wait(WAIT_SECONDS)
+
+    def _run_pending(self) -> bool:
+        # Under the lock also what is asked for: a batch that Spark has given up may still be in here.
+        with self._busy:
+            plans = [] if self._ended else self._state.pending()
             try:
-                for plan in self._state.pending():
+                for plan in plans:
                     outcomes = self._run(plan)
                     self._record(plan, outcomes)
                     self._on_applied(plan, outcomes)
             except Exception as error:
                 self.failure = returned(error)
                 raise
+            return bool(plans)
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
         if len(plan.tables) == 1:
@@ -231,6 +262,7 @@ class EpochRunner:
             return self._rows(schema, "changelog", tasks.decode, work)
         if step.bytes <= WHOLE_RANGE_BYTES_MAX:
             shares = min(self._cores, max(1, round(step.bytes / SHARE_BYTES)))
+            shares = max(shares, -(-step.bytes // KEYS_BYTES_MAX))
             work = tuple(
                 tasks.DecodeTask(text, step.splits, "latest", zero, (share, shares) if shares > 1 else None)
                 for share in range(shares)
