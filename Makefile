@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 CARGO := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
+FUZZ_TARGETS := $(basename $(notdir $(filter-out %/log.rs,$(wildcard core/fuzz/fuzz_targets/*.rs))))
 export PYTHONPATH := $(CURDIR)/src
 
 help:  ## This list
@@ -29,6 +30,13 @@ lint: setup  ## ruff, mypy --strict, rustfmt, clippy
 	cd core && $(CARGO) fmt --check
 	cd core && $(CARGO) clippy --release --all-targets --features python --quiet -- -D warnings
 
+fuzz:  ## Any bytes into the core, SECONDS=60 for each target (TARGETS="rows json" chooses; see CONTRIBUTING.md)
+	@python3 core/fuzz/seeds.py
+	cd core && $(CARGO) +nightly fuzz build
+	@cd core && for target in $(or $(TARGETS),$(FUZZ_TARGETS)); do echo "== $$target" && \
+		$(CARGO) +nightly fuzz run $$target -- -verbosity=0 -print_final_stats=1 -max_total_time=$(or $(SECONDS),60) \
+		-timeout=5 -rss_limit_mb=512 -malloc_limit_mb=128 -max_len=65536 || exit 1; done
+
 core:  ## Only the Rust core, for work on it: cargo build, then into src/penstock
 	cd core && $(CARGO) build --release --features python
 	@cp core/target/release/libpenstock_core.so src/penstock/.core.new
@@ -41,4 +49,4 @@ clean:  ## Remove what was built here (downloads stay in ~/.cache/penstock)
 	rm -rf .venv core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo test test-all bench lint core setup clean
+.PHONY: help demo test test-all bench lint fuzz core setup clean

@@ -111,6 +111,14 @@ def full() -> Iterator[tuple[MySqlServer, list[dict[str, Any]]]]:
         yield server, write_log(server)
 
 
+@pytest.fixture(scope="module")
+def unchecked() -> Iterator[Path]:
+    """A log without checksums, so that damage reaches everything behind them."""
+    with MySqlServer({"binlog_row_metadata": "FULL", "binlog_checksum": "NONE"}) as server:
+        write_log(server)
+        yield log_file(server)
+
+
 def test_values_are_those_that_select_prints(full: tuple[MySqlServer, list[dict[str, Any]]]) -> None:
     server, rows = full
     found = changes(log_file(server))
@@ -259,12 +267,8 @@ def test_flipped_bits_are_found_by_the_checksum(
         assert found == whole[: len(found)]
 
 
-def test_damage_without_checksums_never_crashes(
-    mysql_factory: Callable[..., MySqlServer], tmp_path: Path
-) -> None:
-    server = mysql_factory(binlog_checksum="NONE", binlog_row_metadata="FULL")
-    write_log(server)
-    data = log_file(server).read_bytes()
+def test_damage_without_checksums_never_crashes(unchecked: Path, tmp_path: Path) -> None:
+    data = unchecked.read_bytes()
     seed = random.Random(7)
     for _ in range(2000):
         damaged = bytearray(data)
@@ -277,6 +281,85 @@ def test_damage_without_checksums_never_crashes(
                 json.loads(line)
         except DecodeError as error:
             assert error.offset <= len(data) and error.reason
+
+
+DAMAGED = """
+import contextlib, io, json, resource, signal, sys
+from pathlib import Path
+from penstock.commands.inspect import inspect
+
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 256 * 1024**2,) * 2)
+signal.signal(signal.SIGALRM, lambda *_: sys.exit("too slow"))
+for path in map(Path, sys.argv[1:]):
+    answers = []
+    for mode in ({"summary": True, "as_json": True}, {"summary": False, "as_json": True},
+                 {"summary": False, "as_json": False}):
+        signal.alarm(5)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = inspect([path], tables=[], limit=None, **mode)
+        answers.append([code, out.getvalue(), err.getvalue()])
+    print(json.dumps([path.name, answers]))
+"""
+
+
+def test_damaged_files_end_the_command_with_a_position_in_bounded_time_and_memory(
+    full: tuple[MySqlServer, list[dict[str, Any]]], unchecked: Path, tmp_path: Path
+) -> None:
+    seed = random.Random(20261122)
+    files = []
+    for number in range(250):
+        data = bytearray((log_file(full[0]) if number % 4 == 0 else unchecked).read_bytes())
+        if number < 200:
+            data[seed.randrange(len(data))] ^= seed.randrange(1, 256)
+        else:
+            del data[seed.randrange(len(data)) :]
+        files.append(tmp_path / f"{'flipped' if number < 200 else 'cut'}.{number:06d}")
+        files[-1].write_bytes(data)
+    command = [sys.executable, "-c", DAMAGED, *map(str, files)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert result.returncode == 0, result.stderr
+    answers = dict(json.loads(line) for line in result.stdout.splitlines())
+    assert len(answers) == len(files)
+    for file in files:
+        (counted, document, _), (code, _, said), (shown, _, told) = answers[file.name]
+        assert code == shown and 0 <= counted <= code <= 1  # to be counted, values need not be read
+        assert (json.loads(document)["error"] is None) == (counted == 0)
+        if code == 1:
+            error = json.loads(said)["error"]
+            assert counted == 0 or json.loads(document)["error"]["position"] >= error["position"]
+            assert error["file"] == file.name and 0 <= error["position"] <= file.stat().st_size
+            assert f"at position {error['position']}: " in told
+    assert sum(answers[file.name][1][0] for file in files) > 100
+
+
+def test_differences_of_json_documents_are_named_and_no_value_is_shown_for_them(
+    mysql_factory: Callable[..., MySqlServer],
+) -> None:
+    server = mysql_factory(binlog_row_metadata="FULL")
+    document = json.dumps({"name": "x" * 200, "count": 1})
+    server.execute(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.p (id INT PRIMARY KEY, whole JSON, doc JSON, note VARCHAR(9))",
+        "FLUSH LOGS",
+        f"INSERT INTO d.p VALUES (1, '[1]', '{document}', 'a')",
+        "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'",
+        "UPDATE d.p SET doc = JSON_SET(doc, '$.count', 2), whole = '[2]', note = 'b'",
+        "UPDATE d.p SET note = 'c'",
+        "FLUSH LOGS",
+    )
+    path = log_file(server)
+    assert "PARTIAL_UPDATE_ROWS_EVENT" in summary(path)["events"]
+    assert any("partial JSON" in note for note in summary(path)["notes"])
+    _, changed, other = changes(path)
+    assert changed["partial"] == ["doc"]
+    assert json.loads(changed["before"]["doc"]) == json.loads(document)
+    assert changed["after"] == {"id": 1, "whole": "[2]", "note": "b"}
+    # The log holds no differences of documents that stayed as they were, and no documents either.
+    assert other["partial"] == ["whole", "doc"]
+    assert other["after"] == {"id": 1, "note": "c"}
+    assert "(differences, not applied)" in " ".join(run(path).stdout.replace("│", " ").split())
 
 
 def test_an_event_that_claims_four_gigabytes_is_refused_at_once(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-//! Any bytes as events, format descriptions and GTID events. `cargo +nightly fuzz run event`
+//! Any bytes as events, format descriptions and GTID events. `make fuzz TARGETS=event`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as a binary JSON document. `cargo +nightly fuzz run json`
+//! Any bytes as a binary JSON document. `make fuzz TARGETS=json`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

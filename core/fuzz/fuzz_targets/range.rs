@@ -1,5 +1,7 @@
-//! Any bytes as a binlog file, all layouts. `cargo +nightly fuzz run range core/tests/data`
+//! Any bytes as a binlog file, all layouts. `make fuzz TARGETS=range`
 #![no_main]
+
+mod log;
 
 use std::sync::Arc;
 
@@ -13,10 +15,8 @@ use penstock_core::output::Options;
 use penstock_core::scan::{RangeScan, Split};
 use penstock_core::schema::TableSchema;
 
-const SCHEMA: &str = include_str!("../../tests/data/changes.json");
-
 fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
-    let table = Arc::new(TableSchema::from_json(SCHEMA)?);
+    let table = Arc::new(TableSchema::from_json(log::SCHEMA)?);
     let split =
         Split { path: String::new(), base: 0, start: 0, end: bytes.len() as u64, preamble: Vec::new() };
     let options = Options {
@@ -30,7 +30,7 @@ fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
     };
     let scan = RangeScan::over(LogFile::of_bytes(bytes.to_vec(), 0)?, table, &split, None)?;
     if layout == Layout::Latest {
-        let mut decoder = Latest::new(scan, &options)?;
+        let mut decoder = Latest::new(scan, &options, Default::default())?;
         while decoder.next_batch()?.is_some() {}
     } else {
         let mut decoder = Changelog::new(scan, &options)?;
@@ -40,6 +40,7 @@ fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = decode(bytes, Layout::Changelog);
-    let _ = decode(bytes, Layout::Latest);
+    let file = log::file(bytes);
+    let _ = decode(&file, Layout::Changelog);
+    let _ = decode(&file, Layout::Latest);
 });

@@ -1,4 +1,4 @@
-//! Any bytes as the body of a table map. `cargo +nightly fuzz run table_map`
+//! Any bytes as the body of a table map. `make fuzz TARGETS=table_map`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -12,6 +12,10 @@ use crate::event::{Checksum, Event, EventHeader, EventKind, FormatDescription, H
 const MAGIC_ENCRYPTED: [u8; 4] = *b"\xfdbin";
 const BUFFER_SIZE: usize = 1 << 20;
 
+/// Where the bytes are.
+trait Source: Read + Seek + Send + Sync {}
+impl<T: Read + Seek + Send + Sync> Source for T {}
+
 /// One event as it came from the file; `event()` borrows it.
 pub struct RawEvent {
     pub header: EventHeader,
@@ -34,7 +38,7 @@ impl RawEvent {
 }
 
 pub struct FileEvents {
-    reader: BufReader<File>,
+    reader: BufReader<Box<dyn Source>>,
     length: u64,
     position: u64,
     format: FormatDescription,
@@ -50,12 +54,18 @@ impl FileEvents {
         if !metadata.is_file() {
             return Err(DecodeError::new("this is not a file", 0));
         }
-        let mut events = Self {
-            reader: BufReader::with_capacity(BUFFER_SIZE, file),
-            length: end.unwrap_or(u64::MAX).min(metadata.len()),
-            position: 0,
-            format: default_format(),
-        };
+        let length = end.unwrap_or(u64::MAX).min(metadata.len());
+        Self::over(BufReader::with_capacity(BUFFER_SIZE, Box::new(file)), length)
+    }
+
+    /// The same over bytes in memory.
+    pub fn of_bytes(bytes: Vec<u8>) -> Result<Self> {
+        let length = bytes.len() as u64;
+        Self::over(BufReader::with_capacity(4096, Box::new(std::io::Cursor::new(bytes))), length)
+    }
+
+    fn over(reader: BufReader<Box<dyn Source>>, length: u64) -> Result<Self> {
+        let mut events = Self { reader, length, position: 0, format: default_format() };
         events.read_head()?;
         Ok(events)
     }

@@ -77,8 +77,16 @@ struct Transaction {
 
 impl Inspector {
     pub fn open(path: &str, options: Options) -> Self {
-        let opened = FileEvents::open(path, options.end).map_err(|error| error.in_file(path));
-        let (file, failed) = match opened {
+        Self::over(path, FileEvents::open(path, options.end), options)
+    }
+
+    /// The same over bytes in memory.
+    pub fn of_bytes(bytes: Vec<u8>, options: Options) -> Self {
+        Self::over("", FileEvents::of_bytes(bytes), options)
+    }
+
+    fn over(path: &str, opened: Result<FileEvents>, options: Options) -> Self {
+        let (file, failed) = match opened.map_err(|error| error.in_file(path)) {
             Ok(file) => (Some(file), None),
             Err(error) => (None, Some(error)),
         };
@@ -299,17 +307,15 @@ impl Inspector {
             } else {
                 self.options.base + start.offset()
             };
-            let mut before = None;
-            let mut after = None;
+            let (mut before, mut after, mut partial_columns) = (None, None, Vec::new());
             if rows.kind != RowsKind::Insert {
                 before = self.image(&mut rows.images, table, rows.present, lines, &[])?;
             }
             if rows.kind != RowsKind::Delete {
-                after = if partial {
-                    self.partial_image(&mut rows.images, table, rows.present_after, lines)?
-                } else {
-                    self.image(&mut rows.images, table, rows.present_after, lines, &[])?
-                };
+                if partial {
+                    partial_columns = self.partial_columns(&mut rows.images, table)?;
+                }
+                after = self.image(&mut rows.images, table, rows.present_after, lines, &partial_columns)?;
             }
             if rows.images.position() == start.position() {
                 return Err(start.fail(format!("a row event of {} with rows of no length", map.name())));
@@ -318,7 +324,8 @@ impl Inspector {
                 self.summary.count_row(rows.kind, &table.name);
             }
             if let Some(tail) = &tail {
-                self.lines.push_back(line(&table.name, rows.kind, before, after, tail, sequence));
+                let end = end_of_line(sequence, table, &partial_columns);
+                self.lines.push_back(line(&table.name, rows.kind, before, after, tail, &end));
             }
         }
         Ok(())
@@ -341,16 +348,10 @@ impl Inspector {
         Ok(Some(row.finish()))
     }
 
-    /// The after image of a PARTIAL_UPDATE_ROWS event: options, then a bit for each JSON column that tells
-    /// whether it holds differences instead of a document; differences have a length of four bytes, as
-    /// documents have.
-    fn partial_image(
-        &mut self,
-        images: &mut Cursor<'_>,
-        table: &KnownTable,
-        present: Present<'_>,
-        wanted: bool,
-    ) -> Result<Option<Vec<u8>>> {
+    /// Before the after image of a PARTIAL_UPDATE_ROWS event: options, then a bit for each JSON column that
+    /// tells whether the image holds differences instead of a document; differences have a length of four
+    /// bytes, as documents have. They are not applied: those columns are named, and no value is shown.
+    fn partial_columns(&mut self, images: &mut Cursor<'_>, table: &KnownTable) -> Result<Vec<usize>> {
         let options = images.lenenc("row value options")?;
         let is_json = |index: &usize| matches!(table.map.columns[*index].wire, WireType::Json { .. });
         let json: Vec<usize> = (0..table.map.columns.len()).filter(is_json).collect();
@@ -368,7 +369,7 @@ impl Inspector {
             self.summary
                 .note("columns changed by partial JSON (binlog_row_value_options) are left out of `after`");
         }
-        self.image(images, table, present, wanted, &hidden)
+        Ok(hidden)
     }
 
     /// The part of a line that all rows of an event share.
@@ -393,7 +394,7 @@ fn line(
     before: Option<Vec<u8>>,
     after: Option<Vec<u8>>,
     tail: &[u8],
-    sequence: u64,
+    end: &[u8],
 ) -> String {
     let operation = match kind {
         RowsKind::Insert => "c",
@@ -407,8 +408,18 @@ fn line(
     out.extend_from_slice(b",\"after\":");
     out.extend_from_slice(after.as_deref().unwrap_or(b"null"));
     out.extend_from_slice(tail);
-    out.extend_from_slice(format!("{sequence}}}").as_bytes());
+    out.extend_from_slice(end);
     utf8(&out)
+}
+
+fn end_of_line(sequence: u64, table: &KnownTable, partial_columns: &[usize]) -> Vec<u8> {
+    let mut end = sequence.to_string().into_bytes();
+    for (count, index) in partial_columns.iter().enumerate() {
+        end.extend_from_slice(if count == 0 { b",\"partial\":[" } else { b"," });
+        write_json_string(&table.map.column_name(*index), &mut end);
+    }
+    end.extend_from_slice(if partial_columns.is_empty() { b"}" } else { b"]}" });
+    end
 }
 
 fn is_compressed(kind: EventKind) -> bool {

@@ -141,12 +141,17 @@ def _print_table(files: Iterable[LogFile], tables: Sequence[str], limit: int) ->
 
 def _cells(change: dict[str, Any]) -> list[str]:
     time = change["ts"].replace("T", " ").partition(".")[0].removesuffix("Z")
-    columns = escape(", ".join(_columns(change["before"] or {}, change["after"] or {})))
+    columns = escape(", ".join(_columns(change)))
     return [f"{change['file']}:{change['pos']}", time, change["table"], change["op"], columns]
 
 
-def _columns(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    for name in before | after:
+def _columns(change: dict[str, Any]) -> Iterator[str]:
+    before, after, partial = change["before"] or {}, change["after"] or {}, change.get("partial", ())
+    for name in dict.fromkeys([*before, *after, *partial]):
+        if name in partial:
+            known = _shown(before[name]) if name in before else "?"
+            yield f"{name}={known} → (differences, not applied)"
+            continue
         old, new = before.get(name, after.get(name)), after.get(name, before.get(name))
         yield f"{name}={_shown(old)}" if old == new else f"{name}={_shown(old)} → {_shown(new)}"
 
