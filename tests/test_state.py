@@ -108,7 +108,7 @@ def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_state_is_named(tmp_path: Path) -> None:
     (tmp_path / "state.sqlite").write_bytes(b"not a database at all" * 100)
-    with pytest.raises(ConfigError, match=r"state\.sqlite cannot be opened"):
+    with pytest.raises(ConfigError, match=r"state\.sqlite is damaged"):
         StateStore(tmp_path)
 
 

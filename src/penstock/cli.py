@@ -67,8 +67,8 @@ def resnapshot(
     tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Read tables again from their beginning, for example after one was parked. The pipeline must be
-    running."""
+    """Read tables again from their beginning, for example after one was parked. A pipeline that does not run
+    does it at its next start."""
     from penstock.commands.status import resnapshot as command
 
     command(file, tables, as_json=as_json)

@@ -20,6 +20,7 @@ from penstock.model.effect import CreateTable, Harmless, Unknown
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
+from penstock.sinks.base import Missing
 from penstock.snapshot.place import table_start
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.session import SourceSession
@@ -95,7 +96,8 @@ def restart_table(
     same = _shape(schema) == _shape(old.schema)
     if not same and not sink.append_only and fresh.status == "live":
         sink.drop(table)
-    keeps = same and old.written
+    gone = isinstance(sink.open(table), Missing)
+    keeps = same and old.written and not gone
     with state.transaction():
         state.forget_chunks(table)
         state.put_table(
@@ -103,7 +105,7 @@ def restart_table(
                 fresh,
                 written=keeps,
                 replaces=start if keeps else Offset(0),
-                last_epoch=old.last_epoch if same else -1,
+                last_epoch=0 if gone else old.last_epoch if same else -1,
             )
         )
         if table in cascading:

@@ -16,6 +16,12 @@ from __future__ import annotations
 
 from typing import Any
 
+BEGIN_ANEW = (
+    "begin anew: move the pipeline's `state` and relay log away, drop its targets or name another "
+    "sink.namespace, and run it again; the tables are then read from their beginning (a new snapshot)."
+)
+"""The end of hints where what was lost cannot be made up for."""
+
 
 class PenstockError(Exception):
     """Base class. `details` are the facts behind the message, ready for `--json`."""

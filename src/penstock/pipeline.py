@@ -9,7 +9,6 @@ state store alone, so a pipeline that is killed at any point goes on from there.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import threading
@@ -22,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from penstock import config as configuration
+from penstock import directory, targets
 from penstock.config import PipelineConfig
 from penstock.discovery import discover
-from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.plan import EpochPlan
@@ -36,7 +36,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.snapshot import stage
 from penstock.snapshot.place import PlacementLimits
 from penstock.sources.base import Finding, TableFilter, refuse
-from penstock.sources.mysql import preflight
+from penstock.sources.mysql import follow, preflight
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
@@ -82,9 +82,10 @@ class Pipeline:
 
     def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
         config = self.config
-        config.state.mkdir(parents=True, exist_ok=True)
+        directory.make(config.state, "state")
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_only_one(config.state))
+            stack.enter_context(directory.held(config.state))
+            _check_paths(config)
             findings = preflight.check(config)
             refuse(findings)
             for finding in findings:
@@ -92,6 +93,8 @@ class Pipeline:
                     log.warning("%s", finding.message)
             state = StateStore(config.state)
             stack.callback(state.close)
+            targets.check_relay_log(config.relay_log_path, state)
+            follow.check(config)  # what the receiver would refuse, before Spark is started beside it
             supervisor = Supervisor(self._receiver_file())
             stack.callback(supervisor.stop)
             supervisor.start()
@@ -160,7 +163,6 @@ class _Run:
             self.closing.callback(self.chunks.stop)
             self.closing.callback(self._stop_query)
             query = aside.submit(self._start_query)
-            self._check_targets()
             discover(
                 self.state,
                 self.log,
@@ -188,6 +190,9 @@ class _Run:
         warm_up(self.spark)
         self.sink = build_sink(config.sink, self.spark, self.state.uuid)
         self.sink.check()
+        # Before the stream, which goes on with what was planned.
+        if config.sink.type != "console":  # what was printed leaves nothing behind
+            targets.check(self.sink, self.state, zero_dates=config.types.zero_dates)
 
     def _make_planner(self) -> Planner:
         config = self.config
@@ -246,7 +251,9 @@ class _Run:
     def _open_log(self) -> RelayLog:
         path = self.config.relay_log_path
         self._wait_for(lambda: RelayLog.exists(path), "the receiver to begin the relay log")
-        return RelayLog.open(path)
+        log = RelayLog.open(path)
+        self.state.set_meta("relay_log", log.uuid)
+        return log
 
     def _wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> None:
         """Waits while the receiver works; its fatal errors end the wait at once."""
@@ -261,27 +268,6 @@ class _Run:
                     hint=f"The receiver says: {self.supervisor.describe()}",
                 )
             time.sleep(TICK_SECONDS)  # polls a condition, with a limit
-
-    def _check_targets(self) -> None:
-        from penstock.sinks.base import Foreign, Missing, Ours
-
-        newest = self.state.last_epoch()
-        for table in self.state.tables().values():
-            target = self.sink.open(table.table)
-            if isinstance(target, Foreign):
-                raise target.error(table.table)
-            if isinstance(target, Missing) and table.written:
-                raise ConfigError(
-                    f"The target of {table.table} is gone, but this pipeline has written it before.",
-                    hint=f"Restore it, or run `penstock resnapshot FILE {table.table}` to fill a new one.",
-                )
-            if isinstance(target, Ours) and target.last_commit and target.last_commit.epoch > newest:
-                raise ConfigError(
-                    f"The target of {table.table} is ahead of this pipeline's state: it holds epoch "
-                    f"{target.last_commit.epoch}, the state knows {newest}. An older copy of the state was "
-                    f"restored.",
-                    hint="Restore the newest state directory, or start anew with a new state and target.",
-                )
 
     def _start_query(self) -> None:
         from penstock.spark.stream import start_query
@@ -444,15 +430,10 @@ class _Run:
         )
 
 
-@contextlib.contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
-    """Holds the state directory. The lock goes with the process, however it ends."""
-    with open(directory / "lock", "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(
-                f"Another process runs the pipeline whose state is {directory}.",
-                hint="Stop it first, or give this pipeline a `state` of its own.",
-            ) from None
-        yield
+def _check_paths(config: PipelineConfig) -> None:
+    """What the operator named must be usable before anything is started."""
+    from penstock.sinks.base import check_directory
+
+    directory.make(config.relay_log_path, "relay_log.path", mode=0o700)
+    if config.sink.type != "console" and config.sink.path is not None:
+        check_directory(config.sink.path)

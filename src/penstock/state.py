@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from penstock.errors import ConfigError
+from penstock.errors import BEGIN_ANEW, ConfigError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
@@ -140,12 +140,9 @@ class StateStore:
                 )
                 self._prepare()
             self._check_format()
+            self._check_pages()
         except (sqlite3.Error, OSError) as error:
-            raise ConfigError(
-                f"The pipeline state {self.path} cannot be opened: {error}.",
-                hint="Has this pipeline been run with this `state` directory yet? Is the disk full or "
-                "read-only?",
-            ) from error
+            raise self._unusable(error) from error
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -154,6 +151,26 @@ class StateStore:
         with self.transaction():
             for name, value in (("format", str(FORMAT)), ("uuid", str(uuid.uuid4())), ("position", "")):
                 self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
+
+    def _check_pages(self) -> None:
+        """Reads the whole file once: damage is found now, not in the middle of an epoch."""
+        [(found, *_), *_] = self._rows("PRAGMA quick_check(1)")
+        if found != "ok":
+            raise self._unusable(sqlite3.DatabaseError(str(found).replace("\n", " ")))
+
+    def _unusable(self, error: Exception) -> ConfigError:
+        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+        if damaged:
+            return ConfigError(
+                f"The pipeline state {self.path} is damaged: {error}.",
+                hint=f"Restore the newest copy of the whole `state` directory. Without one, {BEGIN_ANEW}",
+                path=str(self.path),
+            )
+        return ConfigError(
+            f"The pipeline state {self.path} cannot be opened: {error}.",
+            hint="Has this pipeline been run with this `state` directory yet? Is the disk full or read-only?",
+            path=str(self.path),
+        )
 
     def _check_format(self) -> None:
         if (found := self.meta("format")) != str(FORMAT):
@@ -183,7 +200,10 @@ class StateStore:
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:
-            return self._db.execute(sql, values).fetchall()
+            try:
+                return self._db.execute(sql, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise self._unusable(error) from error
 
     # meta ---------------------------------------------------------------------------------------------------
 
@@ -333,6 +353,11 @@ class StateStore:
         """Plans that are not applied yet, oldest first."""
         rows = self._rows("SELECT plan FROM epochs WHERE applied_us IS NULL ORDER BY epoch")
         return [EpochPlan.from_json(row[0]) for row in rows]
+
+    def plan_of(self, epoch: int) -> EpochPlan | None:
+        """None: there was none, or it is long applied and forgotten."""
+        rows = self._rows("SELECT plan FROM epochs WHERE epoch = ?", epoch)
+        return EpochPlan.from_json(rows[0][0]) if rows else None
 
     def has_pending(self) -> bool:
         return bool(self._rows("SELECT 1 FROM epochs WHERE applied_us IS NULL LIMIT 1"))

@@ -11,12 +11,14 @@ from typing import Any
 from rich.console import Console
 
 from penstock import config as configuration
+from penstock import directory
 from penstock.commands.run import render
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, TransientError
 from penstock.model.schema import TableId
 from penstock.progress import collect, read_status
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.status import read_status as read_receiver
 from penstock.state import StateStore
 
 ANSWER_SECONDS_MAX = 600
@@ -47,19 +49,35 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
         return running
     state = StateStore(config.state, read_only=True)
     try:
-        return collect(config, state, RelayLog.open(config.relay_log_path))
+        document = collect(config, state, RelayLog.open(config.relay_log_path))
+        return document | {"receiver": describe_receiver(config.relay_log_path)}
     finally:
         state.close()
 
 
+def describe_receiver(folder: Path) -> str:
+    """What the receiver of a relay log does, if there is one; else what it ended with."""
+    report = read_receiver(folder)
+    if not report:
+        return ""
+    message = f": {report['message']}" if report.get("message") else ""
+    if report.get("state") in ("stopped", "failed"):
+        return f"{report['state']}{message}"
+    alive = Path("/proc", str(report.get("pid"))).exists()
+    return f"{report.get('state')} (process {report.get('pid')}){message}" if alive else "killed"
+
+
 def resnapshot(file: Path, tables: list[str], *, as_json: bool) -> None:
-    """Asks the running pipeline to read tables again; waits for its word."""
+    """Asks the pipeline to read tables again; waits for its word if it runs."""
     config = configuration.load(file)
     describe(config)
     state = StateStore(config.state)
     try:
         names = [_table_id(name) for name in tables]
         asked = [(table, state.request("resnapshot", str(table))) for table in names]
+        if not directory.is_held(config.state):
+            _note(names, as_json=as_json)
+            return
         answers = {str(table): _answer(state, request) for table, request in asked}
     finally:
         state.close()
@@ -70,6 +88,15 @@ def resnapshot(file: Path, tables: list[str], *, as_json: bool) -> None:
             raise ConfigError(f"{table}: {answer['message']}", hint=answer.get("hint", ""))
         if not as_json:
             print(f"{table} is read again from its beginning.")
+
+
+def _note(names: list[TableId], *, as_json: bool) -> None:
+    """The pipeline does not run: what was asked for stays in its state."""
+    if as_json:
+        print(json.dumps({str(table): {"ok": True, "waits": True} for table in names}))
+        return
+    for table in names:
+        print(f"{table} will be read again from its beginning when the pipeline runs.")
 
 
 def _table_id(name: str) -> TableId:

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock._core import GtidSet
-from penstock.errors import RelayLogCorrupt
+from penstock.errors import BEGIN_ANEW, RelayLogCorrupt
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.relaylog.segment import SegmentName
 
-DAMAGED_HINT = "Restore the file, or remove the relay log and start it anew (a new snapshot is then needed)."
+DAMAGED_HINT = f"Restore the file. Without a copy, {BEGIN_ANEW}"
 
 
 @dataclass(frozen=True)

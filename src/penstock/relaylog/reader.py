@@ -21,21 +21,18 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from penstock._core import DecodeError, GtidSet, scan_span
-from penstock.errors import ConfigError, LogPurged, RelayLogCorrupt, SourceError
+from penstock.errors import BEGIN_ANEW, ConfigError, LogPurged, RelayLogCorrupt, SourceError
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
 from penstock.relaylog import index
 from penstock.relaylog.index import Entry, LastTransaction, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
-from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments
+from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments, read_relay
 
 _LOADED_MAX = 256
 """Closed segments whose entries are kept in memory (about 64 entries each)."""
 
-_PURGED_HINT = (
-    "Read the tables anew: remove the state of the pipeline that still needs this part of the log, and start "
-    "it again (a new snapshot)."
-)
+_PURGED_HINT = f"The pipeline that still needs this part of the log has to {BEGIN_ANEW}"
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
@@ -69,17 +66,7 @@ class RelayLog:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
-        try:
-            self._relay = json.loads((folder / RELAY_FILE).read_bytes())
-        except FileNotFoundError:
-            raise ConfigError(
-                f"{folder} holds no relay log (no {RELAY_FILE}).",
-                hint="Start one with `penstock receive FILE`, or check relay_log.path.",
-            ) from None
-        except ValueError as error:
-            raise RelayLogCorrupt(
-                f"{folder / RELAY_FILE} is damaged: {error}.", path=str(folder / RELAY_FILE), offset=0
-            ) from error
+        self._relay = read_relay(folder)
         self.uuid = str(self._relay["uuid"])
         self._names: list[SegmentName] = []
         self._bases: list[Offset] = []
@@ -164,6 +151,11 @@ class RelayLog:
     def started_at(self) -> dict[str, object]:
         """How the log's start was asked for, as recorded when it was created."""
         return dict(self._relay.get("start") or {})
+
+    @property
+    def by_gtid(self) -> bool:
+        """The source is followed by GTIDs, not by file and position."""
+        return self._relay.get("mode") == "gtid"
 
     @property
     def source_uuid(self) -> str:

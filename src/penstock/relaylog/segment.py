@@ -6,12 +6,16 @@ one base the one of the later generation counts: the other is what a fenced writ
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from penstock.errors import ConfigError, RelayLogCorrupt
 from penstock.model.offset import Offset
+from penstock.relaylog.index import DAMAGED_HINT
 
 _NAME = re.compile(r"^(\d{20})-(\d{6})\.(binlog|index)$")
 
@@ -26,6 +30,12 @@ CONSUMERS_FOLDER = "consumers"
 class SegmentName:
     base: Offset
     generation: int
+
+    @classmethod
+    def parse(cls, file: str) -> SegmentName | None:
+        """The segment that a file belongs to; None if it belongs to none."""
+        match = _NAME.match(file)
+        return cls(Offset(int(match[1])), int(match[2])) if match else None
 
     @property
     def binlog(self) -> str:
@@ -82,3 +92,21 @@ def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
         raise
     if durable:
         sync_folder(path.parent)
+
+
+def read_relay(folder: Path) -> dict[str, Any]:
+    """What `relay.json` says: the log's identity, its source and its start."""
+    path = folder / RELAY_FILE
+    try:
+        found = json.loads(path.read_bytes())
+        if isinstance(found, dict) and "uuid" in found:
+            return found
+        reason = "it holds no log's identity"
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{folder} holds no relay log (no {RELAY_FILE}).",
+            hint="Start one with `penstock receive FILE`, or check relay_log.path.",
+        ) from None
+    except ValueError as error:
+        reason = str(error)
+    raise RelayLogCorrupt(f"{path} is damaged: {reason}.", hint=DAMAGED_HINT, path=str(path), offset=0)

@@ -35,6 +35,7 @@ from penstock.errors import InternalError, RelayLogCorrupt, TransientError
 from penstock.model.offset import Offset
 from penstock.relaylog import index
 from penstock.relaylog.lease import Lease
+from penstock.relaylog.retention import consumers
 from penstock.relaylog.segment import SegmentName, leftovers, list_segments, replace_file, sync_folder
 
 UNFLUSHED_MAX = 64 * 1024**2
@@ -149,14 +150,32 @@ class RelayLogWriter:
         self._guarded(self._recover)
 
     def _recover(self) -> None:
+        read = max(consumers(self.folder).values(), default=Offset(0))
         for path in leftovers(self.folder):
+            self._ensure_unread(path, read)
             path.unlink(missing_ok=True)
         while names := list_segments(self.folder):
-            end = _repair(self.folder, names[-1], self.config.span_size)
+            end = _repair(self.folder, names[-1], self.config.span_size, read)
             if end is not None:
                 self.end = end
                 return
         self.end = Offset(0)
+
+    def _ensure_unread(self, leftover: Path, read: Offset) -> None:
+        """A file without its other half is a crash's, or retention's, unless somebody has read from it."""
+        name = SegmentName.parse(leftover.name)
+        names = list_segments(self.folder)
+        if name is None or (names and name.base <= names[0].base) or name.base in {one.base for one in names}:
+            return
+        # Behind the first segment, and at no other's base: only the newest may have been left by a crash.
+        if name.base < read or (names and name.base < names[-1].base):
+            lost = name.binlog if leftover.suffix == ".index" else name.index
+            raise RelayLogCorrupt(
+                f"The file {self.folder / lost} of the relay log is missing.",
+                hint=index.DAMAGED_HINT,
+                path=str(self.folder / lost),
+                offset=int(name.base),
+            )
 
     def _abandon(self) -> None:
         """Stops the flusher whatever state it is in, and starts a fresh one."""
@@ -271,10 +290,11 @@ class RelayLogWriter:
         self.lease.release()
 
 
-def _repair(folder: Path, name: SegmentName, span_size: int) -> Offset | None:
+def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> Offset | None:
     """Closes the last segment at its last committed transaction end, which is returned.
 
-    None: the segment never had a committed entry, so no reader knows it; it is removed.
+    None: the segment never had a committed entry, so no reader knows it; it is removed. `read` is how far
+    some consumer has got: an index that ends before it has lost lines, and nothing is cut.
     """
     index_path, binlog_path = folder / name.index, folder / name.binlog
     data = index_path.read_bytes()
@@ -282,11 +302,19 @@ def _repair(folder: Path, name: SegmentName, span_size: int) -> Offset | None:
     last = index.parse_line(data.rsplit(b"\n", 1)[-1])
     if last is not None:
         entries.append(last)
+    committed = entries[-1].committed if entries else name.base
+    if committed < read:
+        raise RelayLogCorrupt(
+            f"The index {index_path} ends at offset {committed}, but has been read up to {read}: its end "
+            "is missing.",
+            hint=index.DAMAGED_HINT,
+            path=str(index_path),
+            offset=int(committed),
+        )
     if not entries:
         index_path.unlink()
         binlog_path.unlink()
         return None
-    committed = entries[-1].committed
     if binlog_path.stat().st_size < committed - name.base:
         raise RelayLogCorrupt(
             f"The segment {binlog_path} ends before offset {committed}, up to which its index commits it.",

@@ -11,6 +11,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,30 @@ if TYPE_CHECKING:
 _serial = itertools.count()
 
 DRAIN_SECONDS_MAX = 300.0
+
+Completed = subprocess.CompletedProcess[str]
+
+
+def wait_for(condition: Callable[[], Any], what: str, *, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.05)  # polls a condition, with a limit
+
+
+def refusal(done: Completed, *named: str, code: int = 1) -> str:
+    """The paragraph with which a command refused, or fails: other exit code, a stack trace, more than one
+    paragraph, or one that lacks a name."""
+    assert done.returncode == code, f"exit code {done.returncode}: {done.stderr[-3000:]}"
+    for trace in ("Traceback", "\tat ", "Exception in thread", "Py4J"):
+        assert trace not in done.stdout + done.stderr, done.stderr[-3000:]
+    _, mark, paragraph = done.stderr.partition("penstock: ")
+    assert mark, f"no error of ours: {done.stderr[-3000:]}"
+    assert "\n\n" not in paragraph.strip() and len(paragraph) < 2000, paragraph
+    for name in named:
+        assert name in paragraph, f"{name!r} is not in: {paragraph}"
+    return paragraph
+
 
 SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A JVM that lives for half a minute spends most of it compiling; the first compiler alone is faster then."""

@@ -42,18 +42,22 @@ class SourceUnreachable(TransientError):
 
 def connect(config: SourceConfig, *, read_timeout_s: float | None = None) -> Any:
     """A PyMySQL connection (utf8mb4, autocommit). The caller closes it."""
+    greeting_s = max(1, config.connect_timeout // 1000)
     try:
-        return pymysql.connect(
+        connection: Any = pymysql.connect(
             host=config.host,
             port=config.port,
             user=config.user,
             password=config.password.encode(),
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=max(1, config.connect_timeout // 1000),
-            read_timeout=read_timeout_s,
+            connect_timeout=greeting_s,
+            # PyMySQL's own limit ends when the connection is made: a peer that never greets would hold us.
+            read_timeout=greeting_s,
             **_tls(config),
         )
+        connection._read_timeout = read_timeout_s
+        return connection
     except (pymysql.Error, OSError, RuntimeError) as error:
         raise explain(error, config) from error
 
@@ -63,6 +67,10 @@ def _tls(config: SourceConfig) -> dict[str, Any]:
         return {"ssl_disabled": True}
     if config.tls == "preferred" and not (config.tls_ca or config.tls_cert):
         return {}
+    for option in ("tls_ca", "tls_cert", "tls_key"):
+        path = getattr(config, option)
+        if path is not None and not path.is_file():
+            raise ConfigError(f"source.{option} is {path}, which is not a file.", hint="Check its path.")
     try:
         context = ssl.create_default_context(cafile=str(config.tls_ca) if config.tls_ca else None)
         # The certificates that MySQL makes for itself lack what this flag (on by default from 3.13) wants.

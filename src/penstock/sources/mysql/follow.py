@@ -20,26 +20,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pymysql
+
 from penstock._core import GtidSet
-from penstock.config import SourceConfig, StartAt
-from penstock.errors import ConfigError, LogDiverged, LogPurged, SourceError
+from penstock.config import PipelineConfig, SourceConfig, StartAt
+from penstock.errors import BEGIN_ANEW, ConfigError, LogDiverged, LogPurged, SourceError
 from penstock.model.offset import Offset, SourcePosition
 from penstock.relaylog.index import LastTransaction
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.mysql.connection import Replication, connect, query, query_named
+from penstock.sources.mysql.connection import Replication, connect, explain, query, query_named
 
 COMPARED_BYTES_MAX = 64 * 1024**2
 """A last transaction larger than this is not asked for again at each connect."""
 POSITION_MAX = 2**32 - 1
 """COM_BINLOG_DUMP has 32 bits for the position."""
-PURGED_HINT = (
-    "Raise binlog_expire_logs_seconds at the source; then remove the relay log and signal a new snapshot "
-    "(`penstock resnapshot`) for the tables."
+PURGED_HINT = f"Raise binlog_expire_logs_seconds at the source, and {BEGIN_ANEW}"
+START_PURGED_HINT = (
+    "Choose a later `start` in the pipeline file: `latest` reads the tables as they are and follows from "
+    "there, `earliest` is all the log that is left."
 )
 DIVERGED_HINT = (
     "The source was reset, restored from an older backup, or replaced by a server that lost transactions. "
-    "If that is meant, move the relay log away, start it anew and read the tables again "
-    "(`penstock resnapshot`)."
+    f"Connect the one that was followed before; or, if this one is meant, {BEGIN_ANEW}"
 )
 
 
@@ -143,6 +145,23 @@ def _digest(log: RelayLog, last: LastTransaction) -> tuple[int, int]:
     return last.end - last.start, crc
 
 
+def check(config: PipelineConfig) -> None:
+    """Raises what a receiver of this relay log would refuse to begin or to go on with, except for what only
+    the source's bytes can tell."""
+    folder = config.relay_log_path
+    try:
+        connection = connect(config.source, read_timeout_s=30)
+        try:
+            server = describe(connection)
+        finally:
+            connection.close()
+        log = RelayLog.open(folder) if RelayLog.exists(folder) else None
+        by_gtid = server.has_gtids if log is None else log.by_gtid
+        plan(config.source, server, hold(log), config.start, by_gtid=by_gtid)
+    except (pymysql.Error, OSError) as error:
+        raise explain(error, config.source) from error
+
+
 def plan(config: SourceConfig, server: Server, held: Held | None, start: StartAt, *, by_gtid: bool) -> Stream:
     """Raises `LogPurged`, `LogDiverged` or `ConfigError` when the source cannot be followed from there."""
     if held is None:
@@ -193,7 +212,7 @@ def _begin_at_gtids(server: Server, text: str) -> Stream:
         )
     lost = server.purged.difference(wanted)
     if lost:
-        raise _purged(server, f"the transactions {_shown(lost)}")
+        raise _purged(server, f"the transactions {_shown(lost)}", START_PURGED_HINT)
     return Stream(gtids=wanted, executed=wanted)
 
 
@@ -201,7 +220,7 @@ def _begin_at_position(server: Server, file: str, position: int) -> Stream:
     sizes = dict(server.files)
     if server.files and file not in sizes:
         if _number(file) < _number(server.files[0][0]):
-            raise _purged(server, f"the file {file}")
+            raise _purged(server, f"the file {file}", START_PURGED_HINT)
         raise ConfigError(
             f"The source has no binlog file {file}; it has {server.files[0][0]} to {server.files[-1][0]}.",
             hint="See SHOW BINARY LOGS at the source.",
@@ -234,7 +253,7 @@ def _begin_at_time(config: SourceConfig, server: Server, text: str) -> Stream:
         else:
             high = middle
     if low == 0 and (server.purged or _number(files[0][0]) > 1):
-        raise _purged(server, f"what was committed at {moment.isoformat()}")
+        raise _purged(server, f"what was committed at {moment.isoformat()}", START_PURGED_HINT)
     return Stream(file=files[max(0, low - 1)][0], skip_until_us=wanted_us)
 
 
@@ -343,11 +362,11 @@ def _resume_by_position(server: Server, held: Held) -> Stream:
     return Stream(file=position.file, position=position.position, executed=held.gtids, known=position)
 
 
-def _purged(server: Server, needed: str) -> LogPurged:
+def _purged(server: Server, needed: str, hint: str = PURGED_HINT) -> LogPurged:
     oldest = server.files[0][0] if server.files else "unknown"
     return LogPurged(
         f"The source no longer has {needed}; its oldest binlog file is {oldest}.",
-        hint=PURGED_HINT,
+        hint=hint,
         needed=needed,
         oldest=oldest,
     )

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock._core import GtidSet
 from penstock.config import PipelineConfig
-from penstock.errors import PenstockError
+from penstock.errors import BEGIN_ANEW, PenstockError
 from penstock.sources.base import Finding
 from penstock.sources.mysql import catalog
 from penstock.sources.mysql.connection import connect, explain, query, query_named
@@ -307,12 +308,13 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
     except (OSError, ValueError, KeyError, TypeError):
         return
     if source.files and file not in source.files:
+        if not _lost(source, report):
+            return
         yield Finding(
             "error", "backlog", source.name,
             f"The relay log {source.config.relay_log_path} has reached {file} of the source {source.name}, "
-            f"which no longer has it (its oldest is {source.files[0]}). Unless its GTIDs tell otherwise, "
-            "changes are lost between the two: move the relay log and the pipeline's state away, then read "
-            "the tables again.",
+            f"which no longer has it (its oldest is {source.files[0]}): the changes between the two are "
+            f"lost. To go on, {BEGIN_ANEW}",
         )  # fmt: skip
     elif source.files and file == source.files[-1]:
         return
@@ -323,6 +325,13 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
             f"{_span(retention_s)}.",
             _retention_sql(source),
         )  # fmt: skip
+
+
+def _lost(source: Source, report: dict[str, Any]) -> bool:
+    """Whether the source has purged what the relay log lacks; only GTIDs can say that it has not."""
+    if source.variable("gtid_mode").upper() != "ON" or not report.get("gtids"):
+        return True
+    return bool(GtidSet(source.variable("gtid_purged")).difference(GtidSet(str(report["gtids"]))))
 
 
 def _span(seconds: float) -> str:

@@ -27,12 +27,13 @@ from typing import Any
 
 import pymysql
 
+from penstock import directory
 from penstock._core import DecodeError, Framer
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, LogDiverged, PenstockError, SourceError, TransientError
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import FORMAT, RELAY_FILE, replace_file
+from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay, replace_file
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import follow, refusal
@@ -120,6 +121,7 @@ class Receiver:
 
     def run(self) -> None:
         """Raises `LeaseHeld` at once when another receiver writes this log."""
+        directory.make(self.folder, "relay_log.path", mode=0o700)
         self.writer = RelayLogWriter(self.folder, self.config.relay_log, on_committed=self.stopping.wake)
         self.status = StatusFile(self.folder, self.writer.lease.generation)
         self.status.facts["source"] = {"host": self.config.source.host, "port": self.config.source.port}
@@ -141,7 +143,7 @@ class Receiver:
         known)."""
         path = self.folder / RELAY_FILE
         if path.exists():
-            return dict(json.loads(path.read_bytes()))
+            return read_relay(self.folder)
         return {"format": FORMAT, "uuid": str(uuids.uuid4()), "created": time.time()}
 
     # sessions

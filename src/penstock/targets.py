@@ -1,0 +1,105 @@
+"""Does the state fit what it speaks of: the relay log it was planned from, the targets it has written?
+
+Both can be changed behind a pipeline's back: restored, removed, rolled back. Going on would lose changes or
+apply them twice, so it is noticed before anything is planned.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock._core import arrow_schema
+from penstock.errors import BEGIN_ANEW, ConfigError
+from penstock.model.plan import CreateTarget
+from penstock.relaylog.reader import RelayLog
+from penstock.sinks.base import Foreign, Missing, Ours, Sink
+from penstock.state import StateStore, TableState
+
+
+def check_relay_log(path: Path, state: StateStore) -> None:
+    """Call before a receiver may write the log: one that lacks what was planned from it would be filled with
+    other bytes at the same offsets. Raises `ConfigError`."""
+    position, known = state.position, state.meta("relay_log")
+    if position is None:
+        return
+    if not RelayLog.exists(path):
+        raise ConfigError(
+            f"The relay log {path} is gone, from which this pipeline has planned up to offset {position}.",
+            hint=f"Restore it or mend relay_log.path; if it is lost, {BEGIN_ANEW}",
+            path=str(path),
+        )
+    log = RelayLog.open(path)
+    if known is not None and log.uuid != known:
+        raise ConfigError(
+            f"The relay log {path} is not the one that this pipeline has followed: its identity is "
+            f"{log.uuid}, that was {known}.",
+            hint=f"Restore that one or mend relay_log.path; if it is lost, {BEGIN_ANEW}",
+            path=str(path),
+        )
+    if log.end < position:
+        raise ConfigError(
+            f"The relay log {path} ends at offset {log.end}, before {position}, up to which this pipeline "
+            "has planned: an older copy was restored, or the end of its index is missing.",
+            hint=f"Restore its newest copy; if it is lost, {BEGIN_ANEW}",
+            path=str(path),
+            offset=int(log.end),
+        )
+
+
+def check(sink: Sink, state: StateStore, *, zero_dates: str) -> None:
+    """Raises `ConfigError` for a target that is not as this pipeline left it.
+
+    A table that is to be read again anyway (`penstock resnapshot`) may be rolled back, or missing: then an
+    empty target is made, since an epoch that was planned before may still have steps for it.
+    """
+    asked = {argument for _, kind, argument in state.open_requests() if kind == "resnapshot"}
+    newest = state.last_epoch()
+    for table in state.tables().values():
+        target = sink.open(table.table)
+        if isinstance(target, Foreign):
+            raise target.error(table.table)
+        if isinstance(target, Ours) and target.last_commit and target.last_commit.epoch > newest:
+            raise ConfigError(
+                f"The target of {table.table} is ahead of this pipeline's state {state.path}: it holds epoch "
+                f"{target.last_commit.epoch}, the state knows {newest}. An older copy of the state was "
+                "restored.",
+                hint=f"Restore the newest `state` directory; if it is lost, {BEGIN_ANEW}",
+                table=str(table.table),
+            )
+        if table.status != "live" or table.last_epoch <= 0:
+            continue  # left alone, or its target is still to be made
+        if str(table.table) not in asked:
+            _check_as_left(table, target, state)
+        elif isinstance(target, Missing):
+            sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", zero_dates))
+
+
+def _check_as_left(table: TableState, target: Missing | Ours, state: StateStore) -> None:
+    again = f"run `penstock resnapshot FILE {table.table}` and then the pipeline: the table is read again."
+    if isinstance(target, Missing):
+        raise ConfigError(
+            f"The target of {table.table} is gone, but this pipeline has made it before.",
+            hint=f"Bring it back, or {again}",
+            table=str(table.table),
+        )
+    held = target.last_commit.epoch if target.last_commit else 0
+    if held < table.last_epoch and _has_committed(table, state):
+        raise ConfigError(
+            f"The target of {table.table} was rolled back: it holds epoch {held}, this pipeline has written "
+            f"{table.last_epoch}.",
+            hint=f"Bring its newest version back, or {again}",
+            table=str(table.table),
+        )
+
+
+def _has_committed(table: TableState, state: StateStore) -> bool:
+    """Whether the table's last epoch left a commit in the target.
+
+    Every step does but CreateTarget, and an epoch that parks the table is not its last. A plan is kept for
+    1000 epochs; of an older one it is enough that rows were written, since the target was made before that.
+    """
+    plan = state.plan_of(table.last_epoch)
+    if plan is None:
+        return table.written
+    steps = [step for one in plan.tables if one.table == table.table for step in one.steps]
+    return any(not isinstance(step, CreateTarget) for step in steps)
