@@ -370,6 +370,7 @@ class _Run:
             self.supervisor.renew()
             self.state.answer(request, {"ok": True})
         except PenstockError as error:
+            log.warning("%s is not read again: %s", argument, error)  # who asked may be gone
             self.state.answer(request, error.to_json())
 
     def _every_second(self, *, now: bool = False) -> None:

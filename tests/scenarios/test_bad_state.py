@@ -6,10 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.testing.scenario import Completed, Scenario, refusal, wait_for
+from penstock.testing.scenario import Completed, Scenario, refusal
 from penstock.testing.servers import Database, MySqlServer
 
 if TYPE_CHECKING:
@@ -152,35 +149,16 @@ def test_two_runs_on_one_state_are_refused_and_so_are_two_receivers(case: Scenar
         silent.listen(8)
         source = {"host": "127.0.0.1", "port": silent.getsockname()[1], "user": "u", "connect_timeout": "60s"}
         case.write_file(source=source)
-        with started(case, "run", "--once") as first:
+        with case.started("run", "--once") as first:
             greeting = silent.accept()  # it has the state, and waits for the source to greet
             refused(case, str(case.folder / "state"), "Another process", "Stop it")
             assert first.poll() is None
             greeting[0].close()
     case.write_file(relay_log={"path": str(tmp_path / "relay")})
-    with started(case, "receive") as first:
-        wait_for(lambda: receiver(tmp_path / "relay").get("state") == "streaming", "the first receiver")
+    with case.receiving() as first:
+        case.wait_until_received()
         paragraph = refusal(case.command("receive"), str(tmp_path / "relay"), "stop it first", code=3)
         assert str(first.pid) in paragraph and first.poll() is None
-
-
-@contextmanager
-def started(case: Scenario, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "penstock", arguments[0], str(case.file), *arguments[1:]]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM if arguments[0] == "receive" else signal.SIGKILL)
-        process.wait(30)
-
-
-def receiver(folder: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / "receiver.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return found
 
 
 # the state --------------------------------------------------------------------------------------------------
@@ -297,12 +275,7 @@ def test_trouble_with_the_source_between_two_runs_is_refused(case: Scenario) -> 
 
 
 def test_log_that_was_purged_after_it_was_received_is_no_trouble(case: Scenario) -> None:
-    with started(case, "receive"):
-        file, position = case.server.position()
-        wait_for(
-            lambda: receiver(relay_of(case)).get("position") == {"file": file, "position": position},
-            "the receiver to have all",
-        )
+    receive_all(case)
     case.server.execute("FLUSH BINARY LOGS")
     case.server.execute(f"PURGE BINARY LOGS TO '{case.server.position()[0]}'")
     done = case.command("doctor", "--json")
@@ -331,12 +304,8 @@ def received(mysql_factory: Callable[..., MySqlServer], tmp_path: Path) -> Scena
 
 
 def receive_all(case: Scenario) -> None:
-    file, position = case.server.position()
-    with started(case, "receive"):
-        wait_for(
-            lambda: receiver(relay_of(case)).get("position") == {"file": file, "position": position},
-            "the receiver to have all",
-        )
+    with case.receiving():
+        case.wait_until_received()
 
 
 @pytest.mark.parametrize("command", ["run", "receive"])

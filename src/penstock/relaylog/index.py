@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock._core import GtidSet
-from penstock.errors import BEGIN_ANEW, RelayLogCorrupt
+from penstock.errors import RelayLogCorrupt
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
-from penstock.relaylog.segment import SegmentName
-
-DAMAGED_HINT = f"Restore the file. Without a copy, {BEGIN_ANEW}"
+from penstock.relaylog.segment import DAMAGED_HINT, SegmentName
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from penstock.model.schema import TableId
 from penstock.relaylog import index
 from penstock.relaylog.index import Entry, LastTransaction, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
-from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments, read_relay
+from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, SegmentName, list_segments, read_relay
 
 _LOADED_MAX = 256
 """Closed segments whose entries are kept in memory (about 64 entries each)."""
@@ -104,7 +104,7 @@ class RelayLog:
         if self._names and not names:
             raise RelayLogCorrupt(
                 f"The segments of the relay log {self.path} are gone.",
-                hint=index.DAMAGED_HINT,
+                hint=DAMAGED_HINT,
                 path=str(self.path),
                 offset=int(self.end),
             )
@@ -409,7 +409,7 @@ class RelayLog:
             raise RelayLogCorrupt(
                 f"The relay log {self.path} has a gap: the index {self._names[number].index} ends at {known},"
                 f" the next segment begins at {end}. The index's end, or a segment between, is missing.",
-                hint=index.DAMAGED_HINT,
+                hint=DAMAGED_HINT,
                 path=str(self.path / self._names[number].index),
                 offset=int(known),
             )
@@ -483,7 +483,7 @@ class RelayLog:
             )
         return RelayLogCorrupt(
             f"The segment {self.path / name.binlog} or its index is missing.",
-            hint=index.DAMAGED_HINT,
+            hint=DAMAGED_HINT,
             path=str(self.path / name.binlog),
             offset=int(name.base),
         )

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import ConfigError, RelayLogCorrupt
+from penstock.errors import BEGIN_ANEW, ConfigError, RelayLogCorrupt
 from penstock.model.offset import Offset
-from penstock.relaylog.index import DAMAGED_HINT
 
 _NAME = re.compile(r"^(\d{20})-(\d{6})\.(binlog|index)$")
+
+DAMAGED_HINT = f"Restore the file. Without a copy, {BEGIN_ANEW}"
 
 FORMAT = 1
 RELAY_FILE = "relay.json"

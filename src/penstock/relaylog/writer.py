@@ -36,7 +36,14 @@ from penstock.model.offset import Offset
 from penstock.relaylog import index
 from penstock.relaylog.lease import Lease
 from penstock.relaylog.retention import consumers
-from penstock.relaylog.segment import SegmentName, leftovers, list_segments, replace_file, sync_folder
+from penstock.relaylog.segment import (
+    DAMAGED_HINT,
+    SegmentName,
+    leftovers,
+    list_segments,
+    replace_file,
+    sync_folder,
+)
 
 UNFLUSHED_MAX = 64 * 1024**2
 """Bytes that may wait for fsync before the writer stops taking more: bounds dirty pages, not correctness."""
@@ -172,7 +179,7 @@ class RelayLogWriter:
             lost = name.binlog if leftover.suffix == ".index" else name.index
             raise RelayLogCorrupt(
                 f"The file {self.folder / lost} of the relay log is missing.",
-                hint=index.DAMAGED_HINT,
+                hint=DAMAGED_HINT,
                 path=str(self.folder / lost),
                 offset=int(name.base),
             )
@@ -307,7 +314,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> Of
         raise RelayLogCorrupt(
             f"The index {index_path} ends at offset {committed}, but has been read up to {read}: its end "
             "is missing.",
-            hint=index.DAMAGED_HINT,
+            hint=DAMAGED_HINT,
             path=str(index_path),
             offset=int(committed),
         )
@@ -318,7 +325,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> Of
     if binlog_path.stat().st_size < committed - name.base:
         raise RelayLogCorrupt(
             f"The segment {binlog_path} ends before offset {committed}, up to which its index commits it.",
-            hint=index.DAMAGED_HINT,
+            hint=DAMAGED_HINT,
             path=str(binlog_path),
             offset=int(committed),
         )

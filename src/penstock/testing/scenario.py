@@ -12,13 +12,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from penstock import config as configuration
+from penstock.relaylog.status import read_status
 from penstock.testing import oracle
 from penstock.testing.running import RunningPipeline
 from penstock.testing.servers import MySqlClient
@@ -117,6 +120,41 @@ class Scenario:
             timeout=timeout,
             stdin=subprocess.DEVNULL,
         )
+
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """`penstock COMMAND FILE …` while the block lasts."""
+        name, *rest = arguments
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", name, str(self.file), *rest],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            finally:
+                process.kill()
+
+    def receiving(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """The receiver alone."""
+        return self.started("receive")
+
+    def wait_until_received(self) -> None:
+        """Everything that is committed now is in the relay log when this returns."""
+        folder = configuration.load(self.file).relay_log_path
+        file, position = self.server.position()
+
+        def reached() -> bool:
+            report = read_status(folder)
+            at = report.get("position") or {"file": "", "position": 0}
+            return report.get("state") == "streaming" and (at["file"], at["position"]) >= (file, position)
+
+        wait_for(reached, f"the receiver to reach {file}:{position}")
 
     def status(self) -> dict[str, Any]:
         done = self.command("status", "--json")

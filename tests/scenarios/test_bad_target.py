@@ -1,0 +1,147 @@
+"""Damage that only Spark, or only time, brings to light: targets that are not as they were left, a relay log
+whose rows were damaged, a disk that is full. Named with the cure, and then source and target are equal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.testing.scenario import Scenario, refusal, wait_for
+
+Make = Callable[..., Scenario]
+
+
+def run_once(case: Scenario) -> None:
+    done = case.command("run", "--once")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_target_that_is_not_as_it_was_left_is_refused_until_it_is_mended_or_read_again(
+    scenario: Make,
+) -> None:
+    case = scenario()
+    state, older, newest = (case.folder / name for name in ("state", "older", "newest"))
+    a, b = (f"{case.database}.{name}" for name in "ab")
+    case.server.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE b (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO a VALUES (1, 1), (2, 2), (3, 3)",
+        "INSERT INTO b VALUES (1, 1), (2, 2)",
+    )
+    run_once(case)
+    shutil.copytree(state, older)
+    case.server.execute(
+        "UPDATE a SET v = 5 WHERE id = 1", "DELETE FROM a WHERE id = 2", "DELETE FROM b WHERE id = 2"
+    )
+    run_once(case)
+
+    state.rename(newest)
+    older.rename(state)
+    refusal(case.command("run", "--once"), str(state), "ahead", "older copy of the state", "newest `state`")
+    shutil.rmtree(state)
+    newest.rename(state)
+
+    first = case.spark.sql(f"SELECT snapshot_id FROM lake.{case.namespace}.a.snapshots ORDER BY committed_at")
+    case.spark.sql(f"CALL lake.system.rollback_to_snapshot('{case.namespace}.a', {first.collect()[0][0]})")
+    refusal(case.command("run", "--once"), a, "rolled back", f"penstock resnapshot FILE {a}")
+    again = case.command("resnapshot", a)
+    assert again.returncode == 0 and "when the pipeline runs" in again.stdout, again.stderr
+
+    case.spark.sql(f"DROP TABLE lake.{case.namespace}.b PURGE")
+    refusal(case.command("run", "--once"), b, "is gone", f"penstock resnapshot FILE {b}")
+    assert case.command("resnapshot", b).returncode == 0
+    case.server.execute("INSERT INTO a VALUES (7, 7)", "INSERT INTO b VALUES (7, 7)")
+    run_once(case)
+    case.assert_equal("a", "b")
+
+
+@pytest.mark.slow
+def test_a_table_of_somebody_else_at_the_target_is_left_alone(scenario: Make) -> None:
+    case = scenario()
+    case.server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    case.spark.sql(f"CREATE NAMESPACE lake.{case.namespace}")
+    case.spark.sql(f"CREATE TABLE lake.{case.namespace}.t (id INT) USING iceberg")
+    case.spark.sql(f"INSERT INTO lake.{case.namespace}.t VALUES (99)")
+    refusal(case.command("run", "--once"), f"{case.database}.t", "Penstock did not create", "sink.namespace")
+    assert [row["id"] for row in case.target("t").collect()] == [99]
+    case.spark.sql(f"DROP TABLE lake.{case.namespace}.t PURGE")
+    run_once(case)
+    case.assert_equal("t")
+
+
+@pytest.mark.slow
+def test_rows_damaged_in_the_relay_log_never_reach_the_target(scenario: Make) -> None:
+    case = scenario()
+    case.server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(100))",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1, 'a')",
+    )
+    run_once(case)
+    case.server.execute(f"INSERT INTO t VALUES (2, '{'x' * 64}')", "INSERT INTO other VALUES (1)")
+    with case.receiving():
+        case.wait_until_received()
+    segment = next(
+        path for path in (case.folder / "state" / "relay").glob("*.binlog") if b"x" * 64 in path.read_bytes()
+    )
+    data = segment.read_bytes()
+    at = data.index(b"x" * 64)
+    segment.write_bytes(data[:at] + b"y" * 8 + data[at + 8 :])
+    done = case.command("run", "--once")
+    assert "Traceback" not in done.stderr and "\tat " not in done.stderr
+    [parked] = [table for table in case.status()["tables"] if table["status"] == "parked"]
+    assert parked["table"] == f"{case.database}.t"
+    assert "offset" in parked["parked"]["reason"] and "resnapshot" in parked["parked"]["hint"]
+    assert parked["table"] in done.stderr
+    case.assert_equal("other")
+    assert case.command("resnapshot", f"{case.database}.t").returncode == 0
+    run_once(case)
+    case.assert_equal("t", "other")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(path)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a file system of its own is needed, and cannot be mounted: {mounted.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_a_full_disk_makes_the_receiver_wait_and_say_so_and_nothing_is_lost(
+    scenario: Make, small_disk: Path
+) -> None:
+    case = scenario(relay_log={"path": str(small_disk / "relay"), "disk_free_min": "1MiB"})
+    case.server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v TEXT)", "INSERT INTO t VALUES (1, '')"
+    )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        ballast = small_disk / "ballast"
+        room = os.statvfs(small_disk)
+        ballast.write_bytes(bytes(room.f_bavail * room.f_frsize - 1_500_000))
+        for _ in range(6):
+            case.server.execute(
+                "INSERT INTO t (v) SELECT repeat('x', 1000) FROM information_schema.columns LIMIT 400"
+            )
+        wait_for(
+            lambda: "disk_full" in case.status()["receiver"], "the receiver to say that its disk is full"
+        )
+        shown = case.command("status").stdout
+        for name in (str(small_disk / "relay"), "relay_log.disk_free_min", "nothing is lost"):
+            assert name in " ".join(shown.split()), shown
+        assert pipeline.alive
+        ballast.unlink()
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    case.assert_equal("t")
