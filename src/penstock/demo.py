@@ -119,6 +119,8 @@ class Demo:
             "tables": ["shop.*"],
             "sink": {"type": self.options.sink, "path": str(warehouse)},
             "state": str(folder / "state"),
+            # This JVM lives for a minute: code that Java's second compiler makes would come too late.
+            "spark": {"conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}},
         }
         file.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
         file.chmod(0o600)

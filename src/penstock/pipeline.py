@@ -136,6 +136,8 @@ class _Run:
         self.on_progress = on_progress
         self.closing = contextlib.ExitStack()
         self.query: StreamingQuery | None = None
+        self.chunk_log: RelayLog | None = None
+        self.chunk_lock = threading.Lock()
         self.restarts = 0
         self.last_plan = 0.0
         self.last_second = 0.0
@@ -176,6 +178,7 @@ class _Run:
             self.progress = Progress(config, self.state, self.log, self.supervisor)
             self.planner = self._make_planner()
             query.result()
+        self.runner.begin()
         self.chunks.start()
 
     def _open_spark(self) -> None:
@@ -417,18 +420,27 @@ class _Run:
             sized=lambda rows: self.state.set_rows_guess(table.table, rows),
         )
 
+    @contextlib.contextmanager
+    def _log_of_chunks(self) -> Iterator[RelayLog]:
+        """A reader of their own for the threads that read chunks: one reader serves one thread."""
+        with self.chunk_lock:
+            if self.chunk_log is None:
+                self.chunk_log = RelayLog.open(self.config.relay_log_path)
+            self.chunk_log.refresh()
+            yield self.chunk_log
+
     def _start_gtids(self, table: TableState) -> str:
-        return str(self.log.gtids_at(table.start))
+        with self._log_of_chunks() as log:
+            return str(log.gtids_at(table.start))
 
     def _may_read(self) -> bool:
-        behind = self.log.end - (self.state.applied_offset() or self.log.start)
+        with self._log_of_chunks() as log:
+            behind = log.end - (self.state.applied_offset() or log.start)
         return behind <= self.config.snapshot.pause_when_behind
 
     def _snapshot_failed(self, table: TableId, error: TableError) -> None:
         log.warning("%s is parked: %s", table, error)
-        self.state.park(
-            table, offset=self.state.position or self.log.start, reason=error.message, hint=error.hint
-        )
+        self.state.park(table, offset=self.state.position or Offset(0), reason=error.message, hint=error.hint)
 
 
 def _check_paths(config: PipelineConfig) -> None:

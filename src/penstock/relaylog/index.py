@@ -179,12 +179,14 @@ class SegmentIndex:
         """Takes in lines that have come since, or all of them if the file was replaced."""
         with open(self.index_path, "rb") as file:
             status = os.fstat(file.fileno())
+            known = self.entries
             if status.st_ino != self._inode or status.st_size < self._position:
-                self._inode, self._position, self.entries = status.st_ino, 0, []
+                self._inode, self._position, known = status.st_ino, 0, []
             file.seek(self._position)
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
-        self.entries += parse_lines(whole, self.index_path)
+        if whole or known is not self.entries:
+            self.entries = known + parse_lines(whole, self.index_path)
         self._position += len(whole)
 
 

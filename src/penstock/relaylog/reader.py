@@ -62,7 +62,7 @@ def _over_all_segments(
 
 
 class RelayLog:
-    """A relay log as far as it was committed at the last `refresh`."""
+    """A relay log as far as it was committed at the last `refresh`. One reader serves one thread."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder

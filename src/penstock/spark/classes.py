@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 QUIET = "-Xlog:disable -Xlog:all=warning:stderr"
 """The JVM's own warnings, which it would print to stdout, where `--json` has its documents."""
 
+ARCHIVES_KEPT = 6
+"""200 MB each."""
+
 JVM_EXIT_SECONDS = 120
 QUERY_SECONDS = 60
 
@@ -74,7 +77,14 @@ def prepare(sink_type: str) -> Path:
                 f"Java wrote no class archive to {path.parent}.", hint="Check its free space."
             )
         made.replace(path)
+    _forget(path.parent)
     return path
+
+
+def _forget(folder: Path) -> None:
+    """Archives of Javas and environments that have gone stay behind: the oldest are removed."""
+    for old in sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime)[:-ARCHIVES_KEPT]:
+        old.unlink(missing_ok=True)
 
 
 def _fact(path: Path) -> str:

@@ -114,9 +114,15 @@ class EpochRunner:
         self._cores = max(1, spark.sparkContext.defaultParallelism)
         self._busy = threading.Lock()
         self._woken = threading.Event()
+        self._begun = False
         self._ended = False
         self.failure: BaseException | None = None
         """What ended the last batch, as it was; Spark's own exception holds text only."""
+
+    def begin(self) -> None:
+        """From now on plans are applied."""
+        self._begun = True
+        self._woken.set()
 
     def wake(self) -> None:
         """There is a new plan."""
@@ -141,7 +147,7 @@ class EpochRunner:
     def _run_pending(self) -> bool:
         # Under the lock also what is asked for: a batch that Spark has given up may still be in here.
         with self._busy:
-            plans = [] if self._ended else self._state.pending()
+            plans = self._state.pending() if self._begun and not self._ended else []
             try:
                 for plan in plans:
                     outcomes = self._run(plan)
