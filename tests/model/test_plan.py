@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
@@ -81,6 +81,7 @@ steps = st.one_of(
     offsets,
     st.integers(0, 2**30),
 )
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_plan_is_the_same_after_it_was_stored(
     plans: tuple[TablePlan, ...], epoch: int, start: Offset, size: int
 ) -> None:
