@@ -2,8 +2,8 @@
 //!
 //! The range is walked backwards, event by event and row by row: the first change met of a key is its last,
 //! all others are only read as far as their key. An update that moves a key leaves its new key alive and its
-//! old key deleted. Several ranges are reduced by walking them from the last to the first with one set of keys
-//! between them, so nothing but the keys is held in memory.
+//! old key deleted. Several ranges are reduced by walking them from the last to the first with one set of
+//! keys between them, so nothing but the keys is held in memory.
 
 use std::ops::Range;
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -41,9 +41,6 @@ from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
 from penstock.state import StateStore, TableState
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +132,7 @@ class _Run:
         self.once = once
         self.on_progress = on_progress
         self.closing = contextlib.ExitStack()
-        self.query: StreamingQuery | None = None
+        self.query: Any = None  # what runs the epochs, a StreamingQuery
         self.chunk_log: RelayLog | None = None
         self.chunk_lock = threading.Lock()
         self.restarts = 0
