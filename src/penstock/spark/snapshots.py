@@ -118,7 +118,8 @@ class SnapshotReader:
         """Returns when no thread of ours runs a job any more."""
         self._stopping.set()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:  # it was started; a start that failed earlier ends here too
+                thread.join()
 
     def _guarded(self, run: Callable[[], None]) -> None:
         try:

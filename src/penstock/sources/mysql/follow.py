@@ -24,10 +24,11 @@ import pymysql
 
 from penstock._core import GtidSet
 from penstock.config import PipelineConfig, SourceConfig, StartAt
-from penstock.errors import BEGIN_ANEW, ConfigError, LogDiverged, LogPurged, SourceError
+from penstock.errors import BEGIN_ANEW, ConfigError, LogDiverged, LogPurged, RelayLogCorrupt, SourceError
 from penstock.model.offset import Offset, SourcePosition
 from penstock.relaylog.index import LastTransaction
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.sources.mysql.connection import Replication, connect, explain, query, query_named
 
 COMPARED_BYTES_MAX = 64 * 1024**2
@@ -142,6 +143,13 @@ def _digest(log: RelayLog, last: LastTransaction) -> tuple[int, int]:
         while left > 0 and (data := file.read(min(left, 1 << 20))):
             crc = zlib.crc32(data, crc)
             left -= len(data)
+    if left > 0:
+        raise RelayLogCorrupt(
+            f"The segment {path} ends before offset {last.end}, up to which its index commits it.",
+            hint=DAMAGED_HINT,
+            path=path,
+            offset=int(last.end),
+        )
     return last.end - last.start, crc
 
 
