@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-ROW_GROUP_BYTES = 64 * 1024**2
+ROW_GROUP_BYTES = 32 * 1024**2
 """Arrow bytes that make a row group: what a task holds while it writes."""
 
 FILE_BYTES_MAX = 256 * 1024**2

@@ -141,13 +141,22 @@ class RunningPipeline:
                 p for p in self._family() if _command(p).startswith("java") or "/java" in _command(p)[:200]
             ]
         else:
-            targets = [p for p in self._family() if "daemon" in _command(p) and "python" in _command(p)]
+            targets = self._workers()
         for process in targets[-1:]:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGKILL)
                 self.kills.append(victim)
                 return True
         return False
+
+    def resident_mb(self) -> dict[str, int]:
+        """Memory of the receiver and of the largest Python worker, now."""
+        found = {"receiver": 0, "worker": 0}
+        for name, processes in (("receiver", self._receivers()), ("worker", self._workers())):
+            for process in processes:
+                with contextlib.suppress(psutil.Error):
+                    found[name] = max(found[name], process.memory_info().rss // 1_000_000)
+        return found
 
     def _family(self) -> list[psutil.Process]:
         if self._process is None:
@@ -156,6 +165,9 @@ class RunningPipeline:
             return list(psutil.Process(self._process.pid).children(recursive=True))
         except psutil.Error:
             return []
+
+    def _workers(self) -> list[psutil.Process]:
+        return [p for p in self._family() if " -m penstock.spark.daemon" in _command(p)]
 
     def _receivers(self) -> list[psutil.Process]:
         try:
