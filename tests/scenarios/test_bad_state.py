@@ -240,7 +240,10 @@ def relay_damage() -> list[Any]:
 
     found = [half_an_index, torn_index, empty_index, flipped_index, no_index]
     found += [short_segment, no_segment, no_identity, emptied, anothers]
-    return [pytest.param(one, id=one.__name__) for one in found]
+    quick = (half_an_index, flipped_index, short_segment, emptied, anothers)
+    return [
+        pytest.param(one, id=one.__name__, marks=[] if one in quick else [pytest.mark.slow]) for one in found
+    ]
 
 
 @pytest.mark.parametrize("damage", relay_damage())
