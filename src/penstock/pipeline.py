@@ -172,6 +172,7 @@ class _Run:
                 cascading=self._cascading(findings),
                 wait=self._wait_for,
             )
+            targets.check_new(self.sink, self.state)
             self.progress = Progress(config, self.state, self.log, self.supervisor)
             self.planner = self._make_planner()
             query.result()
@@ -313,7 +314,10 @@ class _Run:
         error = self.runner.failure or self.query.exception()
         self.restarts += 1
         if isinstance(self.runner.failure, PenstockError) or self.restarts > QUERY_RESTARTS_MAX:
-            raise self.runner.failure or TransientError(f"The Spark query ended: {error}")
+            raise self.runner.failure or TransientError(
+                f"The Spark query ended: {str(error).partition(chr(10))[0][:1000]}",
+                hint=f"See {self.config.state / 'logs' / 'spark.log'}.",
+            )
         log.warning("the Spark query ended and is started again (%d): %s", self.restarts, str(error)[:500])
         self.stopping.wait(min(2**self.restarts, 30))
         self._start_query()

@@ -77,6 +77,13 @@ def check(sink: Sink, state: StateStore, *, zero_dates: str) -> None:
             sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", zero_dates))
 
 
+def check_new(sink: Sink, state: StateStore) -> None:
+    """Raises `ConfigError` if the place of a target that is still to be made is taken."""
+    for table in state.tables().values():
+        if table.last_epoch == 0 and isinstance(target := sink.open(table.table), Foreign):
+            raise target.error(table.table)
+
+
 def _check_as_left(table: TableState, target: Missing | Ours, state: StateStore) -> None:
     again = f"run `penstock resnapshot FILE {table.table}` and then the pipeline: the table is read again."
     if isinstance(target, Missing):
