@@ -1,4 +1,5 @@
-//! Bounded reads of one binlog file: a window slides over it, in either direction.
+//! Bounded reads of one binlog file: a window slides over it, in either direction. Events are checked as they
+//! are read: what was right when it was received may have been damaged on the disk since.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -104,10 +105,13 @@ impl LogFile {
         Ok(header)
     }
 
-    /// The whole event whose header was read before.
+    /// The whole event whose header was read before, with its CRC32 checked where it has one.
     pub fn event(&mut self, position: u64, header: EventHeader, direction: Direction) -> Result<Event<'_>> {
         let (base, checksum) = (self.base, self.format.checksum);
         let raw = self.read(position, header.size as usize, direction)?;
+        if !checksum.verify(raw) {
+            return Err(DecodeError::new("the event is damaged: its checksum is wrong", base + position));
+        }
         Event::whole(header, raw, base + position, checksum)
     }
 

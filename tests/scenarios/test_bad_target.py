@@ -76,7 +76,6 @@ def test_a_table_of_somebody_else_at_the_target_is_left_alone(scenario: Make) ->
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the decoder does not yet check the CRC32 of events it reads")
 def test_rows_damaged_in_the_relay_log_never_reach_the_target(scenario: Make) -> None:
     case = scenario()
     case.server.execute(
