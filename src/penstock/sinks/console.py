@@ -81,7 +81,8 @@ class ConsoleSink:
     def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
         if self._done(table, commit):
             return False
-        self._columns[table] += tuple(added.column.name for added in columns)
+        known = self._columns.get(table, ())  # empty after a restart: nothing that was printed is kept
+        self._columns[table] = known + tuple(added.column.name for added in columns)
         self._last[table] = commit
         return True
 
