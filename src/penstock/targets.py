@@ -49,7 +49,7 @@ def check_relay_log(path: Path, state: StateStore) -> None:
 def check(sink: Sink, state: StateStore, *, zero_dates: str) -> None:
     """Raises `ConfigError` for a target that is not as this pipeline left it.
 
-    A rollback shows in Iceberg's snapshots. Delta's RESTORE keeps the record of our commits (`penstock verify`
+    A rollback shows in Iceberg's snapshots. Delta's RESTORE keeps the record of our commits (`verify`
     finds what differs), and a removed part of a change log leaves no trace: neither is seen here.
 
     A table that is to be read again anyway (`penstock resnapshot`) may be rolled back, or missing: then an
