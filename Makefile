@@ -4,6 +4,9 @@ SHELL := /bin/bash
 BIN := .venv/bin
 CARGO := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 FUZZ_TARGETS := $(basename $(notdir $(filter-out %/log.rs,$(wildcard core/fuzz/fuzz_targets/*.rs))))
+# Files of tests side by side: they wait for servers much of the time. Each worker has a MySQL and a Spark of its own.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PYTHONPATH := $(CURDIR)/src
 
 help:  ## This list
@@ -14,11 +17,11 @@ demo: setup  ## A private MySQL streamed into an Iceberg table, with crashes, ve
 
 test: setup  ## The tests, without the slow ones (ARGS="-k name" chooses)
 	cd core && $(CARGO) test --release --quiet
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(ARGS)
 
 test-all: setup  ## All tests, also crash tests and other slow ones
 	cd core && $(CARGO) test --release --quiet
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 bench: setup  ## Penstock and its peers on the same log (PARTS="decode receiver snapshot merge peers", SCALE=1.0)
 	@$(BIN)/python -m bench.run $(if $(PARTS),--parts "$(PARTS)") $(if $(SCALE),--scale $(SCALE)) $(ARGS)
