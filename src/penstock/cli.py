@@ -165,8 +165,9 @@ def main() -> None:
     logging.basicConfig(
         level=os.environ.get("PENSTOCK_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
-    # It prints a stack trace of what the pipeline tells in one paragraph.
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    # They print a stack trace of what we tell in one paragraph.
+    for name in ("py4j.clientserver", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         app()
     except PenstockError as error:

@@ -300,7 +300,7 @@ def test_partial_json_updates_are_refused(mysql_factory: Factory) -> None:
 
 
 def test_bytes_that_mean_nothing_in_their_character_set_are_escaped_not_lost(mysql_factory: Factory) -> None:
-    server = mysql_factory()
+    server = mysql_factory(binlog_checksum="NONE")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(20), b VARCHAR(9))")
     server.execute("INSERT INTO d.t VALUES (1, 'abcd', 'ok'), (2, 'xy', 'ä')")
     path, _ = log_of(server)
@@ -310,3 +310,18 @@ def test_bytes_that_mean_nothing_in_their_character_set_are_escaped_not_lost(mys
     table = decode_range(schema_of(server, "d.t"), str(broken), 0, len(data))
     assert table.column("a").to_pylist() == ["a\\xFFc\\xE2", "xy"]
     assert table.column("b").to_pylist() == ["ok", "ä"]
+
+
+def test_an_event_whose_checksum_is_wrong_is_an_error_with_its_place(mysql_factory: Factory) -> None:
+    server = mysql_factory()
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(20))")
+    server.execute("INSERT INTO d.t VALUES (1, 'abcd')", "INSERT INTO d.t VALUES (2, 'efgh')")
+    path, _ = log_of(server)
+    data = Path(path).read_bytes()
+    broken = Path(path).with_name("broken")
+    broken.write_bytes(data.replace(b"\x04efgh", b"\x04efgi"))
+    at = data.index(b"\x04efgh")
+    for layout in ("changelog", "latest"):
+        with pytest.raises(_core.DecodeError, match="checksum") as caught:
+            decode_range(schema_of(server, "d.t"), str(broken), 0, len(data), layout=layout)
+        assert at - 60 < caught.value.offset < at and caught.value.path == str(broken)

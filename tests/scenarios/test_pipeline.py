@@ -57,6 +57,9 @@ def test_create_add_column_and_truncate_arrive_without_a_restart(scenario: Make)
             "INSERT INTO emptied VALUES (3), (4)",
         )
         case.drain(pipeline)
+        case.server.execute("ALTER TABLE born ADD COLUMN late INT NOT NULL DEFAULT 5")
+        verified = case.command("verify")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
         assert pipeline.stop() == 0
     case.assert_equal("kept", "emptied", "born")
 

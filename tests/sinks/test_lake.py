@@ -161,6 +161,8 @@ def test_added_columns_give_existing_rows_their_default(place: Make, kind: str) 
     assert it.sink.add_columns(it.table, columns, it.commit(2))
     assert not it.sink.add_columns(it.table, columns, it.commit(2))
     assert it.rows() == [(1, "a", *[value for _, _, value in ADDED], 10)]
+    version = it.sink.version(it.table)
+    assert it.rows(version) == it.rows()
     it.arrow = pa.schema([*it.arrow, *[column.field for column in columns]])
     it.sink.merge(it.table, it.latest((2, "b", *[None] * len(ADDED), False, 20)), it.key, it.commit(3))
     it.sink.merge(

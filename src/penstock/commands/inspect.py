@@ -46,6 +46,10 @@ class LogFile:
         )
 
 
+PIPE_WIDTH = 160
+"""Columns of a table that goes into a file or a pipe."""
+
+
 def inspect(
     paths: Sequence[Path], *, summary: bool, tables: Sequence[str], limit: int | None, as_json: bool
 ) -> int:
@@ -120,9 +124,8 @@ def describe(error: DecodeError) -> dict[str, Any]:
 
 def _print_table(files: Iterable[LogFile], tables: Sequence[str], limit: int) -> int:
     table = Table()
-    for title in ("position", "time", "table", "op"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("columns")
+    for title in ("position", "time", "table", "op", "columns"):
+        table.add_column(title, overflow="fold", no_wrap=title == "op")
     failed: DecodeError | None = None
     try:
         for lines in _changes(files, tables, limit):
@@ -130,7 +133,7 @@ def _print_table(files: Iterable[LogFile], tables: Sequence[str], limit: int) ->
                 table.add_row(*_cells(json.loads(line)))
     except DecodeError as error:
         failed = error
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table)
     if table.row_count == limit:
         console.print(f"The first {limit} changes; --limit shows more, --json all, --summary counts them.")

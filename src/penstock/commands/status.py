@@ -34,7 +34,7 @@ def status(file: Path, *, as_json: bool) -> None:
     console.print(f"running: {'yes' if document['running'] else 'no'}; offset {document['offset']} "
                   f"of {document['log_end']} ({document['source_position']})")  # fmt: skip
     if document.get("receiver"):
-        console.print(f"receiver: {document['receiver']}")
+        console.print(f"receiver: {document['receiver']}", soft_wrap=True)
 
 
 def describe(config: PipelineConfig) -> dict[str, Any]:

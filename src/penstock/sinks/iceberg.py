@@ -220,7 +220,9 @@ class IcebergSink:
             else:
                 update.moveBefore(name, SEQUENCE)
         update.commit()
-        self._set_property(transaction, target, commit)
+        # A snapshot of its own, without files: a version is a snapshot, and reads with the columns it has.
+        transaction.newAppend().set(COMMIT, str(commit)).commit()
+        self._set_property(transaction, transaction.table(), commit)
         transaction.commitTransaction()
         return True
 

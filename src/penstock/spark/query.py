@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.errors import PySparkException
+
 from penstock.config import PipelineConfig
+from penstock.errors import ConfigError
 from penstock.model.schema import TableId
 from penstock.sinks import build_sink
 from penstock.spark.session import build_session
@@ -24,5 +27,8 @@ def query(
             spark.catalog.setCurrentCatalog(config.sink.catalog)
         frame = spark.sql(sql).limit(limit)
         return list(frame.columns), [tuple(row) for row in frame.collect()]
+    except PySparkException as error:
+        known = ", ".join(table.table for table in tables) or "none yet"
+        raise ConfigError(f"Spark: {str(error).splitlines()[0]}", hint=f"Tables: {known}.") from error
     finally:
         spark.stop()

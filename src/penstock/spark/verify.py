@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import TableError
 from penstock.model.schema import TableId, TableSchema, quote
 from penstock.verify.plan import Buckets, BucketSum, HashBuckets, RangeBuckets
 
@@ -57,6 +58,13 @@ class SparkTarget:
 
     def _columns(self, schema: TableSchema, version: str | None) -> DataFrame:
         frame = self._read(schema.table, version)
+        missing = [column.name for column in schema.columns if column.name not in frame.columns]
+        if missing:
+            raise TableError(
+                f"The target of {schema.table} lacks the columns {', '.join(missing)} that the source has.",
+                hint="Somebody changed the target; `penstock resnapshot FILE TABLE` fills it again.",
+                table=str(schema.table),
+            )
         return frame.select(*[quote(column.name) for column in schema.columns])
 
 
