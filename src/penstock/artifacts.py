@@ -8,6 +8,7 @@ lets one process fetch while the others wait. Nothing outside the cache is writt
 from __future__ import annotations
 
 import fcntl
+import functools
 import importlib.util
 import os
 import re
@@ -43,6 +44,13 @@ def java() -> str:
     path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if path is None:
         raise ConfigError("Spark needs Java, and no `java` is on the PATH.", hint=_JAVA_CURE)
+    _check_java(path)
+    return path
+
+
+@functools.cache
+def _check_java(path: str) -> None:
+    """Asked once a process: it takes a JVM to answer."""
     try:
         answer = subprocess.run([path, "-version"], check=False, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -53,7 +61,6 @@ def java() -> str:
         raise ConfigError(
             f"Spark needs Java {JAVA_MIN} or newer; {path} is {major or 'unknown'}.", hint=_JAVA_CURE
         )
-    return path
 
 
 def fetch(coordinates: str, *, transitive: bool = False) -> list[Path]:

@@ -24,7 +24,6 @@ from penstock.model.change import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
 ROW_GROUP_BYTES = 32 * 1024**2
 """Arrow bytes that make a row group: what a task holds while it writes."""
@@ -32,7 +31,7 @@ ROW_GROUP_BYTES = 32 * 1024**2
 FILE_BYTES_MAX = 256 * 1024**2
 """A file is closed once it has this size; soft by one row group."""
 
-WRITTEN = "path string, rows bigint, bytes bigint"
+WRITTEN = "path string"
 
 Consume = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -53,21 +52,6 @@ class Rows:
             return self.make(consume, schema)
         return map_batches(self.frame, consume, schema)
 
-    @property
-    def columns(self) -> list[str]:
-        return self.frame.columns
-
-    @property
-    def schema(self) -> StructType:
-        return self.frame.schema
-
-
-@dataclass(frozen=True)
-class DataFile:
-    path: str
-    rows: int
-    bytes: int
-
 
 @dataclass(frozen=True)
 class FileWriter:
@@ -79,20 +63,14 @@ class FileWriter:
     compression: str = "zstd"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = list(self._files(batches))
-        columns = [
-            pa.array([getattr(file, name) for file in files], kind)
-            for name, kind in (("path", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()))
-        ]
-        yield pa.RecordBatch.from_arrays(columns, ["path", "rows", "bytes"])
+        yield pa.RecordBatch.from_arrays([pa.array(self._files(batches), pa.string())], ["path"])
 
-    def _files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
+    def _files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
         groups = self._groups(batches)
         group = next(groups, None)
         while group is not None:
             path = Path(self.directory, f"{uuid.uuid4()}.parquet")
             path.parent.mkdir(parents=True, exist_ok=True)
-            rows = 0
             with open(path, "xb") as file:
                 writer = pq.ParquetWriter(
                     file, self.fields, compression=self.compression, store_decimal_as_integer=True
@@ -100,12 +78,10 @@ class FileWriter:
                 with writer:
                     while group is not None and file.tell() < FILE_BYTES_MAX:
                         writer.write_table(group, row_group_size=group.num_rows)
-                        rows += group.num_rows
                         group = next(groups, None)
                 file.flush()
                 os.fsync(file.fileno())
-                size = file.tell()
-            yield DataFile(str(path), rows, size)
+            yield str(path)
 
     def _groups(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Tables of about `ROW_GROUP_BYTES`; none is empty."""
@@ -142,9 +118,9 @@ def map_batches(frame: DataFrame, consume: Consume, schema: Any) -> DataFrame:
     return frame.toDF(*[f"c{number}" for number in range(len(names))]).mapInArrow(body, schema)
 
 
-def written(frame: DataFrame) -> list[DataFile]:
-    """Runs the tasks of `Rows.through(FileWriter(…), WRITTEN)`: the files of those that succeeded."""
-    return [DataFile(row[0], int(row[1]), int(row[2])) for row in frame.collect()]
+def written(frame: DataFrame) -> list[str]:
+    """Runs the tasks of `Rows.through(FileWriter(…), WRITTEN)`: paths of what they wrote."""
+    return [str(row[0]) for row in frame.collect()]
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -47,7 +47,7 @@ from penstock.sinks.base import (
     refuse_own_names,
     source_columns,
 )
-from penstock.sinks.files import WRITTEN, DataFile, FileWriter, Rows, written
+from penstock.sinks.files import WRITTEN, FileWriter, Rows, written
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
@@ -153,7 +153,7 @@ class IcebergSink:
         self._maintain(table, commit)
         return True
 
-    def _add_files(self, target: Any, files: list[DataFile], commit: Commit) -> None:
+    def _add_files(self, target: Any, files: list[str], commit: Commit) -> None:
         """One commit: the files, and the commit's key beside them."""
         iceberg = self._jvm.org.apache.iceberg
         transaction = target.newTransaction()
@@ -161,7 +161,7 @@ class IcebergSink:
             append = transaction.newAppend()
             metrics = iceberg.MetricsConfig.forTable(target)
             for file in files:
-                data = target.io().newInputFile(file.path)
+                data = target.io().newInputFile(file)
                 append.appendFile(
                     iceberg.DataFiles.builder(target.spec())
                     .withInputFile(data)

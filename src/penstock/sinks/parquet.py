@@ -112,7 +112,7 @@ class ParquetSink:
             return False
         staged = self._staged(table, commit)
         schema = _schema(self._marker(table))
-        files = {file.path for file in written(rows.through(FileWriter(str(staged), schema), WRITTEN))}
+        files = set(written(rows.through(FileWriter(str(staged), schema), WRITTEN)))
         staged.mkdir(parents=True, exist_ok=True)
         for path in staged.iterdir():
             if str(path) not in files:  # of a task that failed and was tried again
