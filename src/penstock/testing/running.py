@@ -34,6 +34,7 @@ class RunningPipeline:
         self.latest: dict[str, Any] = {}
         self.errors = ""
         self.kills: list[str] = []
+        self.starts = 0
         self._process: subprocess.Popen[str] | None = None
         self._arrived = threading.Condition()
 
@@ -48,6 +49,7 @@ class RunningPipeline:
 
     def start(self) -> None:
         self.latest = {}
+        self.starts += 1
         self._process = subprocess.Popen(
             [sys.executable, "-m", "penstock", "run", str(self.file), "--json"],
             stdin=subprocess.DEVNULL,
@@ -108,7 +110,8 @@ class RunningPipeline:
                     self.start()
                 if time.monotonic() > deadline:
                     raise AssertionError(
-                        f"{what} did not happen within {seconds} s; last: {json.dumps(self.latest)}"
+                        f"{what} did not happen within {seconds} s; alive: {self.alive}, started "
+                        f"{self.starts} times, last: {json.dumps(self.latest)}, errors: {self.errors[-3000:]}"
                     )
                 self._arrived.wait(0.5)
             return self.latest
