@@ -151,6 +151,8 @@ class TableEffect:
 
     `steps` end the table's plan of the epoch that ends at the statement. `voids`: chunks read before it are
     untrue. `created`: the table begins here with this schema; `fills`: with rows that the log does not carry.
+    `rereads`: the statement changes rows and the log does not tell how, with the reason. `dropped`: the table
+    is gone. `renamed`: the rows live on under this name. `what` is the change in a few words, for the history.
     """
 
     table: TableId
@@ -158,6 +160,10 @@ class TableEffect:
     voids: str | None = None
     created: TableSchema | None = None
     fills: bool = False
+    rereads: str | None = None
+    dropped: bool = False
+    renamed: TableId | None = None
+    what: str = ""
 
     @classmethod
     def parked(cls, table: TableId, offset: Offset, *, reason: str, hint: str) -> TableEffect:

@@ -94,6 +94,29 @@ class AddColumns:
 
 
 @dataclass(frozen=True)
+class ColumnOrigin:
+    """Where the values of a column come from when its table changes: `before` is the name the column had,
+    None for a column the statement adds. Existing rows get `default_sql`, a Spark SQL literal, in an added
+    column (None: NULL)."""
+
+    before: str | None = None
+    default_sql: str | None = None
+
+
+@dataclass(frozen=True)
+class Evolve:
+    """The table has another definition from here on: `schema`, with one origin for each of its columns.
+
+    Columns of the target that no origin names are gone at the source. A column whose type differs from that
+    of its origin is to be converted; that rows hold other values now, which the log does not tell, is no
+    matter of this step (`TableEffect.rereads`)."""
+
+    schema: TableSchema
+    origins: tuple[ColumnOrigin, ...]
+    kind: Literal["evolve"] = "evolve"
+
+
+@dataclass(frozen=True)
 class DeleteOlder:
     """The end of a re-snapshot: rows whose sequence is below `sequence` are gone at the source."""
 
@@ -111,7 +134,7 @@ class Park:
     kind: Literal["park"] = "park"
 
 
-Step = CreateTarget | ApplyEvents | PlaceChunks | TruncateTarget | AddColumns | DeleteOlder | Park
+Step = CreateTarget | ApplyEvents | PlaceChunks | TruncateTarget | AddColumns | Evolve | DeleteOlder | Park
 
 
 @dataclass(frozen=True)
@@ -172,6 +195,9 @@ def _step_json(step: Step) -> dict[str, Any]:
     if isinstance(step, AddColumns):
         columns = [asdict(new) for new in step.columns]
         return {"kind": step.kind, "columns": columns, "schema": json.loads(step.schema.to_json())}
+    if isinstance(step, Evolve):
+        origins = [asdict(origin) for origin in step.origins]
+        return {"kind": step.kind, "schema": json.loads(step.schema.to_json()), "origins": origins}
     return asdict(step)
 
 
@@ -191,6 +217,9 @@ def _step(fields: dict[str, Any]) -> Step:
         return AddColumns(
             tuple(_new_column(new) for new in fields["columns"]), TableSchema.from_json(fields["schema"])
         )
+    if kind == "evolve":
+        origins = tuple(ColumnOrigin(**origin) for origin in fields["origins"])
+        return Evolve(TableSchema.from_json(fields["schema"]), origins)
     if kind == "delete_older":
         return DeleteOlder(fields["sequence"])
     if kind == "park":

@@ -33,6 +33,7 @@ from penstock.model.plan import (
     CreateTarget,
     DeleteOlder,
     EpochPlan,
+    Evolve,
     NewColumn,
     Park,
     PlaceChunks,
@@ -225,6 +226,12 @@ class EpochRunner:
                 arrow = self._arrow(step.schema, "rows")
                 self._sink.add_columns(table.table, [_added(new, arrow) for new in step.columns], commit)
                 outcome.schema = step.schema
+            case Evolve():
+                raise TableError(
+                    f"Table {table.table} changed in a way that its target cannot follow yet.",
+                    hint=f"Run `penstock resnapshot FILE {table.table}`.",
+                    table=str(table.table),
+                )
             case DeleteOlder():
                 self._sink.delete_older(table.table, step.sequence, commit)
                 outcome.replaced = True
