@@ -152,7 +152,7 @@ class TableEffect:
     `steps` end the table's plan of the epoch that ends at the statement. `voids`: chunks read before it are
     untrue. `created`: the table begins here with this schema; `fills`: with rows that the log does not carry.
     `rereads`: the statement changes rows and the log does not tell how, with the reason. `dropped`: the table
-    is gone. `renamed`: the rows live on under this name. `what` is the change in a few words, for the history.
+    is gone. `renamed`: its rows live on under this name. `what` is the change in a few words.
     """
 
     table: TableId
