@@ -10,15 +10,15 @@
 //! What a source sends and we do not store: heartbeats, rotates, and per source file FORMAT_DESCRIPTION,
 //! PREVIOUS_GTIDS and STOP. They move the source's position only.
 
+mod transaction;
+
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::format::{has_gtids, previous_gtids, same_format, Format, MAGIC};
 use crate::framing::{Options, Piece};
-use crate::group::{
-    is_gtid, Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2,
-};
-use crate::group::{GTID_TAGGED, PREVIOUS_GTIDS, ROTATE, STOP, TRANSACTION_PAYLOAD};
-use crate::gtid::{Gtid, GtidEvent, GtidSet};
+use crate::group::{Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2};
+use crate::group::{PREVIOUS_GTIDS, ROTATE, STOP, TRANSACTION_PAYLOAD};
+use crate::gtid::{Gtid, GtidSet};
 use crate::payload::Payload;
 use crate::server_error::ServerError;
 use crate::span::{Place, Tracker};
@@ -354,99 +354,6 @@ impl Framer {
         }
         self.payload = Some(payload);
         Ok(false)
-    }
-
-    fn transactional(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
-        if self.format.is_none() {
-            return Err(self.fail("an event came before the format description"));
-        }
-        if self.idle() {
-            self.begin(header, body)?;
-        }
-        if self.fate != Fate::Store {
-            return self.set_aside(header, event, body);
-        }
-        let offset = self.tracker.end;
-        self.output.extend_from_slice(event);
-        self.tracker.event(header, body, event.len(), offset)?;
-        if self.tracker.span_bytes() >= self.options.span_size {
-            self.entries.extend(self.tracker.cut(""));
-        }
-        Ok(())
-    }
-
-    /// Before the first event of a transaction: what becomes of it, and where it goes.
-    fn begin(&mut self, header: &Header, body: &[u8]) -> Result<()> {
-        let event = match header.kind {
-            GTID_TAGGED => GtidEvent::parse_tagged(body, self.tracker.end)?,
-            kind if is_gtid(kind) => {
-                GtidEvent::parse_plain(body, self.tracker.end, kind != crate::group::GTID)?
-            }
-            _ => GtidEvent::default(),
-        };
-        self.fate = Fate::Store;
-        if self.skipping && self.is_early(header, &event) {
-            self.fate = Fate::Drop;
-        } else if let Some(expected) = &self.options.expected {
-            if expected.gtid.is_none() || expected.gtid == event.gtid {
-                self.fate = Fate::Compare;
-            }
-        }
-        if self.fate == Fate::Store {
-            self.skipping = false;
-            let full = self.tracker.end - self.segment_base >= self.options.segment_size;
-            if self.segment.is_none() || self.roll || full {
-                self.open_segment();
-            }
-        } else {
-            self.aside_gtid = event.gtid;
-            self.aside_crc = crc32fast::Hasher::new();
-            self.aside_length = 0;
-        }
-        Ok(())
-    }
-
-    fn is_early(&self, header: &Header, event: &GtidEvent) -> bool {
-        let commit_us = event.immediate_commit_us.unwrap_or(u64::from(header.timestamp) * 1_000_000);
-        let too_soon = self.options.skip.until_us.is_some_and(|bound| commit_us < bound);
-        let mut start = self.tracker.source.clone();
-        start.advance(header.log_pos.saturating_sub(header.length));
-        too_soon || self.options.skip.until.as_ref().is_some_and(|bound| start.is_before(bound))
-    }
-
-    fn set_aside(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
-        self.aside_crc.update(event);
-        self.aside_length += event.len() as u64;
-        let step = self.aside.step(header, body, self.tracker.end)?;
-        if header.log_pos != 0 {
-            self.tracker.source.advance(header.log_pos);
-        }
-        if !step.ends {
-            return Ok(());
-        }
-        let place = self.tracker.source.clone();
-        self.tracker.moved(&place);
-        if let Some(gtid) = self.aside_gtid.take() {
-            self.tracker.executed.add(&gtid);
-        }
-        if self.fate == Fate::Drop {
-            self.dropped += 1;
-            self.skipped_enough();
-        } else if let Some(expected) = self.options.expected.take() {
-            let crc = std::mem::take(&mut self.aside_crc).finalize();
-            self.verified = (expected.length, expected.crc) == (self.aside_length, crc);
-            self.diverged = !self.verified;
-        }
-        self.fate = Fate::Store;
-        self.open_when_ready();
-        Ok(())
-    }
-
-    /// The start is reached once no bound lies ahead any more.
-    fn skipped_enough(&mut self) {
-        let skip = &self.options.skip;
-        let ahead = skip.until.as_ref().is_some_and(|bound| self.tracker.source.is_before(bound));
-        self.skipping &= ahead || skip.until_us.is_some();
     }
 
     fn open_segment(&mut self) {
