@@ -49,6 +49,30 @@ def mysql(mysql_server: servers.MySqlServer | servers.ExternalMySqlServer) -> It
     database.drop()
 
 
+@pytest.fixture(
+    scope="session",
+    params=[
+        name if name == "mysql80" else pytest.param(name, marks=pytest.mark.slow) for name in servers.FLAVORS
+    ],
+)
+def flavor(request: pytest.FixtureRequest) -> Iterator[servers.DatabaseServer]:
+    """A test that asks for it runs on each server of `servers.FLAVORS` (but for 8.0: in `make test-all`).
+
+    Shared by the tests of a session: leave its settings as they are. A server that cannot be had fails the
+    test.
+    """
+    with servers.FLAVORS[request.param]() as server:
+        yield server
+
+
+@pytest.fixture
+def flavor_database(flavor: servers.DatabaseServer) -> Iterator[servers.Database]:
+    """A fresh database on each server of the matrix, dropped afterwards."""
+    database = servers.Database(flavor)
+    yield database
+    database.drop()
+
+
 @pytest.fixture
 def mysql_factory() -> Iterator[Callable[..., servers.MySqlServer]]:
     """`mysql_factory(option=value, …)`: a private server of the test's own, closed after it."""

@@ -1,8 +1,8 @@
-"""Server binaries and system libraries, unpacked once into the cache that `penstock.artifacts` fills.
+"""Server binaries, unpacked once into the cache that `penstock.artifacts` fills.
 
 An entry is built under a temporary name and renamed when complete, by one process at a time; so an entry that
 exists is whole, and any number of callers may ask at once. Nothing here needs root, Docker or a tool beyond
-Java (and apt-get for a missing libaio).
+Java (and apt-get for what comes as Debian packages: `debian.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 from penstock.artifacts import cache_directory
 from penstock.errors import ConfigError, TransientError
 
-_LIBRARY_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
 _FETCH_TIMEOUT_S = 600
 
 
@@ -66,7 +65,8 @@ def entry(name: str, build: Callable[[Path], None]) -> Path:
     return target
 
 
-def _run(command: Sequence[str], what: str, *, cwd: Path | None = None) -> None:
+def run(command: Sequence[str], what: str, *, cwd: Path | None = None) -> None:
+    """Runs a command that fetches or unpacks `what`; `TransientError` tells the end of its output."""
     try:
         done = subprocess.run(
             command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -94,67 +94,14 @@ def unpack_from_jar(jar: Path, member: str, target: Path) -> None:
         tar.extractall(target, filter="tar") if hasattr(tarfile, "tar_filter") else tar.extractall(target)
 
 
-def libaio_folder() -> Path | None:
-    """The folder to put on LD_LIBRARY_PATH so that `libaio.so.1` is found; None: the system has it."""
-    folders = [Path(folder) for folder in _LIBRARY_FOLDERS]
-    if any((folder / "libaio.so.1").exists() for folder in folders):
-        return None
-    return entry("lib/libaio-1", _provide_libaio)
-
-
-def _provide_libaio(target: Path) -> None:
-    # Debian 13 and Ubuntu 24.04 renamed the file (64-bit time_t); on x86-64 it is the same library.
-    for folder in _LIBRARY_FOLDERS:
-        if (Path(folder) / "libaio.so.1t64").exists():
-            (target / "libaio.so.1").symlink_to(Path(folder) / "libaio.so.1t64")
-            return
-    cure = "Install it: sudo apt-get install libaio1 (libaio1t64 on newer systems), or dnf install libaio."
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise ConfigError("The library libaio.so.1, which MySQL needs, is missing.", hint=cure)
-    with tempfile.TemporaryDirectory(prefix="penstock-libaio-") as name:
-        work = Path(name)
-        _download_deb(work, ("libaio1", "libaio1t64"), cure)
-        for deb in work.glob("*.deb"):
-            _run(["dpkg-deb", "-x", str(deb), str(work / "root")], f"Unpacking {deb.name}")
-        libraries = [
-            path for path in work.glob("root/**/libaio.so.1*") if path.is_file() and not path.is_symlink()
-        ]
-        if not libraries:
-            raise ConfigError("The package of libaio holds no libaio.so.1.", hint=cure)
-        shutil.copyfile(libraries[0], target / "libaio.so.1")
-
-
-def _download_deb(work: Path, names: Sequence[str], cure: str) -> None:
-    """`apt-get download` of the first package that exists; with package lists of our own if need be."""
-    with contextlib.suppress(TransientError):
-        return _first_package(work, names, [])
-    options = _private_apt(work)
-    try:
-        _run(["apt-get", *options, "update", "-qq"], "Reading the package lists (apt-get update)", cwd=work)
-        _first_package(work, names, options)
-    except TransientError as error:
-        raise ConfigError(
-            f"libaio.so.1, which MySQL needs, is missing. {error.message}", hint=cure
-        ) from error
-
-
-def _first_package(work: Path, names: Sequence[str], options: list[str]) -> None:
-    for name in names[:-1]:
-        with contextlib.suppress(TransientError):
-            return _fetch_package(work, name, options)
-    return _fetch_package(work, names[-1], options)
-
-
-def _fetch_package(work: Path, name: str, options: list[str]) -> None:
-    _run(["apt-get", *options, "download", "-qq", name], f"Fetching the package {name}", cwd=work)
-
-
-def _private_apt(work: Path) -> list[str]:
-    """Options that let apt-get keep its lists in `work`, so that it needs no root."""
-    for folder in ("state/lists/partial", "cache/archives/partial"):
-        (work / folder).mkdir(parents=True)
-    (work / "status").touch()
-    return [
-        "-o", f"Dir::State={work}/state", "-o", f"Dir::Cache={work}/cache",
-        "-o", f"Dir::State::status={work}/status", "-o", "Debug::NoLocking=1",
-    ]  # fmt: skip
+def unpack_folder_from_jar(jar: Path, folder: str, target: Path, *, leave_out: tuple[str, ...] = ()) -> None:
+    """Copies what lies under `folder` in a jar into `target`, but for names with these endings."""
+    with zipfile.ZipFile(jar) as archive:
+        for member in archive.infolist():
+            name = member.filename.removeprefix(folder)
+            if name == member.filename or member.is_dir() or name.endswith(leave_out):
+                continue
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(member) as source, path.open("wb") as file:
+                shutil.copyfileobj(source, file, 1 << 20)

@@ -1,0 +1,82 @@
+"""Private database servers for tests, demos and benchmarks: real ones, without root or Docker.
+
+    with servers.mysql(options={"binlog_row_image": "MINIMAL"}) as server:
+        server.execute("CREATE DATABASE shop")
+        rows = server.query("SELECT 1")
+
+Each server has its own folder, process and free loopback port; any number run at once. A guardian process
+(`guardian.py`) owns it, so it is stopped and removed however the caller ends, also by `kill -9`. A release is
+fetched into the cache the first time one of its servers is started.
+
+`PENSTOCK_MYSQL=user:password@host:port` makes `mysql()` use that server instead, unless options are asked for
+or `private=True`; such a server cannot be stopped or killed from here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.testing.servers.base import DatabaseServer
+from penstock.testing.servers.client import Database, ExternalMySqlServer, MySqlClient
+from penstock.testing.servers.mariadb import MariaDb118Server, MariaDb1011Server, MariaDbServer
+from penstock.testing.servers.mysql import MySql57Server, MySql97Server, MySqlServer
+from penstock.testing.servers.process import PrivateServer, ServerFailed
+
+__all__ = [
+    "FLAVORS",
+    "Database",
+    "DatabaseServer",
+    "ExternalMySqlServer",
+    "MariaDb118Server",
+    "MariaDb1011Server",
+    "MariaDbServer",
+    "MySql57Server",
+    "MySql97Server",
+    "MySqlClient",
+    "MySqlServer",
+    "PrivateServer",
+    "ServerFailed",
+    "mariadb118",
+    "mariadb1011",
+    "mysql",
+    "mysql57",
+    "mysql97",
+]
+
+FLAVORS: dict[str, type[DatabaseServer]] = {
+    "mysql57": MySql57Server,
+    "mysql80": MySqlServer,
+    "mysql97": MySql97Server,
+    "mariadb1011": MariaDb1011Server,
+    "mariadb118": MariaDb118Server,
+}
+"""The servers people run that the matrix of tests has: a name, and what starts one."""
+
+
+def mysql(
+    options: Mapping[str, Any] | None = None, *, private: bool = False, folder: Path | None = None
+) -> MySqlServer | ExternalMySqlServer:
+    """A running MySQL 8.0: that of `PENSTOCK_MYSQL`, else (or with options, or `private`) one of our own."""
+    address = os.environ.get("PENSTOCK_MYSQL")
+    if address and not options and not private:
+        return ExternalMySqlServer(address)
+    return MySqlServer(options, folder=folder)
+
+
+def mysql57(options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> MySql57Server:
+    return MySql57Server(options, folder=folder)
+
+
+def mysql97(options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> MySql97Server:
+    return MySql97Server(options, folder=folder)
+
+
+def mariadb1011(options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> MariaDb1011Server:
+    return MariaDb1011Server(options, folder=folder)
+
+
+def mariadb118(options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> MariaDb118Server:
+    return MariaDb118Server(options, folder=folder)

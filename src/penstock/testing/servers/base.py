@@ -1,0 +1,137 @@
+"""A private database server: a data directory copied from a template, options, a free port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pymysql
+
+from penstock.errors import TransientError
+from penstock.testing import artifacts
+from penstock.testing.servers.client import MySqlClient
+from penstock.testing.servers.process import PrivateServer, ServerFailed, free_port
+
+_NOBODY_YET = (2003, 2013)
+"""Nobody listens; or what listened is still closing."""
+
+
+class DatabaseServer(PrivateServer, MySqlClient):
+    """Options by their names in my.cnf: a value, True for a bare flag, None to leave out.
+
+    A subclass is one release of one product: it says where its files come from (`unpack`), how a data
+    directory is made (`initialise`) and how it is run (`program`, `environment`).
+    """
+
+    release: ClassVar[str]
+    """Product and version: the name of its folder in the cache."""
+    layout: ClassVar[int] = 1
+    """Raised when `unpack` or `initialise` make something else than before."""
+    PASSWORD: ClassVar[str] = "penstock"
+    DEFAULTS: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> None:
+        """Starts the server. `folder`: where its own folder is made, when the cache is not the place."""
+        self.user = "root"
+        self.password = self.PASSWORD
+        template = self.prepare()
+        self.options = _normalised(self.DEFAULTS) | _normalised(options or {})
+        super().__init__(folder=folder)
+        try:
+            shutil.copytree(template, self.datadir)
+            self._start_on_free_port()
+        except BaseException:
+            self.close()
+            raise
+
+    # What subclasses give
+
+    @classmethod
+    def unpack(cls, target: Path) -> None:
+        """Fills the cache folder of the release."""
+        raise NotImplementedError
+
+    @classmethod
+    def initialise(cls, target: Path) -> None:
+        """Makes a data directory with the administrator's account and without an identity of its own."""
+        raise NotImplementedError
+
+    @classmethod
+    def program(cls) -> list[str]:
+        """The server and the arguments it always has."""
+        raise NotImplementedError
+
+    @classmethod
+    def environment(cls) -> dict[str, str]:
+        return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
+
+    # Life
+
+    @classmethod
+    def home(cls) -> Path:
+        """The cache folder of the release."""
+        return artifacts.cache_root() / cls.release
+
+    @classmethod
+    def prepare(cls) -> Path:
+        """Fetches the server and initialises a data directory to copy, once; returns the latter."""
+        artifacts.entry(cls.release, cls.unpack)
+        return artifacts.entry(f"{cls.release}-data-{cls.layout}", cls.initialise)
+
+    @property
+    def datadir(self) -> Path:
+        return self.folder / "data"
+
+    def start(self, options: Mapping[str, Any] | None = None) -> None:
+        """Starts the server again with the same data and port; `options` change what it ran with before."""
+        self.options |= _normalised(options or {})
+        super().start()
+
+    def restart(self, options: Mapping[str, Any] | None = None) -> None:
+        self.stop()
+        self.start(options)
+
+    def binlog_files(self) -> list[Path]:
+        """The binary log files on disk, oldest first; works while the server is down."""
+        index = self.datadir / f"{self.options['log_bin']}.index"
+        return [(self.datadir / name).resolve() for name in index.read_text().split()]
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        options = {"port": self.port, "bind_address": "127.0.0.1", "datadir": self.datadir, **self.options}
+        return [*self.program(), *_arguments(options)], self.environment()
+
+    def ready(self) -> bool:
+        try:
+            self.connect(connect_timeout=5, read_timeout=5).close()
+        except pymysql.err.OperationalError as error:
+            if error.args[0] in _NOBODY_YET:
+                return False
+            raise
+        return True
+
+    def _start_on_free_port(self) -> None:
+        for _ in range(5):
+            try:
+                return self.start()
+            except ServerFailed as error:
+                if "Bind on TCP/IP port" not in error.message:
+                    raise
+                self.port = free_port()
+        raise TransientError(f"No free port was found for a private {self.kind}.")
+
+
+def run_as() -> list[str]:
+    """Servers refuse to run as root unless told to."""
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+def _normalised(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.lstrip("-").replace("-", "_"): value for name, value in options.items()}
+
+
+def _arguments(options: Mapping[str, Any]) -> list[str]:
+    given = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
+    return [f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items()]

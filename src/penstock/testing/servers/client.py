@@ -1,0 +1,108 @@
+"""Talking to a MySQL or MariaDB as its administrator."""
+
+from __future__ import annotations
+
+import os
+import random
+import urllib.parse
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import pymysql
+from typing_extensions import Self
+
+from penstock.errors import ConfigError
+
+
+class MySqlClient:
+    """Talking to a MySQL server. Each call has its own connection: it works across restarts and threads."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+
+    def connect(self, **options: Any) -> pymysql.connections.Connection[Any]:
+        """A PyMySQL connection (autocommit, utf8mb4) as the administrator; keywords override."""
+        arguments: dict[str, Any] = {
+            "host": self.host, "port": self.port, "user": self.user, "password": self.password,
+            "charset": "utf8mb4", "autocommit": True, "connect_timeout": 10,
+        }  # fmt: skip
+        return pymysql.connect(**{**arguments, **options})
+
+    def execute(self, *statements: str) -> None:
+        """Runs statements one after the other in one session."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def query(self, sql: str, arguments: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT or SHOW."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(sql, arguments)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def variable(self, name: str) -> Any:
+        """The value of a global system variable."""
+        return self.query(f"SELECT @@GLOBAL.{name}")[0][0]
+
+    def gtid_executed(self) -> str:
+        """What the server has executed, in its product's own form."""
+        mariadb = "MariaDB" in str(self.variable("version"))
+        return str(self.variable("gtid_binlog_pos" if mariadb else "gtid_executed")).replace("\n", "")
+
+    def position(self) -> tuple[str, int]:
+        """File and position of the end of the binary log."""
+        try:
+            row = self.query("SHOW MASTER STATUS")[0]
+        except pymysql.err.ProgrammingError:  # 8.4 and later
+            row = self.query("SHOW BINARY LOG STATUS")[0]
+        return str(row[0]), int(row[1])
+
+
+class ExternalMySqlServer(MySqlClient):
+    """The server `PENSTOCK_MYSQL` names. Never stopped or changed beyond what is executed on it."""
+
+    def __init__(self, address: str) -> None:
+        parts = urllib.parse.urlsplit(f"mysql://{address}")
+        if parts.hostname is None or parts.username is None:
+            raise ConfigError(
+                "PENSTOCK_MYSQL is not an address.", hint="Write it as user:password@host:port."
+            )
+        self.host = parts.hostname
+        self.port = parts.port or 3306
+        self.user = urllib.parse.unquote(parts.username)
+        self.password = urllib.parse.unquote(parts.password or "")
+
+    def close(self) -> None:
+        """Nothing of ours to remove."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Database(MySqlClient):
+    """A fresh database on a server, for one test; sessions begin in it. `drop` removes it."""
+
+    def __init__(self, server: MySqlClient, name: str | None = None) -> None:
+        self.server = server
+        self.host, self.port, self.user, self.password = (
+            server.host,
+            server.port,
+            server.user,
+            server.password,
+        )
+        self.name = name or f"test_{os.getpid()}_{random.randrange(16**8):08x}"
+        server.execute(f"CREATE DATABASE `{self.name}`")
+
+    def connect(self, **options: Any) -> pymysql.connections.Connection[Any]:
+        return super().connect(**{"database": self.name, **options})
+
+    def drop(self) -> None:
+        self.server.execute(f"DROP DATABASE IF EXISTS `{self.name}`")

@@ -1,0 +1,165 @@
+"""A private server process: its folder, guardian and port, whatever the product."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from penstock.errors import InternalError, PenstockError, TransientError
+from penstock.testing import artifacts, guardian
+
+_PORTS = range(
+    20_000, 32_000
+)  # below the ephemeral ports, so that a stopped server finds its port free again
+_START_TIMEOUT_S = 120
+_STOP_TIMEOUT_S = 60
+
+
+class ServerFailed(PenstockError):
+    """A server did not start, or ended by itself. The message holds the end of its log."""
+
+
+def free_port() -> int:
+    for port in random.sample(_PORTS, 200):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise TransientError(f"No free port between {_PORTS.start} and {_PORTS.stop} on 127.0.0.1.")
+
+
+def _sweep(run_root: Path) -> None:
+    """Removes folders whose guardian was killed. Call with the lock `run` held."""
+    for lock in run_root.glob(f"*/{guardian.LOCK_NAME}"):
+        with contextlib.suppress(OSError), open(lock) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+class PrivateServer:
+    """One server of ours: folder, guardian, port. Subclasses say how to run it and when it is ready."""
+
+    kind = "server"
+
+    def __init__(self, *, folder: Path | None = None) -> None:
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        self._talk = threading.Lock()
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self.pid: int | None = None
+        with artifacts.locked("run"):
+            root = folder or artifacts.cache_root() / "run"
+            root.mkdir(parents=True, exist_ok=True)
+            _sweep(root)
+            self.folder = Path(tempfile.mkdtemp(prefix=f"{self.kind}-", dir=root))
+            self._guardian = subprocess.Popen(
+                [sys.executable, "-I", "-S", guardian.__file__, str(self.folder), str(os.getpid())],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
+            self._hear()
+
+    # What subclasses give
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        """Arguments and environment of the server process."""
+        raise NotImplementedError
+
+    def ready(self) -> bool:
+        """Whether the server answers. Called repeatedly while it starts."""
+        raise NotImplementedError
+
+    # Life
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "server.log"
+
+    def start(self) -> None:
+        """Starts the server (again) on its port and data; returns when it answers."""
+        argv, environment = self.command()
+        request = {"do": "start", "argv": argv, "env": environment, "log": str(self.log_path)}
+        self.pid = int(self._ask(request)["pid"])
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self.ready():
+            code = self._ask({"do": "poll"})["code"]
+            if code is not None or time.monotonic() > deadline:
+                how = "is not ready yet" if code is None else f"ended with code {code}"
+                raise ServerFailed(f"The private {self.kind} on port {self.port} {how}: {self.log_tail()}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """A clean shutdown; data, port and folder stay for `start`."""
+        if (
+            self._ask({"do": "signal", "signal": signal.SIGTERM, "timeout_s": _STOP_TIMEOUT_S})["code"]
+            is None
+        ):
+            self.kill9()
+
+    def kill9(self) -> None:
+        """Kills the server as a crash does; data, port and folder stay for `start`."""
+        self._ask({"do": "signal", "signal": signal.SIGKILL, "timeout_s": _STOP_TIMEOUT_S})
+
+    @property
+    def running(self) -> bool:
+        return (
+            self._guardian is not None and self.pid is not None and self._ask({"do": "poll"})["code"] is None
+        )
+
+    def close(self) -> None:
+        """Kills the server and removes its folder. May be called twice."""
+        if self._guardian is not None:
+            process, self._guardian = self._guardian, None
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.close()
+            process.wait(_STOP_TIMEOUT_S)
+            process.stdout.close()
+
+    def log_tail(self, lines: int = 12) -> str:
+        """The errors in the server's own log, else its end."""
+        with contextlib.suppress(OSError):
+            log = self.log_path.read_text(errors="replace").splitlines()
+            return " / ".join([line for line in log if "[ERROR]" in line][-lines:] or log[-lines:])
+        return "(no log)"
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._talk:
+            if self._guardian is None or self._guardian.stdin is None:
+                raise InternalError(f"This private {self.kind} is closed.")
+            with contextlib.suppress(BrokenPipeError):
+                self._guardian.stdin.write(json.dumps(request).encode() + b"\n")
+                self._guardian.stdin.flush()
+            reply = self._hear()
+        if "error" in reply:
+            raise ServerFailed(f"The private {self.kind}: {reply['error']}.")
+        return reply
+
+    def _hear(self) -> dict[str, Any]:
+        assert self._guardian is not None and self._guardian.stdout is not None
+        line = self._guardian.stdout.readline()
+        if not line:
+            raise ServerFailed(f"The guardian of the private {self.kind} has ended.")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
