@@ -1,7 +1,7 @@
 """The command line. Each command is one function in `commands/`; here are only names, options and errors.
 
 Exit codes: 0 done, 1 an error (one paragraph on stderr, or one JSON object with `--json`), 2 wrong usage, 3
-somebody else holds what is needed (a relay log's lease).
+somebody else holds what is needed (a relay log's lease), 4 `run --once` has parked tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock import __version__
-from penstock.errors import LeaseHeld, PenstockError
+from penstock.errors import LeaseHeld, PenstockError, TablesParked
 
 app = typer.Typer(
     help="Change data capture for Spark: MySQL into lake tables, exactly once.",
@@ -181,4 +181,6 @@ def fail(error: PenstockError, *, as_json: bool) -> int:
         print(json.dumps(document, default=str), file=sys.stderr)
     else:
         print(f"penstock: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
+    if isinstance(error, TablesParked):
+        return 4
     return 3 if isinstance(error, LeaseHeld) else 1

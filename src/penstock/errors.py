@@ -59,6 +59,10 @@ class TableError(PenstockError):
     """One table cannot go on. Give `table=` (str) and, when known, `offset=` (int) as details."""
 
 
+class TablesParked(TableError):
+    """A run came to its end, but some tables were left behind."""
+
+
 class ConfigError(PenstockError):
     """What the operator asked for cannot be started: file, option, grant, setting, target."""
 

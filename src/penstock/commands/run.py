@@ -13,28 +13,54 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from penstock.errors import TablesParked
 from penstock.pipeline import Pipeline
 from penstock.progress import Progress
 
 PLAIN_EVERY_SECONDS = 5
+PARKED_SHOWN_MAX = 5
 
 
 def run(file: Path, *, once: bool, as_json: bool) -> None:
-    """Runs until SIGTERM or SIGINT, or, with `once`, until all that is committed now has arrived."""
+    """Runs until SIGTERM or SIGINT, or, with `once`, until all that is committed now has arrived.
+
+    Raises `TablesParked` if a run with `once` leaves tables behind: a scheduler must not take that for done.
+    """
     pipeline = Pipeline.load(file)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: pipeline.stop())
+    progress = _watched(pipeline, once=once, as_json=as_json)
+    if once:
+        refuse_parked(progress.to_json()["tables"])
+
+
+def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:
     if as_json:
-        pipeline.run(
+        return pipeline.run(
             once=once, on_progress=lambda progress: print(json.dumps(progress.to_json()), flush=True)
         )
-        return
     console = Console(stderr=True)
     if not console.is_terminal:
-        pipeline.run(once=once, on_progress=_Plain())
-        return
+        return pipeline.run(once=once, on_progress=_Plain())
     with Live(Text("starting the receiver and Spark …"), console=console, refresh_per_second=2) as live:
-        pipeline.run(once=once, on_progress=lambda progress: live.update(render(progress.to_json())))
+        return pipeline.run(once=once, on_progress=lambda progress: live.update(render(progress.to_json())))
+
+
+def refuse_parked(tables: list[dict[str, Any]]) -> None:
+    """Raises `TablesParked` with the reason and the cure of each."""
+    parked = [table for table in tables if table["status"] == "parked"]
+    if parked:
+        reasons = [
+            f"{table['table']}: {table['parked']['reason']} {table['parked']['hint']}" for table in parked
+        ]
+        more = len(reasons) - PARKED_SHOWN_MAX
+        raise TablesParked(
+            f"{len(parked)} of {len(tables)} tables are parked, the others have arrived. "
+            + " ".join(reasons[:PARKED_SHOWN_MAX])
+            + (f" And {more} more." if more > 0 else ""),
+            hint="`penstock status FILE` lists all.",
+            tables=[table["table"] for table in parked],
+        )
 
 
 class _Plain:
