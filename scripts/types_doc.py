@@ -4,10 +4,12 @@ compares."""
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 from penstock import _core
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 
 PAGE = Path(__file__).parent.parent / "docs" / "types.md"
 
@@ -39,6 +41,8 @@ ROWS: list[tuple[str, Column, str]] = [
     ("BINARY(n)", Column("c", "binary", length=4), "padded with zero bytes to n, as SELECT shows it"),
     ("VARBINARY, BLOB", Column("c", "varbinary", length=4), ""),
     ("JSON", Column("c", "json"), "the text that the server prints, byte for byte"),
+    ("MariaDB: INET4, INET6, UUID", Column("c", "inet6"), "the text that SELECT shows"),
+    ("VECTOR(n)", Column("c", "vector"), "as stored: n floats of 4 bytes, little endian"),
     ("spatial types", Column("c", "geometry"), "as stored: SRID (4 bytes, little endian), then WKB"),
 ]
 
@@ -54,24 +58,33 @@ SELECT shows. This table is made from the code by `scripts/types_doc.py`.
 TAIL = """
 Every column may be NULL at the target. Generated columns arrive like others, invisible ones too.
 
-## Zero and partial dates
+## Choices
 
-`0000-00-00`, `2024-00-10` and the like have no place in Arrow, Spark or a lake table. `types: {zero_dates:
-…}` in the pipeline file decides:
+`types` in the pipeline file decides where people differ. The snapshot, the log and `penstock verify` follow
+the same choices; changing them for a table that exists already needs a new target. A choice that makes
+different values equal is not made for columns of the key.
 
-| | |
-|---|---|
-| `null` (default) | they arrive as NULL |
-| `text` | DATE, DATETIME and TIMESTAMP columns arrive as text, as SELECT shows it |
-| `error` | the table is parked when one is met |
+@@CHOICES@@
 
-`penstock verify` compares by the same rule.
+Zero and partial dates (`0000-00-00`, `2024-00-10`, the year 0) have no place in Arrow, Spark or a lake table.
+With `zero_dates: text` every DATE, DATETIME and TIMESTAMP column arrives as text; in a key nothing else is
+possible for a table that has such dates.
 
 ## Bytes that are no text
 
 A character column may hold bytes that its character set does not know. They are not replaced: each such byte
 arrives as `\\xNN`.
 """
+
+
+CHOICES = {
+    "zero_dates": "zero and partial dates: NULL, the column as text, or the table is parked",
+    "bigint_unsigned": "BIGINT UNSIGNED: DECIMAL(20,0); BIGINT, larger values park the table; text",
+    "decimal": "DECIMAL: exact, with its scale (above 38 digits as text); text; the nearest DOUBLE",
+    "time": "TIME: text, or microseconds in a BIGINT",
+    "binary": "BINARY, VARBINARY, BLOB: bytes; base64 in one line; upper-case hexadecimal digits",
+    "tinyint1": "TINYINT(1), which BOOLEAN makes: the number, or whether it is not 0",
+}
 
 
 def spark_name(arrow: object) -> str:
@@ -97,7 +110,12 @@ def page() -> str:
         schema = TableSchema(TableId("d", "t"), (column,))
         arrow = _core.arrow_schema(schema.to_json(), "rows").field("c").type
         lines.append(f"| {name} | `{arrow}` | {spark_name(arrow)} | {remark} |")
-    return HEAD + "\n".join(lines) + "\n" + TAIL
+    choices = ["| option | choices | |", "|---|---|---|"]
+    for option in fields(TypeOptions):
+        names = [f"`{name}`" for name in get_args(get_type_hints(TypeOptions)[option.name])]
+        names[0] += " (default)"
+        choices.append(f"| `{option.name}` | {', '.join(names)} | {CHOICES[option.name]} |")
+    return HEAD + "\n".join(lines) + "\n" + TAIL.replace("@@CHOICES@@", "\n".join(choices))
 
 
 def main() -> int:

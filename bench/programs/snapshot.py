@@ -52,7 +52,7 @@ def _read(
     config: configuration.PipelineConfig, schema: TableSchema, chunks: SimpleQueue[Chunk]
 ) -> list[pa.RecordBatch]:
     """What one connection reads until no chunk is left."""
-    reader = MySqlChunkReader(connect(config.source), zero_dates=config.types.zero_dates)
+    reader = MySqlChunkReader(connect(config.source), types=config.types)
     batches: list[pa.RecordBatch] = []
     try:
         while True:

@@ -40,7 +40,7 @@ impl Changelog {
         let bucket = match options.bucket {
             None => None,
             Some((share, count)) => {
-                Some(Bucket { keys: KeyReader::new(scan.table(), options.zero_dates)?, share, count })
+                Some(Bucket { keys: KeyReader::new(scan.table(), options.types)?, share, count })
             }
         };
         let output = Output::new(scan.table(), options)?;

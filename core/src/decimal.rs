@@ -114,6 +114,21 @@ impl<'a> DecimalImage<'a> {
     }
 }
 
+/// The double nearest to a decimal written as text.
+pub fn nearest_double(text: &[u8]) -> Result<f64, ValueError> {
+    let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+    value.filter(|value| value.is_finite()).ok_or_else(|| ValueError::new("text that is no decimal number"))
+}
+
+/// Text of a number without the zeros that ZEROFILL puts before it.
+pub fn without_padding(text: &[u8]) -> &[u8] {
+    let zeros = text.iter().take_while(|byte| **byte == b'0').count();
+    match text.get(zeros) {
+        Some(b'0'..=b'9') => &text[zeros..],
+        _ => &text[zeros.saturating_sub(1)..],
+    }
+}
+
 /// The unscaled value of a decimal written as text with exactly `scale` digits after the point or fewer.
 pub fn parse_text(text: &[u8], precision: u8, scale: u8) -> Result<i128, ValueError> {
     let (negative, digits) = match text.split_first() {

@@ -7,7 +7,7 @@
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use md5::{Digest, Md5};
 
-use crate::column::{ColumnBuilder, ZeroDates};
+use crate::column::{ColumnBuilder, TypeOptions, ZeroDates};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
 use crate::output::missing_column;
@@ -69,19 +69,21 @@ impl RowSink for KeyReader {
 
 impl KeyReader {
     /// The table must have a key.
-    pub fn new(table: &TableSchema, zero_dates: ZeroDates) -> Result<Self> {
+    pub fn new(table: &TableSchema, mut types: TypeOptions) -> Result<Self> {
         let refuse = |reason: String| DecodeError::of_table(table.name(), reason, 0);
         let positions = table.key_positions();
         if positions.is_empty() {
             return Err(refuse(format!("{} has no key", table.name())));
         }
         // A key that cannot be told from another one's must not become one with it.
-        let zero_dates = if zero_dates == ZeroDates::Null { ZeroDates::Error } else { zero_dates };
+        if types.zero_dates == ZeroDates::Null {
+            types.zero_dates = ZeroDates::Error;
+        }
         let mut reader =
             Self { places: vec![None; table.columns.len()], builders: Vec::new(), bytes: Vec::new() };
         for position in positions {
             reader.places[position] = Some(reader.builders.len());
-            reader.builders.push(ColumnBuilder::of(&table.columns[position], zero_dates).map_err(refuse)?);
+            reader.builders.push(ColumnBuilder::of(table, position, types).map_err(refuse)?);
         }
         Ok(reader)
     }

@@ -53,7 +53,7 @@ impl Latest {
     pub fn new(scan: RangeScan, options: &Options, seen: SharedKeys) -> Result<Self> {
         Ok(Self {
             output: Output::new(scan.table(), options)?,
-            keys: KeyReader::new(scan.table(), options.zero_dates)?,
+            keys: KeyReader::new(scan.table(), options.types)?,
             scan,
             bucket: options.bucket,
             seen,

@@ -20,6 +20,7 @@ pub mod json;
 pub mod key;
 pub mod latest;
 pub mod log_file;
+pub mod network;
 pub mod output;
 pub mod payload;
 pub mod plan;

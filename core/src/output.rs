@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_schema::SchemaRef;
 
-use crate::column::{arrow_schema, ColumnBuilder, Layout, ZeroDates};
+use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
 use crate::rows::{walk_image, Present, RowSink, Taken};
@@ -22,7 +22,7 @@ pub struct Options {
     pub before_images: bool,
     /// Share i of n of the keys.
     pub bucket: Option<(u32, u32)>,
-    pub zero_dates: ZeroDates,
+    pub types: TypeOptions,
     pub batch_rows: usize,
     pub batch_bytes: usize,
 }
@@ -106,10 +106,10 @@ impl Output {
                 })
                 .collect::<Result<Vec<_>>>()?,
         };
-        let schema = arrow_schema(table, Some(&order), options.layout, options.zero_dates).map_err(refuse)?;
+        let schema = arrow_schema(table, Some(&order), options.layout, options.types).map_err(refuse)?;
         let mut builders: Vec<Option<ColumnBuilder>> = table.columns.iter().map(|_| None).collect();
         for position in &order {
-            let builder = ColumnBuilder::of(&table.columns[*position], options.zero_dates).map_err(refuse)?;
+            let builder = ColumnBuilder::of(table, *position, options.types).map_err(refuse)?;
             if builders[*position].replace(builder).is_some() {
                 return Err(refuse(format!("column `{}` is wanted twice", table.columns[*position].name)));
             }

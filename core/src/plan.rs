@@ -79,6 +79,7 @@ fn same_type(wire: WireType, kind: &ColumnType, schema: &ColumnSchema) -> bool {
         (WireType::Char { length }, ColumnType::Binary { padded: Some(expected) }) => {
             u32::from(length) == *expected
         }
+        (WireType::Char { length }, ColumnType::Network(network)) => usize::from(length) == network.size(),
         (WireType::Char { .. }, ColumnType::Text { .. }) => schema.kind == "char",
         (WireType::Varchar { length }, ColumnType::Binary { padded: None }) => {
             schema.kind == "varbinary" && schema.length.is_none_or(|expected| expected == u32::from(length))

@@ -10,7 +10,7 @@ use arrow_schema::ArrowError;
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
-use crate::column::{ZeroDates, SEQUENCE};
+use crate::column::{TypeOptions, SEQUENCE};
 use crate::error::{DecodeError, Result};
 use crate::gtid::GtidSet;
 use crate::key::{BatchKeys, Key, KeyReader};
@@ -83,8 +83,8 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    pub fn new(table: Arc<TableSchema>, zero_dates: ZeroDates) -> Result<Self> {
-        Ok(Self { reader: KeyReader::new(&table, zero_dates)?, table, keys: SharedKeys::default() })
+    pub fn new(table: Arc<TableSchema>, types: TypeOptions) -> Result<Self> {
+        Ok(Self { reader: KeyReader::new(&table, types)?, table, keys: SharedKeys::default() })
     }
 
     /// The keys themselves, for a decoder that adds to them.

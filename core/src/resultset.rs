@@ -17,7 +17,7 @@ use arrow_schema::{Schema, SchemaRef};
 
 use self::packets::Packets;
 use crate::charset::{collation_charset, Charset};
-use crate::column::{arrow_schema, ColumnBuilder, Layout, ZeroDates};
+use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, ValueError};
 use crate::schema::{ColumnType, TableSchema};
@@ -71,11 +71,11 @@ pub struct ResultSetDecoder {
 impl ResultSetDecoder {
     pub fn new(
         table: Arc<TableSchema>,
-        zero_dates: ZeroDates,
+        types: TypeOptions,
         batch_rows: usize,
         batch_bytes: usize,
     ) -> std::result::Result<Self, DecodeError> {
-        let rows = RowBuilder::new(table, zero_dates, batch_rows.max(1), batch_bytes)?;
+        let rows = RowBuilder::new(table, types, batch_rows.max(1), batch_bytes)?;
         Ok(Self { packets: Packets::default(), rows, state: State::Count })
     }
 
@@ -184,14 +184,14 @@ struct RowBuilder {
 impl RowBuilder {
     fn new(
         table: Arc<TableSchema>,
-        zero_dates: ZeroDates,
+        types: TypeOptions,
         batch_rows: usize,
         batch_bytes: usize,
     ) -> std::result::Result<Self, DecodeError> {
         let fail = |reason: String| DecodeError::of_table(table.name(), reason, 0);
-        let schema: Schema = arrow_schema(&table, None, Layout::Rows, zero_dates).map_err(fail)?;
+        let schema: Schema = arrow_schema(&table, None, Layout::Rows, types).map_err(fail)?;
         let builders: std::result::Result<Vec<_>, String> =
-            table.columns.iter().map(|column| ColumnBuilder::of(column, zero_dates)).collect();
+            (0..table.columns.len()).map(|at| ColumnBuilder::of(&table, at, types)).collect();
         let builders = builders.map_err(fail)?;
         let schema = Arc::new(schema);
         Ok(Self { table, schema, builders, batch_rows, batch_bytes, held: 0, held_bytes: 0, total: 0 })
@@ -314,6 +314,7 @@ fn append_value(
         ColumnType::Enum { .. } | ColumnType::Set { .. } => {
             builder.append_label_bytes(cursor.take_lenenc("label")?)
         }
+        ColumnType::Network(_) => builder.append_network_text(cursor.take_lenenc("text")?),
         ColumnType::Json => builder.append_json_text(cursor.take_lenenc("JSON text")?),
         ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Geometry | ColumnType::Vector => {
             builder.append_bytes(cursor.take_lenenc("string")?)
@@ -402,7 +403,7 @@ fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
         ColumnType::Json => code == 245 || matches!(code, 249..=252),
         ColumnType::Vector => code == 242,
         ColumnType::Geometry => code == 255,
-        ColumnType::Text { .. } | ColumnType::Binary { .. } => string && label == 0,
+        ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Network(_) => string && label == 0,
     }
 }
 

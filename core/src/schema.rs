@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use crate::charset::Charset;
 use crate::error::DecodeError;
+use crate::network::Network;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct TableSchema {
@@ -91,6 +92,8 @@ pub enum ColumnType {
         labels: Vec<String>,
         charset: Charset,
     },
+    /// MariaDB's inet4, inet6 and uuid.
+    Network(Network),
     Json,
     /// Internal form: SRID (4 bytes little-endian), then WKB.
     Geometry,
@@ -168,9 +171,9 @@ impl ColumnSchema {
             "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => {
                 ColumnType::Binary { padded: None }
             }
-            // MariaDB's own types are fixed-length binary in the log.
-            "inet4" => ColumnType::Binary { padded: Some(4) },
-            "inet6" | "uuid" => ColumnType::Binary { padded: Some(16) },
+            "inet4" => ColumnType::Network(Network::Inet4),
+            "inet6" => ColumnType::Network(Network::Inet6),
+            "uuid" => ColumnType::Network(Network::Uuid),
             "enum" => ColumnType::Enum { labels: self.labels()?, charset: self.charset()? },
             "set" => ColumnType::Set { labels: self.labels()?, charset: self.charset()? },
             "json" => ColumnType::Json,

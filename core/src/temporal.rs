@@ -114,6 +114,16 @@ impl DateTime {
 }
 
 impl Time {
+    pub fn micros(self) -> i64 {
+        let seconds = (i64::from(self.hours) * 60 + i64::from(self.minutes)) * 60 + i64::from(self.seconds);
+        let micros = seconds * 1_000_000 + i64::from(self.micros);
+        if self.negative {
+            -micros
+        } else {
+            micros
+        }
+    }
+
     /// As SELECT prints it: at least two digits of hours, `fsp` digits after the point.
     #[inline]
     pub fn write_text(self, fsp: u8, out: &mut Vec<u8>) {

@@ -38,6 +38,8 @@ use arrow_array::{Array, ArrayRef, Int64Array, PrimitiveArray, RecordBatch, Stri
 use arrow_schema::{DataType, TimeUnit};
 use md5::{Digest, Md5};
 
+use crate::column::encode::{read_base64, read_hex, write_hex};
+use crate::column::{Binaries, Decimals, TypeOptions};
 use crate::double::write_double;
 
 /// How a column type is written; the same split as `Shape` in `penstock.verify.sql`.
@@ -77,6 +79,8 @@ pub struct TextColumn<'a> {
     pub column_type: &'a str,
     /// Fractional digits of `time`, `datetime`, `timestamp`.
     pub fsp: usize,
+    /// Those that hold for the column.
+    pub options: TypeOptions,
 }
 
 type Printer = Box<dyn Fn(usize, &mut Vec<u8>)>;
@@ -177,30 +181,41 @@ impl RowText {
 fn printer(column: &TextColumn<'_>, array: &ArrayRef) -> Option<Printer> {
     let fsp = column.fsp;
     match shape(column.column_type)? {
-        Shape::Number => number(array),
+        Shape::Number => number(array).or_else(|| plain_text(array)),
+        Shape::Decimal if column.options.decimal == Decimals::Double => float(array),
         Shape::Decimal => number(array).or_else(|| decimal(array)).or_else(|| plain_text(array)),
         Shape::Float => float(array),
         Shape::Date => date(array).or_else(|| plain_text(array)),
         Shape::Datetime => datetime(array, fsp).or_else(|| plain_text(array)),
         Shape::Time => time(array, fsp).or_else(|| plain_text(array)),
         Shape::Text => counted_text(array),
-        Shape::Hex => bytes(array, |value, out| {
-            for byte in value {
-                out.push(HEX_UPPER[usize::from(byte >> 4)]);
-                out.push(HEX_UPPER[usize::from(byte & 15)]);
-            }
-        }),
-        Shape::Digest => bytes(array, |value, out| {
-            for byte in Md5::digest(value) {
-                out.push(HEX_LOWER[usize::from(byte >> 4)]);
-                out.push(HEX_LOWER[usize::from(byte & 15)]);
-            }
+        Shape::Hex => decoded(column, array, |value, out| write_hex(value, 0, out)),
+        Shape::Digest => decoded(column, array, |value, out| {
+            let start = out.len();
+            write_hex(&Md5::digest(value), 0, out);
+            out[start..].make_ascii_lowercase();
         }),
     }
 }
 
-const HEX_UPPER: &[u8; 16] = b"0123456789ABCDEF";
-const HEX_LOWER: &[u8; 16] = b"0123456789abcdef";
+/// Of bytes that were made text (`TypeOptions::binary`), the bytes.
+fn decoded(
+    column: &TextColumn<'_>,
+    array: &ArrayRef,
+    write: impl Fn(&[u8], &mut Vec<u8>) + 'static,
+) -> Option<Printer> {
+    let is_binary = column.column_type.ends_with("blob") || shape(column.column_type)? == Shape::Hex;
+    let read = match column.options.binary {
+        Binaries::Hex if is_binary => read_hex,
+        Binaries::Base64 if is_binary => read_base64,
+        _ => return bytes(array, write),
+    };
+    // Text that is no such encoding was not written by us: it differs from everything.
+    bytes(array, move |value, out| match read(value) {
+        Some(value) => write(&value, out),
+        None => out.push(b'?'),
+    })
+}
 
 fn show<T: std::fmt::Display>(value: T, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.

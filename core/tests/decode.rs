@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use penstock_core::changelog::Changelog;
-use penstock_core::column::{Layout, ZeroDates};
+use penstock_core::column::{Layout, TypeOptions, ZeroDates};
 use penstock_core::error::Result;
 use penstock_core::event::{Event, Events, FormatDescription};
 use penstock_core::key::KeyReader;
@@ -25,7 +25,7 @@ fn options(layout: Layout) -> Options {
         columns: None,
         before_images: true,
         bucket: None,
-        zero_dates: ZeroDates::Text,
+        types: TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() },
         batch_rows: 3,
         batch_bytes: 1 << 20,
     }
@@ -56,7 +56,10 @@ fn decode(log: &[u8]) -> (Result<usize>, Result<usize>, Result<usize>) {
         Ok(rows)
     });
     let keys = scan(log).and_then(|mut scan| {
-        let mut reader = KeyReader::new(scan.table(), ZeroDates::Text)?;
+        let mut reader = KeyReader::new(
+            scan.table(),
+            TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() },
+        )?;
         let mut count = 0;
         for_each_key(&mut scan, &mut reader, |_| count += 1)?;
         Ok(count)

@@ -120,7 +120,7 @@ def scan_span(
 
 # column/ : the only home of the type mapping ------------------------------------------------------
 
-def arrow_schema(table: str, layout: str, zero_dates: str = "null") -> pa.Schema:
+def arrow_schema(table: str, layout: str, types: str = "{}") -> pa.Schema:
     """The Arrow schema of a layout.
 
     - `rows`: the table's columns only (snapshot chunks, result sets).
@@ -129,9 +129,9 @@ def arrow_schema(table: str, layout: str, zero_dates: str = "null") -> pa.Schema
     Column order is the source's. Every column is nullable in `latest` and `changelog`.
 
     Bytes that mean nothing in their column's character set stand in the text as `\\xNN`: nothing is lost
-    silently. `zero_dates`: `null`; `text` (every date, datetime and timestamp column is a string); `error`
-    (SchemaMismatch). Partial and impossible dates and the year 0 count too. In a key all of them are refused
-    unless `text`.
+    silently. `types`: `TypeOptions.to_json()`, here and below. Its `zero_dates`: `null`; `text` (every date,
+    datetime and timestamp column is a string); `error` (SchemaMismatch). Partial and impossible dates and the
+    year 0 count too. In a key all of them are refused unless `text`.
     """
 
 # decode.rs ----------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class RangeDecoder:
         bucket: tuple[int, int] | None = None,
         exclude_gtids: GtidSet | None = None,
         seen: KeySet | None = None,
-        zero_dates: str = "null",
+        types: str = "{}",
         batch_rows: int = 65536,
         batch_bytes: int = 32 * 1024 * 1024,
     ) -> None: ...
@@ -182,7 +182,7 @@ class LatestReducer:
     """Last change per key over `latest` batches from anywhere (after a shuffle, say); the greatest
     `_sequence` wins. Holds every batch until `finish`."""
 
-    def __init__(self, table: str, *, zero_dates: str = "null") -> None: ...
+    def __init__(self, table: str, *, types: str = "{}") -> None: ...
     def push(self, batch: pa.RecordBatch) -> None: ...
     def finish(self) -> list[pa.RecordBatch]: ...
 
@@ -190,7 +190,7 @@ class KeySet:
     """Keys (before and after images) that occur in parts of the log, as 128-bit hashes: 16 bytes a key and
     overhead."""
 
-    def __init__(self, table: str, *, zero_dates: str = "null") -> None: ...
+    def __init__(self, table: str, *, types: str = "{}") -> None: ...
     def add_split(
         self,
         path: str,
@@ -219,7 +219,7 @@ class ResultSetDecoder:
         self,
         table: str,
         *,
-        zero_dates: str = "null",
+        types: str = "{}",
         batch_rows: int = 65536,
         batch_bytes: int = 32 * 1024 * 1024,
     ) -> None: ...
@@ -242,19 +242,21 @@ class ServerError(Exception):
 
 # text.rs -------------------------------------------------------------------------------------------
 
-def row_hashes(
-    table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null"
-) -> pa.Array:
+def row_hashes(table: str, batch: pa.RecordBatch, columns: Sequence[str], types: str = "{}") -> pa.Array:
     """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself
     computes with `penstock.verify.sql`. core/src/text.rs defines it, type by type."""
 
-def row_texts(
-    table: str, batch: pa.RecordBatch, columns: Sequence[str], zero_dates: str = "null"
-) -> pa.Array:
+def row_texts(table: str, batch: pa.RecordBatch, columns: Sequence[str], types: str = "{}") -> pa.Array:
     """string per row: the canonical text of these columns (those of the key, say)."""
 
 def row_buckets(
-    table: str, batch: pa.RecordBatch, columns: Sequence[str], *, width: int = 0, count: int = 0
+    table: str,
+    batch: pa.RecordBatch,
+    columns: Sequence[str],
+    *,
+    width: int = 0,
+    count: int = 0,
+    types: str = "{}",
 ) -> pa.Array:
     """int64 per row: the integer in the one column divided by `width`, towards zero; or, for `count`, the
     CRC32 of the canonical text of the columns modulo `count`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from penstock.errors import ConfigError
+from penstock.model.schema import DEFAULT_TYPES, TypeOptions
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)?\s*$")
 _SIZE_UNITS = {
@@ -191,13 +193,6 @@ class SparkConfig(_Section):
     conf: dict[str, str] = {}
 
 
-class TypesConfig(_Section):
-    """Where people differ about values."""
-
-    zero_dates: Literal["null", "text", "error"] = "null"
-    """Zero and partial dates (2024-00-10): NULL, the column as text, or park the table."""
-
-
 class PipelineConfig(_Section):
     """One pipeline: a source, some of its tables, a sink."""
 
@@ -211,7 +206,7 @@ class PipelineConfig(_Section):
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     epoch: EpochConfig = EpochConfig()
-    types: TypesConfig = TypesConfig()
+    types: TypeOptions = DEFAULT_TYPES
     foreign_key_cascades: Literal["park", "ignore"] = "park"
     """A table whose rows a foreign key changes (ON DELETE or UPDATE CASCADE, SET NULL): before MySQL 9.6
     such changes are not in the log. `park` leaves it alone and says so; `ignore` follows it without them."""
@@ -290,7 +285,7 @@ def _expand(value: Any, path: Path) -> Any:
 def _explain(item: Any) -> str:
     location = [str(part) for part in item["loc"]]
     where = ".".join(location)
-    if item["type"] == "extra_forbidden":
+    if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         near = difflib.get_close_matches(location[-1], _options(location[:-1]), n=1)
         return f"unknown option `{where}`" + (f" (did you mean `{near[0]}`?)" if near else "")
     if item["type"] == "missing":
@@ -303,11 +298,9 @@ def _options(location: list[str]) -> list[str]:
     section: Any = PipelineConfig
     for name in location:
         field = section.model_fields.get(name)
-        if (
-            field is None
-            or not isinstance(field.annotation, type)
-            or not issubclass(field.annotation, BaseModel)
-        ):
+        section = None if field is None else field.annotation
+        if section is TypeOptions:
+            return [option.name for option in fields(TypeOptions)]
+        if not isinstance(section, type) or not issubclass(section, BaseModel):
             return []
-        section = field.annotation
     return list(section.model_fields)

@@ -193,7 +193,7 @@ class _Run:
         self.sink.check()
         # Before the stream, which goes on with what was planned.
         if config.sink.type != "console":  # what was printed leaves nothing behind
-            targets.check(self.sink, self.state, zero_dates=config.types.zero_dates)
+            targets.check(self.sink, self.state, types=config.types)
 
     def _make_planner(self) -> Planner:
         config = self.config
@@ -201,7 +201,7 @@ class _Run:
             self.captured,
             self.source.read_table,
             self.source.effects,
-            zero_dates=config.types.zero_dates,
+            types=config.types,
             parks_cascades=config.foreign_key_cascades == "park" and not self.source.traits.logs_cascades,
         )
         placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
@@ -225,7 +225,7 @@ class _Run:
             self.spark,
             self.sink,
             self.state,
-            zero_dates=config.types.zero_dates,
+            types=config.types,
             before_images=config.sink.before_images,
             tables_parallel=config.epoch.tables_parallel,
             on_applied=self._applied,
@@ -236,7 +236,7 @@ class _Run:
             self.state,
             config.state / "chunks",
             parallel=config.snapshot.parallel,
-            zero_dates=config.types.zero_dates,
+            types=config.types,
             find_chunks=self._find_chunks,
             start_gtids=self._start_gtids,
             allowed=self._may_read,

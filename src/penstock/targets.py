@@ -11,6 +11,7 @@ from pathlib import Path
 from penstock._core import arrow_schema
 from penstock.errors import BEGIN_ANEW, ConfigError
 from penstock.model.plan import CreateTarget
+from penstock.model.schema import TypeOptions
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Foreign, Missing, Ours, Sink
 from penstock.state import StateStore, TableState
@@ -46,7 +47,7 @@ def check_relay_log(path: Path, state: StateStore) -> None:
         )
 
 
-def check(sink: Sink, state: StateStore, *, zero_dates: str) -> None:
+def check(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
     """Raises `ConfigError` for a target that is not as this pipeline left it.
 
     A rollback shows in Iceberg's snapshots. Delta's RESTORE keeps the record of our commits (`verify`
@@ -74,7 +75,7 @@ def check(sink: Sink, state: StateStore, *, zero_dates: str) -> None:
         if str(table.table) not in asked:
             _check_as_left(table, target, state)
         elif isinstance(target, Missing):
-            sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", zero_dates))
+            sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
 
 
 def check_new(sink: Sink, state: StateStore) -> None:

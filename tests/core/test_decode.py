@@ -95,12 +95,15 @@ def test_every_type_has_the_value_that_select_shows(written: Server) -> None:
 
 def test_dates_as_text_are_what_select_shows_zeros_too(written: Server) -> None:
     expected = select(written, alltypes.select("d.t"))
-    assert differences(decode(written, schema_of(written, "d.t"), zero_dates="text"), expected) == []
+    assert (
+        differences(decode(written, schema_of(written, "d.t"), types='{"zero_dates": "text"}'), expected)
+        == []
+    )
 
 
 def test_zero_dates_are_refused_on_demand_naming_table_and_column(written: Server) -> None:
     with pytest.raises(_core.SchemaMismatch, match=r"`c_zero_date` of d\.t: a zero") as caught:
-        decode(written, schema_of(written, "d.t"), zero_dates="error")
+        decode(written, schema_of(written, "d.t"), types='{"zero_dates": "error"}')
     assert caught.value.table == "d.t" and caught.value.path is not None
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.table, copy.offset) == (str(caught.value), "d.t", caught.value.offset)

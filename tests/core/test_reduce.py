@@ -190,5 +190,5 @@ def test_a_zero_date_in_a_key_is_refused_rather_than_mixed_up(server: Server) ->
     schema = schema_of(server, "d.dated")
     with pytest.raises(_core.SchemaMismatch, match=r"`day` of d\.dated: a zero"):
         decode(server, schema, layout="latest")
-    texts = decode(server, schema, layout="latest", zero_dates="text").column("day").to_pylist()
+    texts = decode(server, schema, layout="latest", types='{"zero_dates": "text"}').column("day").to_pylist()
     assert sorted(texts) == ["0000-00-00", "2024-00-01"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -13,7 +13,7 @@ from tests.core import alltypes
 from penstock import _core
 from penstock.errors import InternalError, TableError, TransientError
 from penstock.model.chunk import Chunk
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.read import MySqlChunkReader, execute, prepare_session, select_sql
 from penstock.snapshot.split import MySqlChunkPlanner
@@ -51,10 +51,10 @@ def every_type(
 
 @pytest.mark.parametrize("zero_dates", ["null", "text"])
 def test_every_value_of_every_type_is_what_the_server_prints(
-    every_type: tuple[Database, TableSchema], zero_dates: str
+    every_type: tuple[Database, TableSchema], zero_dates: Literal["null", "text"]
 ) -> None:
     database, schema = every_type
-    reader = MySqlChunkReader(database.connect(), zero_dates=zero_dates)
+    reader = MySqlChunkReader(database.connect(), types=TypeOptions(zero_dates=zero_dates))
     ours = rows_of(list(reader.read(schema, whole(schema))))
     reader.close()
     with database.connect(charset="utf8mb4") as connection, connection.cursor() as cursor:
@@ -207,7 +207,7 @@ def test_a_killed_session_is_transient_and_a_refused_value_parks_the_table(mysql
     with mysql.connect() as other, other.cursor() as cursor:
         cursor.execute("SET sql_mode = ''")
         cursor.execute("INSERT INTO t VALUES (2, '0000-00-00')")
-    strict = MySqlChunkReader(mysql.connect(), zero_dates="error")
+    strict = MySqlChunkReader(mysql.connect(), types=TypeOptions(zero_dates="error"))
     with pytest.raises(TableError, match="zero_dates"):
         list(strict.read(schema, whole(schema)))
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::changelog::Changelog;
-use penstock_core::column::{Layout, ZeroDates};
+use penstock_core::column::{Layout, TypeOptions};
 use penstock_core::error::Result;
 use penstock_core::latest::Latest;
 use penstock_core::log_file::LogFile;
@@ -24,7 +24,7 @@ fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
         columns: None,
         before_images: true,
         bucket: None,
-        zero_dates: ZeroDates::Null,
+        types: TypeOptions::default(),
         batch_rows: 1000,
         batch_bytes: 1 << 20,
     };

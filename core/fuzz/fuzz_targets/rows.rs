@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::changelog::Changelog;
-use penstock_core::column::{Layout, ZeroDates};
+use penstock_core::column::{Layout, TypeOptions, ZeroDates};
 use penstock_core::log_file::LogFile;
 use penstock_core::output::Options;
 use penstock_core::scan::{RangeScan, Split};
@@ -25,7 +25,7 @@ fuzz_target!(|input: (u8, &[u8])| {
         columns: None,
         before_images: true,
         bucket: None,
-        zero_dates: ZeroDates::Text,
+        types: TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() },
         batch_rows: 1000,
         batch_bytes: 1 << 20,
     };

@@ -1,7 +1,10 @@
 //! Appending values. Each method takes one form a value can have on the wire; a form that cannot stand in the
 //! column is an error, never a changed value.
 
-use super::{Bytes, ColumnBuilder, Storage, ZeroDates};
+use std::io::Write as _;
+
+use super::encode::{write_base64, write_hex};
+use super::{Binaries, Bytes, ColumnBuilder, Storage, ZeroDates};
 use crate::charset::Charset;
 use crate::decimal::{self, DecimalImage};
 use crate::error::ValueError;
@@ -51,6 +54,8 @@ impl ColumnBuilder {
             Storage::Int32(values) => values.push(i32::try_from(value).map_err(|_| too_large())?),
             Storage::Int64(values) => values.push(value),
             Storage::Decimal(values, _, 0) => values.push(value.into()),
+            // TINYINT(1) as a boolean.
+            Storage::Bool(values) => values.append(value != 0),
             _ => return Err(self.unfit("an integer")),
         }
         self.nulls.append_non_null();
@@ -63,6 +68,11 @@ impl ColumnBuilder {
             Storage::Int32(values) => values.push(i32::try_from(value).map_err(|_| too_large())?),
             Storage::Int64(values) => values.push(i64::try_from(value).map_err(|_| too_large())?),
             Storage::Decimal(values, _, 0) => values.push(value.into()),
+            Storage::Text(bytes) => {
+                // Writing into a Vec cannot fail.
+                let _ = write!(bytes.values, "{value}");
+                bytes.end_value()?;
+            }
             _ => return Err(self.unfit("an integer")),
         }
         self.nulls.append_non_null();
@@ -94,6 +104,11 @@ impl ColumnBuilder {
                 image.write_text(&mut bytes.values)?;
                 bytes.end_value()?;
             }
+            Storage::Float64(values) => {
+                let mut text = Vec::with_capacity(68);
+                image.write_text(&mut text)?;
+                values.push(decimal::nearest_double(&text)?);
+            }
             _ => return Err(self.unfit("a decimal")),
         }
         self.nulls.append_non_null();
@@ -107,9 +122,10 @@ impl ColumnBuilder {
                 values.push(decimal::parse_text(text, *precision, *scale as u8)?)
             }
             Storage::Text(bytes) if matches!(self.kind, ColumnType::Decimal { .. }) => {
-                bytes.values.extend_from_slice(text);
+                bytes.values.extend_from_slice(decimal::without_padding(text));
                 bytes.end_value()?;
             }
+            Storage::Float64(values) => values.push(decimal::nearest_double(text)?),
             _ => return Err(self.unfit("a decimal")),
         }
         self.nulls.append_non_null();
@@ -139,6 +155,18 @@ impl ColumnBuilder {
                     let missing = (*length as usize).saturating_sub(value.len());
                     bytes.values.resize(bytes.values.len() + missing, 0);
                 }
+                bytes.end_value()?;
+            }
+            (Storage::Text(bytes), ColumnType::Binary { padded }) => {
+                let missing = padded.map_or(0, |length| (length as usize).saturating_sub(value.len()));
+                match self.options.binary {
+                    Binaries::Hex => write_hex(value, missing, &mut bytes.values),
+                    _ => write_base64(value, missing, &mut bytes.values),
+                }
+                bytes.end_value()?;
+            }
+            (Storage::Text(bytes), ColumnType::Network(network)) => {
+                network.write_text(value, &mut bytes.values)?;
                 bytes.end_value()?;
             }
             _ => return Err(self.unfit("bytes")),
@@ -225,11 +253,14 @@ impl ColumnBuilder {
 
     #[inline]
     pub fn append_time(&mut self, value: Time) -> Result {
-        let (Storage::Text(bytes), ColumnType::Time { fsp }) = (&mut self.storage, &self.kind) else {
-            return Err(self.unfit("a time"));
-        };
-        value.write_text(*fsp, &mut bytes.values);
-        bytes.end_value()?;
+        match (&mut self.storage, &self.kind) {
+            (Storage::Text(bytes), ColumnType::Time { fsp }) => {
+                value.write_text(*fsp, &mut bytes.values);
+                bytes.end_value()?;
+            }
+            (Storage::Int64(values), ColumnType::Time { .. }) => values.push(value.micros()),
+            _ => return Err(self.unfit("a time")),
+        }
         self.nulls.append_non_null();
         Ok(())
     }
@@ -279,6 +310,17 @@ impl ColumnBuilder {
         Ok(())
     }
 
+    /// An address or UUID as a result set has it: its text.
+    pub fn append_network_text(&mut self, text: &[u8]) -> Result {
+        let (Storage::Text(bytes), ColumnType::Network(_)) = (&mut self.storage, &self.kind) else {
+            return Err(self.unfit("an address or UUID"));
+        };
+        bytes.values.extend_from_slice(text);
+        bytes.end_value()?;
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
     /// A JSON document as the server prints it.
     pub fn append_json_text(&mut self, text: &[u8]) -> Result {
         self.append_json(|out| {
@@ -300,7 +342,7 @@ impl ColumnBuilder {
     }
 
     fn append_no_date(&mut self) -> Result {
-        if self.zero_dates == ZeroDates::Error {
+        if self.options.zero_dates == ZeroDates::Error {
             return Err(ValueError::new(
                 "a zero, partial or impossible date; set `zero_dates` to `null` or `text` to let it through",
             ));

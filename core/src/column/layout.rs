@@ -2,8 +2,8 @@
 
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
-use super::{arrow_type, ZeroDates};
-use crate::schema::{ColumnSchema, ColumnType, TableSchema};
+use super::{arrow_type, TypeOptions, ZeroDates};
+use crate::schema::{ColumnType, TableSchema};
 
 pub const SEQUENCE: &str = "_sequence";
 pub const DELETED: &str = "_deleted";
@@ -54,25 +54,25 @@ pub fn arrow_schema(
     table: &TableSchema,
     positions: Option<&[usize]>,
     layout: Layout,
-    zero_dates: ZeroDates,
+    options: TypeOptions,
 ) -> Result<Schema, String> {
-    let field = |column: &ColumnSchema| {
+    let field = |position: usize| {
+        let column = &table.columns[position];
+        let options = options.of_column(table, position);
         let kind = column.column_type().map_err(|reason| format!("column `{}`: {reason}", column.name))?;
-        let nullable = layout != Layout::Rows || column.nullable || may_become_null(&kind, zero_dates);
-        Ok(Field::new(&column.name, arrow_type(&kind, zero_dates), nullable))
+        let nullable = layout != Layout::Rows || column.nullable || may_become_null(&kind, options);
+        Ok(Field::new(&column.name, arrow_type(&kind, options), nullable))
     };
     let mut fields: Vec<Field> = match positions {
-        None => table.columns.iter().map(field).collect::<Result<_, String>>()?,
-        Some(positions) => {
-            positions.iter().map(|at| field(&table.columns[*at])).collect::<Result<_, String>>()?
-        }
+        None => (0..table.columns.len()).map(field).collect::<Result<_, String>>()?,
+        Some(positions) => positions.iter().map(|at| field(*at)).collect::<Result<_, String>>()?,
     };
     fields.extend(layout.added_fields());
     Ok(Schema::new(fields))
 }
 
 /// A NOT NULL column can hold zero dates all the same.
-fn may_become_null(kind: &ColumnType, zero_dates: ZeroDates) -> bool {
-    zero_dates == ZeroDates::Null
+fn may_become_null(kind: &ColumnType, options: TypeOptions) -> bool {
+    options.zero_dates == ZeroDates::Null
         && matches!(kind, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. })
 }

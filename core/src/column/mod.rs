@@ -1,5 +1,6 @@
 //! The only home of the type mapping: what Arrow type a column has, and how its values get there. Log rows
-//! and result sets append to the same builders, so a row has the same value whichever way it came.
+//! and result sets append to the same builders, so a row has the same value whichever way it came. What
+//! people may choose is in `options`; by default:
 //!
 //! | MySQL | Arrow |
 //! |---|---|
@@ -11,58 +12,47 @@
 //! | float, double | float32, float64 |
 //! | date, datetime, timestamp | date32, timestamp\[µs\], timestamp\[µs, UTC\]; utf8 with `ZeroDates::Text` |
 //! | time | utf8, as SELECT prints it |
-//! | char, varchar, text, enum, set, json | utf8 |
+//! | char, varchar, text, enum, set, json, inet4, inet6, uuid | utf8 |
 //! | binary, varbinary, blob, geometry, vector | binary |
 
 mod append;
+pub mod encode;
 mod finish;
 mod key;
 mod layout;
+mod options;
 
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
 use arrow_schema::{DataType, TimeUnit};
 
 pub use key::write_array_key;
 pub use layout::{arrow_schema, Layout, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE};
+pub use options::{BigintUnsigned, Binaries, Decimals, Times, Tinyint1, TypeOptions, ZeroDates};
 
-use crate::schema::{ColumnSchema, ColumnType};
+use crate::schema::{ColumnType, TableSchema};
 
-/// What becomes of dates that are none: `0000-00-00`, `2024-00-10`, February 31st, the year 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ZeroDates {
-    #[default]
-    Null,
-    /// Every date, datetime and timestamp column is utf8, as SELECT prints it.
-    Text,
-    /// The value is refused.
-    Error,
-}
-
-impl ZeroDates {
-    pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "null" => Self::Null,
-            "text" => Self::Text,
-            "error" => Self::Error,
-            _ => return None,
-        })
-    }
-}
-
-/// The Arrow type of a column.
-pub fn arrow_type(kind: &ColumnType, zero_dates: ZeroDates) -> DataType {
-    let text_dates = zero_dates == ZeroDates::Text;
+/// The Arrow type of a column, by the options that hold for it (`TypeOptions::of_column`).
+pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
+    let text_dates = options.zero_dates == ZeroDates::Text;
     match kind {
-        ColumnType::Integer { width: 8, unsigned: true } | ColumnType::Bit { bits: 64 } => {
-            DataType::Decimal128(20, 0)
-        }
+        ColumnType::Integer { width: 8, unsigned: true } => match options.bigint_unsigned {
+            BigintUnsigned::Decimal => DataType::Decimal128(20, 0),
+            BigintUnsigned::Long => DataType::Int64,
+            BigintUnsigned::String => DataType::Utf8,
+        },
+        ColumnType::Bit { bits: 64 } => DataType::Decimal128(20, 0),
         ColumnType::Integer { width: 8, .. } | ColumnType::Integer { width: 4, unsigned: true } => {
             DataType::Int64
         }
-        ColumnType::Integer { .. } | ColumnType::Year => DataType::Int32,
-        ColumnType::Decimal { precision, scale } if *precision <= 38 => {
-            DataType::Decimal128(*precision, *scale as i8)
+        ColumnType::Integer { width: 1, unsigned: false } if options.tinyint1 == Tinyint1::Boolean => {
+            DataType::Boolean
         }
+        ColumnType::Integer { .. } | ColumnType::Year => DataType::Int32,
+        ColumnType::Decimal { precision, scale } => match options.decimal {
+            Decimals::Double => DataType::Float64,
+            Decimals::Precise if *precision <= 38 => DataType::Decimal128(*precision, *scale as i8),
+            Decimals::Precise | Decimals::String => DataType::Utf8,
+        },
         ColumnType::Float => DataType::Float32,
         ColumnType::Double => DataType::Float64,
         ColumnType::Bit { bits: 1 } => DataType::Boolean,
@@ -72,15 +62,17 @@ pub fn arrow_type(kind: &ColumnType, zero_dates: ZeroDates) -> DataType {
         ColumnType::Timestamp { .. } if !text_dates => {
             DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
         }
+        ColumnType::Time { .. } if options.time == Times::Micros => DataType::Int64,
+        ColumnType::Binary { .. } if options.binary != Binaries::Bytes => DataType::Utf8,
         ColumnType::Binary { .. } | ColumnType::Geometry | ColumnType::Vector => DataType::Binary,
-        ColumnType::Decimal { .. }
-        | ColumnType::Date
+        ColumnType::Date
         | ColumnType::DateTime { .. }
         | ColumnType::Timestamp { .. }
         | ColumnType::Time { .. }
         | ColumnType::Text { .. }
         | ColumnType::Enum { .. }
         | ColumnType::Set { .. }
+        | ColumnType::Network(_)
         | ColumnType::Json => DataType::Utf8,
     }
 }
@@ -88,7 +80,7 @@ pub fn arrow_type(kind: &ColumnType, zero_dates: ZeroDates) -> DataType {
 /// Values of one column on their way into an Arrow array.
 pub struct ColumnBuilder {
     kind: ColumnType,
-    zero_dates: ZeroDates,
+    options: TypeOptions,
     storage: Storage,
     nulls: NullBufferBuilder,
 }
@@ -146,14 +138,15 @@ impl Bytes {
 }
 
 impl ColumnBuilder {
-    pub fn new(kind: ColumnType, zero_dates: ZeroDates) -> Self {
-        let storage = Storage::new(&arrow_type(&kind, zero_dates), 0);
-        Self { kind, zero_dates, storage, nulls: NullBufferBuilder::new(0) }
+    /// `options` are those that hold for the column.
+    pub fn new(kind: ColumnType, options: TypeOptions) -> Self {
+        let storage = Storage::new(&arrow_type(&kind, options), 0);
+        Self { kind, options, storage, nulls: NullBufferBuilder::new(0) }
     }
 
-    /// The error says what the schema lacks.
-    pub fn of(column: &ColumnSchema, zero_dates: ZeroDates) -> Result<Self, String> {
-        Ok(Self::new(column.column_type()?, zero_dates))
+    /// For the column at `position`. The error says what the schema lacks.
+    pub fn of(table: &TableSchema, position: usize, options: TypeOptions) -> Result<Self, String> {
+        Ok(Self::new(table.columns[position].column_type()?, options.of_column(table, position)))
     }
 
     pub fn kind(&self) -> &ColumnType {
@@ -161,7 +154,7 @@ impl ColumnBuilder {
     }
 
     pub fn data_type(&self) -> DataType {
-        arrow_type(&self.kind, self.zero_dates)
+        arrow_type(&self.kind, self.options)
     }
 
     pub fn len(&self) -> usize {

@@ -6,6 +6,7 @@
 use std::io::Write as _;
 
 use crate::charset::Charset;
+use crate::column::encode;
 use crate::decimal::DecimalImage;
 use crate::double::write_double;
 use crate::error::ValueError;
@@ -238,31 +239,7 @@ fn write_set(column: &MapColumn, bits: u64, out: &mut Vec<u8>) {
 }
 
 pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     out.push(b'"');
-    for chunk in bytes.chunks(3) {
-        let group =
-            chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let digit = DIGITS[(group >> (18 - 6 * place) & 63) as usize];
-            out.push(if place <= chunk.len() { digit } else { b'=' });
-        }
-    }
+    encode::write_base64(bytes, 0, out);
     out.push(b'"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_pads_to_groups_of_four() {
-        for (bytes, expected) in
-            [(&b""[..], "\"\""), (b"f", "\"Zg==\""), (b"fo", "\"Zm8=\""), (b"foo", "\"Zm9v\"")]
-        {
-            let mut out = Vec::new();
-            write_base64(bytes, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
-        }
-    }
 }

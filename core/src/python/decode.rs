@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::frame::GtidSet;
-use super::schema::{parse_layout, parse_table, parse_zero_dates};
+use super::schema::{parse_layout, parse_table, parse_types};
 use crate::changelog::Changelog;
 use crate::column::Layout;
 use crate::error::Result;
@@ -52,7 +52,7 @@ impl RangeDecoder {
     #[new]
     #[pyo3(signature = (
         table, path, base, start, end, *, preamble = Vec::new(), layout = "changelog", columns = None,
-        before_images = true, bucket = None, exclude_gtids = None, seen = None, zero_dates = "null",
+        before_images = true, bucket = None, exclude_gtids = None, seen = None, types = "{}",
         batch_rows = 65536, batch_bytes = 32 * 1024 * 1024
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -70,7 +70,7 @@ impl RangeDecoder {
         bucket: Option<(u32, u32)>,
         exclude_gtids: Option<GtidSet>,
         seen: Option<PyRef<'_, KeySet>>,
-        zero_dates: &str,
+        types: &str,
         batch_rows: usize,
         batch_bytes: usize,
     ) -> PyResult<Self> {
@@ -78,8 +78,8 @@ impl RangeDecoder {
             return Err(PyValueError::new_err(format!("bucket {share} of {count}; it must be less")));
         }
         let layout = parse_layout(layout)?;
-        let zero_dates = parse_zero_dates(zero_dates)?;
-        let options = Options { layout, columns, before_images, bucket, zero_dates, batch_rows, batch_bytes };
+        let types = parse_types(types)?;
+        let options = Options { layout, columns, before_images, bucket, types, batch_rows, batch_bytes };
         let table = parse_table(table)?;
         let split = Split { path, base, start, end, preamble };
         let exclude = exclude_gtids.map(|set| set.0);
@@ -127,9 +127,9 @@ struct LatestReducer {
 #[pymethods]
 impl LatestReducer {
     #[new]
-    #[pyo3(signature = (table, *, zero_dates = "null"))]
-    fn new(table: &str, zero_dates: &str) -> PyResult<Self> {
-        parse_zero_dates(zero_dates)?;
+    #[pyo3(signature = (table, *, types = "{}"))]
+    fn new(table: &str, types: &str) -> PyResult<Self> {
+        parse_types(types)?;
         Ok(Self { reducer: Mutex::new(reduce::LatestReducer::new(parse_table(table)?)?) })
     }
 
@@ -151,11 +151,9 @@ struct KeySet {
 #[pymethods]
 impl KeySet {
     #[new]
-    #[pyo3(signature = (table, *, zero_dates = "null"))]
-    fn new(table: &str, zero_dates: &str) -> PyResult<Self> {
-        Ok(Self {
-            keys: Mutex::new(reduce::KeySet::new(parse_table(table)?, parse_zero_dates(zero_dates)?)?),
-        })
+    #[pyo3(signature = (table, *, types = "{}"))]
+    fn new(table: &str, types: &str) -> PyResult<Self> {
+        Ok(Self { keys: Mutex::new(reduce::KeySet::new(parse_table(table)?, parse_types(types)?)?) })
     }
 
     #[pyo3(signature = (path, base, start, end, *, preamble = Vec::new(), exclude_gtids = None))]

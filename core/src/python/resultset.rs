@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use super::errors::server_error;
-use super::schema::{parse_table, parse_zero_dates};
+use super::schema::{parse_table, parse_types};
 use crate::resultset::{self, ResultSetError};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -19,10 +19,10 @@ struct ResultSetDecoder(resultset::ResultSetDecoder);
 #[pymethods]
 impl ResultSetDecoder {
     #[new]
-    #[pyo3(signature = (table, *, zero_dates = "null", batch_rows = 65536, batch_bytes = 32 * 1024 * 1024))]
-    fn new(table: &str, zero_dates: &str, batch_rows: usize, batch_bytes: usize) -> PyResult<Self> {
-        let (table, zero_dates) = (parse_table(table)?, parse_zero_dates(zero_dates)?);
-        Ok(Self(resultset::ResultSetDecoder::new(table, zero_dates, batch_rows, batch_bytes)?))
+    #[pyo3(signature = (table, *, types = "{}", batch_rows = 65536, batch_bytes = 32 * 1024 * 1024))]
+    fn new(table: &str, types: &str, batch_rows: usize, batch_bytes: usize) -> PyResult<Self> {
+        let (table, types) = (parse_table(table)?, parse_types(types)?);
+        Ok(Self(resultset::ResultSetDecoder::new(table, types, batch_rows, batch_bytes)?))
     }
 
     fn feed(&mut self, py: Python<'_>, data: PyBackedBytes) -> PyResult<Vec<PyArrowType<RecordBatch>>> {

@@ -7,7 +7,7 @@ use arrow_pyarrow::PyArrowType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::column::{self, Layout, ZeroDates};
+use crate::column::{self, Layout, TypeOptions};
 use crate::schema::TableSchema;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -23,15 +23,15 @@ pub fn parse_layout(name: &str) -> PyResult<Layout> {
         .ok_or_else(|| PyValueError::new_err(format!("layout {name:?}; it is rows, latest or changelog")))
 }
 
-pub fn parse_zero_dates(name: &str) -> PyResult<ZeroDates> {
-    ZeroDates::from_name(name)
-        .ok_or_else(|| PyValueError::new_err(format!("zero_dates {name:?}; it is null, text or error")))
+/// `penstock.model.schema.TypeOptions.to_json()`.
+pub fn parse_types(json: &str) -> PyResult<TypeOptions> {
+    TypeOptions::from_json(json).map_err(|error| PyValueError::new_err(error.reason().to_owned()))
 }
 
 #[pyfunction(name = "arrow_schema")]
-#[pyo3(signature = (table, layout, zero_dates = "null"))]
-fn schema_of(table: &str, layout: &str, zero_dates: &str) -> PyResult<PyArrowType<Schema>> {
+#[pyo3(signature = (table, layout, types = "{}"))]
+fn schema_of(table: &str, layout: &str, types: &str) -> PyResult<PyArrowType<Schema>> {
     let table = parse_table(table)?;
-    let schema = column::arrow_schema(&table, None, parse_layout(layout)?, parse_zero_dates(zero_dates)?);
+    let schema = column::arrow_schema(&table, None, parse_layout(layout)?, parse_types(types)?);
     Ok(PyArrowType(schema.map_err(PyValueError::new_err)?))
 }

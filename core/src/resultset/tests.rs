@@ -16,7 +16,7 @@ const SCHEMA: &str = r#"{"database":"d","table":"t","key":["a"],"columns":[
 
 fn decoder(batch_rows: usize) -> ResultSetDecoder {
     let table = Arc::new(TableSchema::from_json(SCHEMA).unwrap());
-    ResultSetDecoder::new(table, ZeroDates::Null, batch_rows, 1 << 20).unwrap()
+    ResultSetDecoder::new(table, TypeOptions::default(), batch_rows, 1 << 20).unwrap()
 }
 
 /// Payloads as packets, numbered from 1.

@@ -87,7 +87,7 @@ def _verified(
             SparkTarget(sink.read),
             PipelineVersions(config, state, log),
             RelayLogWindow(log),
-            zero_dates=config.types.zero_dates,
+            types=config.types,
         )
         for table in tables:
             obstacle = _obstacle(table)

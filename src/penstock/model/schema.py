@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 
 @dataclass(frozen=True, order=True)
@@ -74,6 +74,36 @@ class Column:
     default_is_expression: bool = False
     column_type: str = ""
     """COLUMN_TYPE as the server prints it, for people."""
+
+
+@dataclass(frozen=True)
+class TypeOptions:
+    """Where people differ about values: `types` of the pipeline file.
+
+    `to_json()` is the form in which the core takes it; the core decides the Arrow types by it. A choice that
+    makes different values equal (`decimal: double`, `tinyint1: boolean`) is not made for columns of the key.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+    zero_dates: Literal["null", "text", "error"] = "null"
+    """Zero and partial dates (2024-00-10): NULL, the column as text, or park the table."""
+    bigint_unsigned: Literal["decimal", "long", "string"] = "decimal"
+    """BIGINT UNSIGNED: DECIMAL(20,0); BIGINT, where a value above 2^63 - 1 parks the table; text."""
+    decimal: Literal["precise", "string", "double"] = "precise"
+    """DECIMAL: DECIMAL (as text above 38 digits), text, or the nearest DOUBLE."""
+    time: Literal["text", "micros"] = "text"
+    """TIME: as SELECT shows it, or as microseconds in a BIGINT."""
+    binary: Literal["bytes", "base64", "hex"] = "bytes"
+    """BINARY, VARBINARY and BLOB: bytes or text."""
+    tinyint1: Literal["int", "boolean"] = "int"
+    """TINYINT(1), which is what BOOLEAN makes: its number, or whether it is not 0."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+DEFAULT_TYPES = TypeOptions()
 
 
 @dataclass(frozen=True)

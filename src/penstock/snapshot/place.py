@@ -54,7 +54,7 @@ from penstock import _core
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
-from penstock.model.schema import TableSchema
+from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
 
 Mode = Literal["append", "merge"]
 
@@ -272,13 +272,13 @@ def place_rows(
     schema: TableSchema,
     *,
     layout: Literal["latest", "changelog"] = "latest",
-    zero_dates: str = "null",
+    types: TypeOptions = DEFAULT_TYPES,
 ) -> Iterator[pa.RecordBatch]:
     """A chunk's rows in the layout of the epoch: without the keys in `keys`, with `_sequence` = `end`.
 
     `keys` is None for a table without a key. A placed row has no commit time: it was read, not logged.
     """
-    target = _core.arrow_schema(schema.to_json(), layout, zero_dates)
+    target = _core.arrow_schema(schema.to_json(), layout, types.to_json())
     for batch in batches:
         kept = batch if keys is None else keys.drop_from(batch)
         if kept.num_rows:

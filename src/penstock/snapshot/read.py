@@ -25,7 +25,7 @@ from pymysql.connections import Connection
 from penstock import _core
 from penstock.errors import InternalError, PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, Watermarks
-from penstock.model.schema import TableSchema, quote
+from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions, quote
 from penstock.snapshot.base import ChunkOutdated, ReadMarks
 from penstock.snapshot.split import range_condition
 from penstock.sources.mysql.catalog import describe_server
@@ -63,9 +63,9 @@ _PASSING = {
 class MySqlChunkReader:
     """A session that reads chunks. Takes the connection over: its settings are changed, `close` closes it."""
 
-    def __init__(self, connection: Connection[Any], *, zero_dates: str = "null") -> None:
+    def __init__(self, connection: Connection[Any], *, types: TypeOptions = DEFAULT_TYPES) -> None:
         self._connection = connection
-        self._zero_dates = zero_dates
+        self._types = types
         with guarded("the session of a chunk reader"):
             prepare_session(connection)
         self._watermarks = MySqlWatermarks(connection, describe_server(connection).version)
@@ -77,7 +77,7 @@ class MySqlChunkReader:
 
     def read(self, schema: TableSchema, chunk: Chunk) -> MySqlChunkRead:
         """Begins one attempt. The one before must have been read to its end."""
-        return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._zero_dates)
+        return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._types)
 
     def alive(self) -> bool:
         """Whether the server still answers in this session."""
@@ -101,13 +101,13 @@ class MySqlChunkRead:
         watermarks: MySqlWatermarks,
         schema: TableSchema,
         chunk: Chunk,
-        zero_dates: str,
+        types: TypeOptions,
     ) -> None:
         self._connection = connection
         self._watermarks = watermarks
         self._schema = schema
         self._chunk = chunk
-        self._zero_dates = zero_dates
+        self._types = types
         self._marks: ReadMarks | None = None
 
     @property
@@ -121,7 +121,7 @@ class MySqlChunkRead:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with guarded(f"the read of chunk {self._chunk.number} of {self._chunk.table}", self._chunk):
             low = self._watermarks.low()
-            decoder = _core.ResultSetDecoder(self._schema.to_json(), zero_dates=self._zero_dates)
+            decoder = _core.ResultSetDecoder(self._schema.to_json(), types=self._types.to_json())
             try:
                 yield from execute(self._connection, select_sql(self._schema, self._chunk), decoder)
             except _core.SchemaMismatch as error:

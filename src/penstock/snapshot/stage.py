@@ -37,7 +37,7 @@ from penstock import _core
 from penstock.config import SourceConfig
 from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.snapshot.base import ChunkReader
 from penstock.snapshot.read import MySqlChunkReader
 from penstock.sources.mysql.connection import connect
@@ -84,7 +84,7 @@ def stage_chunk(
     directory: str,
     *,
     start_gtids: str,
-    zero_dates: str = "null",
+    types: TypeOptions = DEFAULT_TYPES,
 ) -> StagedChunk:
     """Reads and stages one chunk over a connection of this process: what a Spark task calls.
 
@@ -93,13 +93,13 @@ def stage_chunk(
     """
     if (known := find(directory, chunk)) is not None:
         return known
-    key = (source.model_dump_json(), zero_dates)
+    key = (source.model_dump_json(), types)
     connected, reader = _take_reader(key) or (time.monotonic(), None)
     if reader is None:
-        reader = MySqlChunkReader(connect(source), zero_dates=zero_dates)
+        reader = MySqlChunkReader(connect(source), types=types)
     try:
         reader.require_gtids(start_gtids)
-        done = stage(reader, schema, chunk, directory, zero_dates=zero_dates)
+        done = stage(reader, schema, chunk, directory, types=types)
     except BaseException:
         reader.close()
         raise
@@ -107,11 +107,11 @@ def stage_chunk(
     return done
 
 
-_idle: dict[tuple[str, str], list[tuple[float, MySqlChunkReader]]] = {}
+_idle: dict[tuple[str, TypeOptions], list[tuple[float, MySqlChunkReader]]] = {}
 """Readers of this process that wait for their next chunk, with the time they connected."""
 
 
-def _take_reader(key: tuple[str, str]) -> tuple[float, MySqlChunkReader | None] | None:
+def _take_reader(key: tuple[str, TypeOptions]) -> tuple[float, MySqlChunkReader | None] | None:
     """An idle reader that still answers. None lives long, so that all soon follow a source that moved."""
     while waiting := _idle.get(key):
         try:
@@ -125,7 +125,12 @@ def _take_reader(key: tuple[str, str]) -> tuple[float, MySqlChunkReader | None] 
 
 
 def stage(
-    reader: ChunkReader, schema: TableSchema, chunk: Chunk, directory: str | Path, *, zero_dates: str = "null"
+    reader: ChunkReader,
+    schema: TableSchema,
+    chunk: Chunk,
+    directory: str | Path,
+    *,
+    types: TypeOptions = DEFAULT_TYPES,
 ) -> StagedChunk:
     """One attempt: reads the chunk with `reader` and returns the attempt that counts, this one or an
     earlier one.
@@ -137,7 +142,7 @@ def stage(
     temporary = path.with_suffix(".tmp")
     try:
         read = reader.read(schema, chunk)
-        _write_rows(temporary, _core.arrow_schema(schema.to_json(), "rows", zero_dates), read)
+        _write_rows(temporary, _core.arrow_schema(schema.to_json(), "rows", types.to_json()), read)
         marks = read.marks
         checksum, size = _checksum(temporary)
         staged = StagedChunk(

@@ -123,7 +123,7 @@ def _exercise(spark: SparkSession, config: SinkConfig, state: Path) -> None:
 
 
 def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
-    from penstock.model.schema import Column, TableId, TableSchema
+    from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
     from penstock.sinks.base import AddedColumn, Commit
     from penstock.spark.verify import SparkTarget
     from penstock.verify.plan import RangeBuckets
@@ -145,7 +145,7 @@ def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
     sink.append(table, _rows(spark, schema, layout), Commit(pipeline, 1))
     for epoch in (2, 3):
         sink.merge(table, _rows(spark, schema, layout), schema.key, Commit(pipeline, epoch))
-    SparkTarget(sink.read).sums(schema, RangeBuckets("id", 100), sink.version(table), "null")
+    SparkTarget(sink.read).sums(schema, RangeBuckets("id", 100), sink.version(table), DEFAULT_TYPES)
     new = AddedColumn(Column("more", "int"), pa.field("more", pa.int32()), "7")
     sink.add_columns(table, [new], Commit(pipeline, 4))
     sink.delete_older(table, 2, Commit(pipeline, 5))

@@ -41,7 +41,7 @@ from penstock.model.plan import (
     TablePlan,
     TruncateTarget,
 )
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.sinks.base import AddedColumn, Commit, First, Sink
 from penstock.sinks.files import Consume, Rows, map_batches
 from penstock.spark import tasks
@@ -99,7 +99,7 @@ class EpochRunner:
         sink: Sink,
         state: StateStore,
         *,
-        zero_dates: str,
+        types: TypeOptions,
         before_images: bool,
         tables_parallel: int,
         on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
@@ -107,7 +107,7 @@ class EpochRunner:
         self._spark = spark
         self._sink = sink
         self._state = state
-        self._zero_dates = zero_dates
+        self._types = types
         self._before_images = before_images
         # Threads live as long as the runner: each has a JVM thread of its own, which is costly to start.
         self._pool = ThreadPoolExecutor(tables_parallel, thread_name_prefix="epoch")
@@ -251,7 +251,7 @@ class EpochRunner:
     def _arrow(self, schema: TableSchema, layout: str) -> pa.Schema:
         from penstock._core import arrow_schema
 
-        return arrow_schema(schema.to_json(), layout, self._zero_dates)
+        return arrow_schema(schema.to_json(), layout, self._types.to_json())
 
     def _rows(
         self, schema: TableSchema, layout: str, run: Callable[[Any], tasks.Batches], work: tuple[Any, ...]
@@ -266,10 +266,10 @@ class EpochRunner:
         return Rows(indexes.mapInArrow(tasks.run_tasks(run, work, name), spark_schema), make)
 
     def _events(self, schema: TableSchema, step: ApplyEvents) -> Rows:
-        text, zero = schema.to_json(), self._zero_dates
+        text, types = schema.to_json(), self._types
         if step.mode == "changes":
             work = tuple(
-                tasks.DecodeTask(text, (split,), "changelog", zero, before_images=self._before_images)
+                tasks.DecodeTask(text, (split,), "changelog", types, before_images=self._before_images)
                 for split in step.splits
             )
             return self._rows(schema, "changelog", tasks.decode, work)
@@ -277,15 +277,15 @@ class EpochRunner:
             shares = min(self._cores, max(1, round(step.bytes / SHARE_BYTES)))
             shares = max(shares, -(-step.bytes // KEYS_BYTES_MAX))
             work = tuple(
-                tasks.DecodeTask(text, step.splits, "latest", zero, (share, shares) if shares > 1 else None)
+                tasks.DecodeTask(text, step.splits, "latest", types, (share, shares) if shares > 1 else None)
                 for share in range(shares)
             )
             return self._rows(schema, "latest", tasks.decode, work)
-        work = tuple(tasks.DecodeTask(text, (split,), "latest", zero) for split in step.splits)
+        work = tuple(tasks.DecodeTask(text, (split,), "latest", types) for split in step.splits)
         reduced = self._rows(schema, "latest", tasks.decode, work).frame
         shares = max(self._cores, step.bytes // (2 * SHARE_BYTES))
         by_key = reduced.repartition(shares, *[f"`{name.replace('`', '``')}`" for name in schema.key])
-        return Rows(map_batches(by_key, _reducer(text, zero, str(schema.table)), reduced.schema))
+        return Rows(map_batches(by_key, _reducer(text, types, str(schema.table)), reduced.schema))
 
     def _placed(self, plan: EpochPlan, schema: TableSchema, step: PlaceChunks) -> Rows:
         shares = min(self._cores, len(step.chunks))
@@ -297,7 +297,7 @@ class EpochRunner:
                 step.scans,
                 plan.range.end,
                 layout,
-                self._zero_dates,
+                self._types,
             )
             for share in range(shares)
         )
@@ -340,11 +340,11 @@ def _added(new: NewColumn, arrow: pa.Schema) -> AddedColumn:
     return AddedColumn(new.column, arrow.field(new.column.name), new.default_sql, after)
 
 
-def _reducer(table: str, zero_dates: str, name: str) -> Callable[[Any], tasks.Batches]:
+def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:
     from penstock.spark.errors import crossing
 
     def body(batches: Any) -> tasks.Batches:
         with crossing(name):
-            yield from tasks.reduce_latest(table, zero_dates, batches)
+            yield from tasks.reduce_latest(table, types, batches)
 
     return body

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from penstock.config import SourceConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.snapshot import stage
 from penstock.snapshot.base import ChunkOutdated
 from penstock.spark.errors import crossing, returned
@@ -44,7 +44,7 @@ class StageTask:
     chunk: Chunk
     directory: str
     start_gtids: str
-    zero_dates: str
+    types: TypeOptions
 
 
 FindChunks = Callable[[TableState], Any]
@@ -66,7 +66,7 @@ class SnapshotReader:
         directory: Path,
         *,
         parallel: int,
-        zero_dates: str,
+        types: TypeOptions,
         find_chunks: FindChunks,
         start_gtids: Callable[[TableState], str],
         allowed: Callable[[], bool],
@@ -76,7 +76,7 @@ class SnapshotReader:
         self._source = source
         self._state = state
         self._directory = directory
-        self._zero_dates = zero_dates
+        self._types = types
         self._find_chunks = find_chunks
         self._start_gtids = start_gtids
         self._allowed = allowed
@@ -213,7 +213,7 @@ class SnapshotReader:
             chunk=chunk,
             directory=str(self._directory_of(state)),
             start_gtids=self._start_gtids(state),
-            zero_dates=self._zero_dates,
+            types=self._types,
         )
         done: list[StagedChunk] = (
             self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
@@ -230,7 +230,7 @@ def _stage(jobs: Any) -> Any:
                 job.chunk,
                 job.directory,
                 start_gtids=job.start_gtids,
-                zero_dates=job.zero_dates,
+                types=job.types,
             )
 
 

@@ -18,7 +18,7 @@ from penstock.errors import PenstockError, TableError
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset, Split
 from penstock.model.plan import Scan
-from penstock.model.schema import TableSchema
+from penstock.model.schema import TableSchema, TypeOptions
 from penstock.spark.errors import crossing
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class DecodeTask:
     table: str
     splits: tuple[Split, ...]
     layout: str
-    zero_dates: str
+    types: TypeOptions
     bucket: tuple[int, int] | None = None
     before_images: bool = True
 
@@ -52,14 +52,14 @@ class PlaceTask:
     scans: tuple[Scan, ...]
     sequence: Offset
     layout: Literal["latest", "changelog"]
-    zero_dates: str
+    types: TypeOptions
 
 
 def decode(task: DecodeTask) -> Batches:
     from penstock._core import KeySet
 
     if task.layout == "latest":
-        seen = KeySet(task.table, zero_dates=task.zero_dates)
+        seen = KeySet(task.table, types=task.types.to_json())
         for split in reversed(task.splits):
             yield from _decoder(task, split, seen)
         return
@@ -82,16 +82,16 @@ def _decoder(task: DecodeTask, split: Split, seen: KeySet | None = None) -> Batc
             before_images=task.before_images,
             bucket=task.bucket,
             seen=seen,
-            zero_dates=task.zero_dates,
+            types=task.types.to_json(),
         )
     )
 
 
-def reduce_latest(table: str, zero_dates: str, batches: Iterable[pa.RecordBatch]) -> Batches:
+def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBatch]) -> Batches:
     """After a shuffle by key: the last change of each key that this task holds."""
     from penstock._core import LatestReducer
 
-    reducer = LatestReducer(table, zero_dates=zero_dates)
+    reducer = LatestReducer(table, types=types.to_json())
     for batch in batches:
         reducer.push(batch)
     yield from reducer.finish()
@@ -103,7 +103,7 @@ def place(task: PlaceTask) -> Batches:
     from penstock.snapshot.stage import ChunkCorrupt, open_chunk
 
     schema = TableSchema.from_json(task.table)
-    keys = KeySet(task.table, zero_dates=task.zero_dates) if schema.key else None
+    keys = KeySet(task.table, types=task.types.to_json()) if schema.key else None
     for scan in task.scans:
         exclude = GtidSet(scan.exclude_gtids) if scan.exclude_gtids is not None else None
         for split in scan.splits:
@@ -119,7 +119,7 @@ def place(task: PlaceTask) -> Batches:
                 task.sequence,
                 schema,
                 layout=task.layout,
-                zero_dates=task.zero_dates,
+                types=task.types,
             )
         except ChunkCorrupt as error:
             # The plan names this very attempt, so no other can stand in for it.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import TableError
-from penstock.model.schema import TableId, TableSchema, quote
+from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
 from penstock.verify.plan import Buckets, BucketSum, HashBuckets, RangeBuckets
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ class SparkTarget:
         self._read = read
 
     def sums(
-        self, schema: TableSchema, buckets: Buckets, version: str | None, zero_dates: str
+        self, schema: TableSchema, buckets: Buckets, version: str | None, types: TypeOptions
     ) -> dict[int, BucketSum]:
         """One row per bucket comes to the driver. Hashes are summed in two halves of 30 bits, so that no sum
         overflows a BIGINT."""
         table, share = schema.to_json(), _share(buckets)
 
         def partial(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return _partial_sums(batches, table, share, zero_dates)
+            return _partial_sums(batches, table, share, types)
 
         frame = self._columns(schema, version).mapInArrow(partial, _SUMS)
         rows = frame.groupBy("bucket").sum("rows", "high", "low").collect()
@@ -46,12 +46,12 @@ class SparkTarget:
         buckets: Buckets,
         numbers: Collection[int],
         version: str | None,
-        zero_dates: str,
+        types: TypeOptions,
     ) -> list[tuple[str, int]]:
         table, share, wanted = schema.to_json(), _share(buckets), sorted(numbers)
 
         def listed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return _rows_of_buckets(batches, table, share, wanted, zero_dates)
+            return _rows_of_buckets(batches, table, share, wanted, types)
 
         frame = self._columns(schema, version).mapInArrow(listed, _ROWS)
         return [(str(row[0]), int(row[1])) for row in frame.collect()]
@@ -78,10 +78,10 @@ def _share(buckets: Buckets) -> dict[str, Any]:
 
 
 def _partial_sums(
-    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], zero_dates: str
+    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], types: TypeOptions
 ) -> Iterator[pa.RecordBatch]:
     sums: dict[int, list[int]] = {}
-    for _, bucket, hashes in _hashed(batches, table, share, zero_dates):
+    for _, bucket, hashes in _hashed(batches, table, share, types):
         part = pa.table(
             {
                 "bucket": bucket,
@@ -105,20 +105,24 @@ def _partial_sums(
 
 
 def _rows_of_buckets(
-    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], wanted: list[int], zero_dates: str
+    batches: Iterable[pa.RecordBatch],
+    table: str,
+    share: dict[str, Any],
+    wanted: list[int],
+    types: TypeOptions,
 ) -> Iterator[pa.RecordBatch]:
     from penstock import _core
 
     key = TableSchema.from_json(table).key
-    for batch, bucket, hashes in _hashed(batches, table, share, zero_dates):
+    for batch, bucket, hashes in _hashed(batches, table, share, types):
         chosen = pc.is_in(bucket, value_set=pa.array(wanted, pa.int64()))
-        texts = _core.row_texts(table, batch, key, zero_dates)
+        texts = _core.row_texts(table, batch, key, types.to_json())
         rows = pa.RecordBatch.from_arrays([texts, hashes.cast(pa.int64())], ["key", "hash"])
         yield rows.filter(chosen)
 
 
 def _hashed(
-    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], zero_dates: str
+    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], types: TypeOptions
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
     """Each batch with the bucket and the hash of its rows."""
     from penstock import _core  # in the task: the module must not be pickled with the function
@@ -126,5 +130,5 @@ def _hashed(
     schema = TableSchema.from_json(table)
     names = [column.name for column in schema.columns]
     for batch in batches:
-        bucket = _core.row_buckets(table, batch, schema.key, **share)
-        yield batch, bucket, _core.row_hashes(table, batch, names, zero_dates)
+        bucket = _core.row_buckets(table, batch, schema.key, **share, types=types.to_json())
+        yield batch, bucket, _core.row_hashes(table, batch, names, types.to_json())

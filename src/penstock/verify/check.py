@@ -14,7 +14,7 @@ from typing import Protocol
 
 from penstock.errors import PenstockError
 from penstock.model.offset import Offset, SourcePosition
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.verify.plan import (
     Buckets,
     BucketSum,
@@ -62,7 +62,7 @@ class Target(Protocol):
     """The target's side; `penstock.spark.verify` implements it."""
 
     def sums(
-        self, schema: TableSchema, buckets: Buckets, version: str | None, zero_dates: str
+        self, schema: TableSchema, buckets: Buckets, version: str | None, types: TypeOptions
     ) -> dict[int, BucketSum]:
         """Rows and hash sums per bucket."""
 
@@ -72,7 +72,7 @@ class Target(Protocol):
         buckets: Buckets,
         numbers: Collection[int],
         version: str | None,
-        zero_dates: str,
+        types: TypeOptions,
     ) -> list[tuple[str, int]]:
         """Key text and hash of every row in these buckets; a key that occurs twice comes twice."""
 
@@ -87,13 +87,13 @@ class Verification:
         versions: VersionAt,
         window: LogWindow,
         *,
-        zero_dates: str = "null",
+        types: TypeOptions = DEFAULT_TYPES,
     ) -> None:
         self._views = views
         self._target = target
         self._versions = versions
         self._window = window
-        self._zero_dates = zero_dates
+        self._types = types
 
     def verify(self, schema: TableSchema) -> TableReport:
         """Never raises for what belongs to one table: such an error is in the report."""
@@ -115,9 +115,9 @@ class Verification:
         with self._views() as view, ThreadPoolExecutor(1) as pool:
             buckets = choose_buckets(schema, view.extent(schema))
             # The server and Spark work at the same time; the view's session is the pool's until then.
-            sums = pool.submit(view.sums, schema, buckets, self._zero_dates)
+            sums = pool.submit(view.sums, schema, buckets, self._types)
             offset, version = self._versions.version_at(schema.table, view.high)
-            target = self._target.sums(schema, buckets, version, self._zero_dates)
+            target = self._target.sums(schema, buckets, version, self._types)
             source = sums.result()
             different = different_buckets(source, target)
             listed = _affordable(different, source, target)
@@ -176,8 +176,8 @@ class Verification:
         numbers: Collection[int],
         version: str | None,
     ) -> list[KeyDifference]:
-        source = view.rows(schema, buckets, numbers, self._zero_dates)
-        rows = self._target.rows(schema, buckets, numbers, version, self._zero_dates)
+        source = view.rows(schema, buckets, numbers, self._types)
+        rows = self._target.rows(schema, buckets, numbers, version, self._types)
         target = dict(rows)
         doubled = _doubled(key for key, _ in rows) if len(target) < len(rows) else []
         return different_keys(source, target) + [KeyDifference(key, Kind.DOUBLED) for key in doubled]

@@ -70,7 +70,7 @@ class HashBuckets:
     count: int
 
     def sql(self) -> str:
-        return f"CRC32({sql.text(self.columns)}) % {self.count}"
+        return f"CRC32({sql.key_text(self.columns)}) % {self.count}"
 
     def where(self, numbers: Collection[int]) -> str:
         return f"({self.sql()}) IN ({', '.join(str(number) for number in sorted(numbers))})"

@@ -18,7 +18,7 @@ from pymysql.cursors import SSCursor
 
 from penstock.errors import ConfigError, SourceError, TableError
 from penstock.model.offset import SourcePosition
-from penstock.model.schema import TableSchema, quote
+from penstock.model.schema import TableSchema, TypeOptions, quote
 from penstock.verify import sql
 from penstock.verify.plan import Buckets, BucketSum, KeyExtent, integer_key, key_columns
 
@@ -47,10 +47,11 @@ class ReadView:
         row = self._rows(f"SELECT {bounds}, COUNT(*) FROM {schema.table.quoted}", schema)[0]
         return KeyExtent(int(row[0] or 0), int(row[1] or 0), int(row[2]))
 
-    def sums(self, schema: TableSchema, buckets: Buckets, zero_dates: str) -> dict[int, BucketSum]:
+    def sums(self, schema: TableSchema, buckets: Buckets, types: TypeOptions) -> dict[int, BucketSum]:
         """Rows and hash sums per bucket; computed by the server in one pass over the table."""
+        hashed = sql.row_hash(schema.columns, types, key=schema.key)
         query = (
-            f"SELECT {buckets.sql()} AS bucket, COUNT(*), SUM({sql.row_hash(schema.columns, zero_dates)})"
+            f"SELECT {buckets.sql()} AS bucket, COUNT(*), SUM({hashed})"
             f" FROM {schema.table.quoted} GROUP BY bucket ORDER BY NULL"
         )
         rows = self._rows(query, schema)
@@ -58,11 +59,12 @@ class ReadView:
         return {int(bucket): BucketSum(int(count), int(total)) for bucket, count, total in rows}
 
     def rows(
-        self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], zero_dates: str
+        self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], types: TypeOptions
     ) -> dict[str, int]:
         """The key text and hash of every row in these buckets."""
+        hashed = sql.row_hash(schema.columns, types, key=schema.key)
         query = (
-            f"SELECT {sql.text(key_columns(schema), zero_dates)}, {sql.row_hash(schema.columns, zero_dates)}"
+            f"SELECT {sql.key_text(key_columns(schema))}, {hashed}"
             f" FROM {schema.table.quoted} WHERE {buckets.where(numbers)}"
         )
         rows = self._rows(query, schema)

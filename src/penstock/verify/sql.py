@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from penstock.model.schema import Column, quote
+from penstock.model.schema import DEFAULT_TYPES, Column, TypeOptions, quote
 
 
 class Shape(enum.Enum):
@@ -49,19 +49,16 @@ def shape(column: Column) -> Shape:
     return _SHAPES[column.type]
 
 
-def cell(column: Column, zero_dates: str = "null") -> str:
+def cell(column: Column, types: TypeOptions = DEFAULT_TYPES, *, in_key: bool = False) -> str:
     """The canonical text of one column, `~` for NULL."""
     name = quote(column.name)
     match shape(column):
         case Shape.NUMBER:
-            # `+ 0` drops the padding of ZEROFILL and makes a number of BIT and YEAR.
-            text = (
-                name if column.type == "decimal" and "zerofill" not in column.column_type else f"{name} + 0"
-            )
+            text = _number(column, types, in_key)
         case Shape.FLOAT:
             text = f"{name} + 0e0"
         case Shape.TEMPORAL:
-            text = _date(name, zero_dates)
+            text = name if in_key else _date(name, types)
         case Shape.TIME:
             text = name
         case Shape.TEXT:
@@ -76,23 +73,44 @@ def cell(column: Column, zero_dates: str = "null") -> str:
     return f"IFNULL({text}, '~')"
 
 
-def _date(name: str, zero_dates: str) -> str:
+def _number(column: Column, types: TypeOptions, in_key: bool) -> str:
+    """`+ 0` drops the padding of ZEROFILL and makes a number of BIT and YEAR."""
+    name = quote(column.name)
+    if column.type == "decimal":
+        if types.decimal == "double" and not in_key:
+            return f"{name} + 0e0"
+        return name if "zerofill" not in column.column_type else f"{name} + 0"
+    is_boolean = column.column_type.startswith("tinyint(1)") and not column.unsigned and not in_key
+    if types.tinyint1 == "boolean" and is_boolean:
+        return f"({name} <> 0)"
+    return f"{name} + 0"
+
+
+def _date(name: str, types: TypeOptions) -> str:
     """Dates that are no day of the years 1 to 9999 are NULL under policy `null`, as in the target.
 
     TO_DAYS is NULL for zero and partial dates and counts on past the end of a month (2024-02-31); FROM_DAYS
     has no year 0.
     """
-    if zero_dates == "text":
+    if types.zero_dates == "text":
         return name
     return f"IF(FROM_DAYS(TO_DAYS({name})) = DATE({name}), {name}, NULL)"
 
 
-def text(columns: Sequence[Column], zero_dates: str = "null") -> str:
-    """The canonical text of these columns of a row."""
-    cells = [cell(column, zero_dates) for column in columns]
+def text(columns: Sequence[Column], types: TypeOptions = DEFAULT_TYPES, *, key: Sequence[str] = ()) -> str:
+    """The canonical text of these columns of a row. `key` names those that are in the key: there is no choice
+    about them."""
+    cells = [cell(column, types, in_key=column.name in key) for column in columns]
     return cells[0] if len(cells) == 1 else "CONCAT(" + ", '|', ".join(cells) + ")"
 
 
-def row_hash(columns: Sequence[Column], zero_dates: str = "null") -> str:
+def key_text(columns: Sequence[Column]) -> str:
+    """The same of the key's columns."""
+    return text(columns, key=[column.name for column in columns])
+
+
+def row_hash(
+    columns: Sequence[Column], types: TypeOptions = DEFAULT_TYPES, *, key: Sequence[str] = ()
+) -> str:
     """The first 60 bits of the MD5 of the row's text, as an unsigned integer."""
-    return f"CAST(CONV(LEFT(MD5({text(columns, zero_dates)}), 15), 16, 10) AS UNSIGNED)"
+    return f"CAST(CONV(LEFT(MD5({text(columns, types, key=key)}), 15), 16, 10) AS UNSIGNED)"

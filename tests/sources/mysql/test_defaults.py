@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import TableError
 from penstock.model.effect import AddColumns, AddedColumn, Unsupported
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.ddl import effects
 from penstock.sources.mysql.defaults import existing_value
@@ -143,10 +143,12 @@ def test_a_timestamp_without_default_follows_the_server_setting(mysql: Database)
 
 def test_zero_dates_follow_the_choice(mysql: Database) -> None:
     [(column, added)] = add(mysql, "DATETIME(2) NOT NULL", rows=0)
-    assert existing_value(TABLE, column, added, zero_dates="null") is None
-    assert existing_value(TABLE, column, added, zero_dates="text") == "0000-00-00 00:00:00.00"
+    assert existing_value(TABLE, column, added, types=TypeOptions(zero_dates="null")) is None
+    assert (
+        existing_value(TABLE, column, added, types=TypeOptions(zero_dates="text")) == "0000-00-00 00:00:00.00"
+    )
     with pytest.raises(TableError):
-        existing_value(TABLE, column, added, zero_dates="error")
+        existing_value(TABLE, column, added, types=TypeOptions(zero_dates="error"))
 
 
 def test_the_default_of_the_statement_counts_not_a_later_one(mysql: Database) -> None:

@@ -8,7 +8,7 @@ from penstock.config import TablesConfig
 from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.plan import AddColumns, Park
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.ddl import effects
@@ -25,7 +25,7 @@ def judged(sql: str, *, parks_cascades: bool, live: bool) -> list[TableEffect]:
         TableFilter(TablesConfig(include=["shop.*"])),
         lambda _: GROWN,
         lambda statement: effects(statement.sql, statement.database),
-        zero_dates="null",
+        types=TypeOptions(),
         parks_cascades=parks_cascades,
     )
     statement = Statement(Offset(100), Offset(200), "shop", sql, 0)

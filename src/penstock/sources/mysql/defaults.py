@@ -8,6 +8,7 @@ only the server can know (an expression, CURRENT_TIMESTAMP, a conversion that is
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import re
@@ -15,7 +16,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from penstock.errors import TableError
 from penstock.model.effect import AddedColumn, DefaultLiteral
-from penstock.model.schema import Column, TableId
+from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TypeOptions
 
 Value = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
 
@@ -28,7 +29,9 @@ _PLAIN_NUMBER = re.compile(r"0|-?[1-9]\d*|-?(?:0|[1-9]\d*)\.\d+")
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
 
 
-def existing_value(table: TableId, column: Column, added: AddedColumn, *, zero_dates: str = "null") -> Value:
+def existing_value(
+    table: TableId, column: Column, added: AddedColumn, *, types: TypeOptions = DEFAULT_TYPES
+) -> Value:
     """The value of `added` in the rows that were there before, as Arrow's type of the column takes it.
 
     `column` is the column as the catalog tells it; its type decides the value. The statement's own DEFAULT is
@@ -43,10 +46,39 @@ def existing_value(table: TableId, column: Column, added: AddedColumn, *, zero_d
         raise _needs_snapshot(table, column, "got the time of the statement")
     try:
         if default is None:
-            return None if nullable else _implicit(column, zero_dates)
-        return None if default.kind == "null" else _convert(column, default, zero_dates)
+            value = None if nullable else _implicit(column, types)
+        else:
+            value = None if default.kind == "null" else _convert(column, default, types)
+        return None if value is None else _as_chosen(column, value, types)
     except (ValueError, InvalidOperation, OverflowError) as error:
         raise _needs_snapshot(table, column, "has a default that only the server can convert") from error
+
+
+def _as_chosen(column: Column, value: Value, types: TypeOptions) -> Value:
+    """The value as Arrow has it under the choices of the pipeline file."""
+    if column.type == "bigint" and column.unsigned and types.bigint_unsigned != "decimal":
+        number = int(str(value))
+        if types.bigint_unsigned == "long" and number >= 1 << 63:
+            raise ValueError("beyond BIGINT")
+        return number if types.bigint_unsigned == "long" else str(number)
+    if column.type == "decimal" and types.decimal != "precise":
+        return float(str(value)) if types.decimal == "double" else str(value)
+    if column.type == "time" and types.time == "micros":
+        return _micros(str(value))
+    if isinstance(value, bytes) and types.binary != "bytes":
+        return value.hex().upper() if types.binary == "hex" else base64.b64encode(value).decode()
+    if column.column_type.startswith("tinyint(1)") and not column.unsigned and types.tinyint1 == "boolean":
+        return bool(value)
+    return value
+
+
+def _micros(text: str) -> int:
+    match = _TIME.fullmatch(text)
+    assert match is not None, "a time as `_time` writes it"
+    sign, hours, minutes, seconds, fraction = match.groups()
+    micros = ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000
+    micros += int((fraction or "").ljust(6, "0"))
+    return -micros if sign else micros
 
 
 def _needs_snapshot(table: TableId, column: Column, reason: str) -> TableError:
@@ -58,7 +90,7 @@ def _needs_snapshot(table: TableId, column: Column, reason: str) -> TableError:
     )
 
 
-def _implicit(column: Column, zero_dates: str) -> Value:
+def _implicit(column: Column, types: TypeOptions) -> Value:
     kind = column.type
     if kind in _TEXTS or kind == "set":
         return ""
@@ -71,24 +103,24 @@ def _implicit(column: Column, zero_dates: str) -> Value:
     if kind == "json":
         return "null"
     if kind in ("date", "datetime", "timestamp"):
-        return _zero_date(column, zero_dates)
+        return _zero_date(column, types)
     if kind == "time":
         return _time(column, "00:00:00")
     if kind in _INTEGERS or kind in ("decimal", "float", "double", "year", "bit"):
-        return _convert(column, DefaultLiteral("number", "0"), zero_dates)
+        return _convert(column, DefaultLiteral("number", "0"), types)
     raise ValueError(kind)
 
 
-def _zero_date(column: Column, zero_dates: str) -> Value:
-    if zero_dates == "null":
+def _zero_date(column: Column, types: TypeOptions) -> Value:
+    if types.zero_dates == "null":
         return None
-    if zero_dates == "text":
+    if types.zero_dates == "text":
         time = "" if column.type == "date" else " 00:00:00" + ("." + "0" * column.fsp if column.fsp else "")
         return "0000-00-00" + time
     raise ValueError("a zero date")
 
 
-def _convert(column: Column, default: DefaultLiteral, zero_dates: str) -> Value:
+def _convert(column: Column, default: DefaultLiteral, types: TypeOptions) -> Value:
     kind = column.type
     if kind in _INTEGERS or kind in ("decimal", "float", "double", "year"):
         return _number(column, default)
@@ -114,7 +146,7 @@ def _convert(column: Column, default: DefaultLiteral, zero_dates: str) -> Value:
     if kind == "time":
         return _time(column, text)
     if kind in ("date", "datetime", "timestamp"):
-        return _date(column, text, zero_dates)
+        return _date(column, text, types)
     raise ValueError(kind)
 
 
@@ -204,7 +236,7 @@ def _fraction(column: Column, fraction: str | None) -> str:
     return (fraction or "")[:fsp].ljust(fsp, "0")
 
 
-def _date(column: Column, text: str, zero_dates: str) -> Value:
+def _date(column: Column, text: str, types: TypeOptions) -> Value:
     match = _DATETIME.fullmatch(text.strip()) or _DATE.fullmatch(text.strip())
     if match is None:
         raise ValueError("a date")
@@ -214,11 +246,11 @@ def _date(column: Column, text: str, zero_dates: str) -> Value:
         raise ValueError("a date with a time")
     year, month, day = parts[:3]
     digits = "" if column.type == "date" else _fraction(column, match.groups()[6] if len(parts) > 3 else None)
-    if zero_dates == "text":
+    if types.zero_dates == "text":
         time = "" if column.type == "date" else f" {hour:02d}:{minute:02d}:{second:02d}"
         return f"{year:04d}-{month:02d}-{day:02d}{time}" + ("." + digits if digits else "")
     if year == month == day == 0 and not (hour or minute or second):
-        return _zero_date(column, zero_dates)
+        return _zero_date(column, types)
     if column.type == "date":
         return datetime.date(year, month, day)
     if column.type == "timestamp":

@@ -34,7 +34,7 @@ from penstock.model.effect import (
     Unsupported,
 )
 from penstock.model.offset import Offset
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.defaults import Value, existing_value
@@ -53,14 +53,14 @@ class MySqlStatements:
         read_table: ReadTable,
         read_statement: ReadStatement,
         *,
-        zero_dates: str,
+        types: TypeOptions,
         parks_cascades: bool,
     ) -> None:
         self._captured = captured
         self._read_statement = read_statement
         self._parks_cascades = parks_cascades
         self._read_table = read_table
-        self._zero_dates = zero_dates
+        self._types = types
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         found: list[TableEffect] = []
@@ -133,7 +133,7 @@ class MySqlStatements:
             if definition.generated:
                 return _unsupported(known.table, f"generated column {new.name} was added", statement.end)
             try:
-                value = existing_value(known.table, definition, new, zero_dates=self._zero_dates)
+                value = existing_value(known.table, definition, new, types=self._types)
             except TableError as error:
                 return TableEffect.parked(
                     known.table, statement.end, reason=error.message, hint=_again(known.table)

@@ -1,0 +1,101 @@
+//! What people may choose about values: `penstock.model.schema.TypeOptions`.
+
+use serde::Deserialize;
+
+use crate::error::DecodeError;
+use crate::schema::TableSchema;
+
+/// What becomes of dates that are none: `0000-00-00`, `2024-00-10`, February 31st, the year 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ZeroDates {
+    #[default]
+    Null,
+    /// Every date, datetime and timestamp column is utf8, as SELECT prints it.
+    Text,
+    /// The value is refused.
+    Error,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BigintUnsigned {
+    #[default]
+    Decimal,
+    /// int64; a value beyond it is refused.
+    Long,
+    String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decimals {
+    /// decimal128 up to 38 digits, else utf8.
+    #[default]
+    Precise,
+    String,
+    /// The nearest double.
+    Double,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Times {
+    #[default]
+    Text,
+    /// int64, signed microseconds.
+    Micros,
+}
+
+/// Of BINARY, VARBINARY and the BLOB family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Binaries {
+    #[default]
+    Bytes,
+    Base64,
+    /// Upper-case digits, as HEX() prints them.
+    Hex,
+}
+
+/// Of TINYINT(1), which is what BOOLEAN makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tinyint1 {
+    #[default]
+    Int,
+    /// Not 0 is true.
+    Boolean,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TypeOptions {
+    pub zero_dates: ZeroDates,
+    pub bigint_unsigned: BigintUnsigned,
+    pub decimal: Decimals,
+    pub time: Times,
+    pub binary: Binaries,
+    pub tinyint1: Tinyint1,
+}
+
+impl TypeOptions {
+    /// From `TypeOptions.to_json()`.
+    pub fn from_json(text: &str) -> Result<Self, DecodeError> {
+        serde_json::from_str(text).map_err(|error| DecodeError::new(format!("type options: {error}"), 0))
+    }
+
+    /// What holds for one column: a choice that makes different values equal is not made in a key, and
+    /// `tinyint1` only concerns TINYINT(1).
+    pub fn of_column(mut self, table: &TableSchema, position: usize) -> Self {
+        let column = &table.columns[position];
+        let in_key = table.key.contains(&column.name);
+        if in_key && self.decimal == Decimals::Double {
+            self.decimal = Decimals::Precise;
+        }
+        if in_key || column.unsigned || !column.column_type.starts_with("tinyint(1)") {
+            self.tinyint1 = Tinyint1::Int;
+        }
+        self
+    }
+}

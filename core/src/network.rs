@@ -1,0 +1,91 @@
+//! MariaDB's INET4, INET6 and UUID: fixed bytes in the log, text in SELECT.
+
+use std::io::Write;
+
+use crate::error::ValueError;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    Inet4,
+    Inet6,
+    Uuid,
+}
+
+impl Network {
+    pub fn size(self) -> usize {
+        match self {
+            Self::Inet4 => 4,
+            Self::Inet6 | Self::Uuid => 16,
+        }
+    }
+
+    /// As SELECT prints it. Zero bytes at the end may be missing.
+    pub fn write_text(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+        if value.len() > self.size() {
+            return Err(ValueError::new(format!("{} bytes; {} are possible", value.len(), self.size())));
+        }
+        let mut bytes = [0; 16];
+        bytes[..value.len()].copy_from_slice(value);
+        match self {
+            Self::Inet4 => write_inet4(&bytes[..4], out),
+            Self::Inet6 => write_inet6(&bytes, out),
+            Self::Uuid => write_uuid(&bytes, out),
+        }
+        Ok(())
+    }
+}
+
+fn write_inet4(bytes: &[u8], out: &mut Vec<u8>) {
+    for (index, byte) in bytes.iter().enumerate() {
+        // Writing into a Vec cannot fail.
+        let _ = write!(out, "{}{byte}", if index > 0 { "." } else { "" });
+    }
+}
+
+/// Groups in hexadecimal, of which the longest run of zeros (the first of several, even a single one) is
+/// `::`. Addresses that are `::a.b.c.d` or `::ffff:a.b.c.d` end in the notation of INET4.
+fn write_inet6(bytes: &[u8; 16], out: &mut Vec<u8>) {
+    let mut groups = [0_u16; 8];
+    for (group, pair) in groups.iter_mut().zip(bytes.chunks(2)) {
+        *group = u16::from_be_bytes([pair[0], pair[1]]);
+    }
+    let (mut gap, mut index) = (8..8, 0);
+    while index < 8 {
+        let length = groups[index..].iter().take_while(|group| **group == 0).count();
+        if length > gap.len() {
+            gap = index..index + length;
+        }
+        index += length.max(1);
+    }
+    let dotted = gap == (0..6) || gap == (0..5) && groups[5] == 0xffff;
+    let mut index = 0;
+    while index < 8 {
+        if index == gap.start {
+            out.extend_from_slice(if index == 0 { b"::" } else { b":" });
+            index = gap.end;
+            continue;
+        }
+        if index == 6 && dotted {
+            return write_inet4(&bytes[12..], out);
+        }
+        let _ = write!(out, "{:x}{}", groups[index], if index < 7 { ":" } else { "" });
+        index += 1;
+    }
+}
+
+/// The log has the bytes as they are stored: so that UUIDs of versions 1 to 5 sort by time, their five parts
+/// stand in reverse order.
+fn write_uuid(bytes: &[u8; 16], out: &mut Vec<u8>) {
+    let reversed = bytes[6] & 0x80 != 0 && (0x01..0x60).contains(&bytes[8]);
+    let mut plain = *bytes;
+    if reversed {
+        plain[..4].copy_from_slice(&bytes[12..]);
+        plain[4..6].copy_from_slice(&bytes[10..12]);
+        plain[6..8].copy_from_slice(&bytes[8..10]);
+        plain[8..10].copy_from_slice(&bytes[6..8]);
+        plain[10..].copy_from_slice(&bytes[..6]);
+    }
+    for (index, byte) in plain.iter().enumerate() {
+        let _ = write!(out, "{}{byte:02x}", if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" });
+    }
+}
