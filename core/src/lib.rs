@@ -6,6 +6,7 @@ pub mod charset;
 pub mod column;
 pub mod cursor;
 pub mod decimal;
+pub mod described;
 pub mod double;
 pub mod error;
 pub mod event;

@@ -8,7 +8,7 @@ use crate::wire::WireType;
 
 /// Names of the hidden columns behind functional indexes: an MD5 in hexadecimal (8.0.15), `!hidden!…`
 /// (later).
-fn is_hidden_name(name: &str) -> bool {
+pub fn is_hidden_name(name: &str) -> bool {
     name.starts_with("!hidden!") || (name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
@@ -31,6 +31,11 @@ pub fn fit(mut map: TableMap, schema: &TableSchema) -> Result<TableMap, String> 
             .map_err(|difference| format!("column {} `{}`: {difference}", index + 1, schema.name))?;
     }
     Ok(map)
+}
+
+/// Whether a column of the map can be decoded as one of a schema.
+pub fn fits(column: &MapColumn, schema: &ColumnSchema) -> bool {
+    fit_column(&mut column.clone(), schema).is_ok()
 }
 
 fn fit_column(column: &mut MapColumn, schema: &ColumnSchema) -> Result<(), String> {

@@ -134,6 +134,17 @@ def arrow_schema(table: str, layout: str, types: str = "{}") -> pa.Schema:
     year 0 count too. In a key all of them are refused unless `text`.
     """
 
+# described.rs ---------------------------------------------------------------------------------------
+
+def first_described(table: str, path: str, base: int, start: int, end: int) -> str | None:
+    """What the log itself tells of a table's definition (`binlog_row_metadata = FULL`): JSON of its first
+    table map in `(start, end]`, `{"offset", "key": [names] | null, "columns": [...]}`.
+
+    A column that `table` has under the same name and with a type that fits is `{"name", "known": true}`, the
+    others are in the terms of `penstock.model.schema.Column`. None: no map of the table, or maps without
+    names.
+    """
+
 # decode.rs ----------------------------------------------------------------------------------------
 
 class RangeDecoder:

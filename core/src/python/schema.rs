@@ -8,10 +8,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::column::{self, Layout, TypeOptions};
+use crate::described;
 use crate::schema::TableSchema;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(schema_of, module)?)
+    module.add_function(wrap_pyfunction!(schema_of, module)?)?;
+    module.add_function(wrap_pyfunction!(first_described, module)?)
 }
 
 pub fn parse_table(json: &str) -> PyResult<Arc<TableSchema>> {
@@ -34,4 +36,17 @@ fn schema_of(table: &str, layout: &str, types: &str) -> PyResult<PyArrowType<Sch
     let table = parse_table(table)?;
     let schema = column::arrow_schema(&table, None, parse_layout(layout)?, parse_types(types)?);
     Ok(PyArrowType(schema.map_err(PyValueError::new_err)?))
+}
+
+#[pyfunction]
+fn first_described(
+    py: Python<'_>,
+    table: &str,
+    path: &str,
+    base: u64,
+    start: u64,
+    end: u64,
+) -> PyResult<Option<String>> {
+    let table = parse_table(table)?;
+    Ok(py.detach(|| described::first_described(path, base, start, end, &table))?)
 }

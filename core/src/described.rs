@@ -1,0 +1,183 @@
+//! The definition of a table as its own table map tells it (`binlog_row_metadata = FULL`): what a log that
+//! is older than the catalog is decoded with.
+
+use serde_json::{json, Map, Value};
+
+use crate::charset::{collation_charset, Charset};
+use crate::error::Result;
+use crate::event::EventKind;
+use crate::log_file::{Direction, LogFile};
+use crate::plan;
+use crate::schema::TableSchema;
+use crate::table_map::{MapColumn, TableMap, TableMapHead};
+use crate::wire::WireType;
+
+/// The first table map of `known`'s table whose events end in `(start, end]`, as JSON:
+/// `{"offset", "key": [name, …] | null, "columns": [{"name", "known": true} | {"name", "type", …}]}`.
+///
+/// A column that `known` has under the same name and of a type that fits the map is `known`; the others are
+/// given in the terms of `penstock.model.schema.Column`. None: no map of the table, or the maps have no names.
+pub fn first_described(
+    path: &str,
+    base: u64,
+    start: u64,
+    end: u64,
+    known: &TableSchema,
+) -> Result<Option<String>> {
+    let mut file = LogFile::open(path, base)?;
+    let mut find = || {
+        let format = file.format().clone();
+        let mut position = start.saturating_sub(base).max(4);
+        while position < end.saturating_sub(base) {
+            let header = file.header(position, end - base)?;
+            if header.kind == EventKind::TABLE_MAP {
+                let event = file.event(position, header, Direction::Forward)?;
+                let head = TableMapHead::parse(&event, &format)?;
+                if head.database == known.database.as_bytes() && head.table == known.table.as_bytes() {
+                    let map = TableMap::parse(&event, &format)?;
+                    let named = map.columns.iter().all(|column| column.name.is_some());
+                    return Ok(named.then(|| describe(&map, known, base + position).to_string()));
+                }
+            }
+            position += u64::from(header.size);
+        }
+        Ok(None)
+    };
+    find().map_err(|error: crate::error::DecodeError| error.in_file(path))
+}
+
+fn describe(map: &TableMap, known: &TableSchema, offset: u64) -> Value {
+    let columns: Vec<Value> = map
+        .columns
+        .iter()
+        .filter(|column| !column.name.as_deref().is_some_and(plan::is_hidden_name))
+        .map(|column| {
+            let name = column.name.clone().unwrap_or_default();
+            let same = known.columns.iter().find(|candidate| candidate.name == name);
+            match same {
+                Some(schema) if plan::fits(column, schema) => json!({"name": name, "known": true}),
+                _ => described_column(name, column),
+            }
+        })
+        .collect();
+    let key = map
+        .primary_key
+        .as_ref()
+        .map(|positions| positions.iter().map(|position| map.column_name(*position)).collect::<Vec<_>>());
+    json!({"offset": offset, "key": key, "columns": columns})
+}
+
+fn described_column(name: String, column: &MapColumn) -> Value {
+    let mut fields = Map::new();
+    let charset = column.collation.and_then(collation_charset).unwrap_or("utf8mb4");
+    let text = charset != "binary";
+    let labels = || -> Vec<String> {
+        let charset = Charset::from_name(charset).unwrap_or(Charset::Utf8);
+        let stored = column.labels.as_deref().unwrap_or_default();
+        stored
+            .iter()
+            .map(|label| {
+                let mut bytes = Vec::new();
+                charset.append(label, &mut bytes);
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+            .collect()
+    };
+    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    let kind = match column.wire {
+        WireType::Null => "binary",
+        WireType::Int { width, unsigned } => {
+            set("unsigned", json!(unsigned));
+            match width {
+                1 => "tinyint",
+                2 => "smallint",
+                3 => "mediumint",
+                4 => "int",
+                _ => "bigint",
+            }
+        }
+        WireType::Float => "float",
+        WireType::Double => "double",
+        WireType::Decimal { precision, scale } => {
+            set("precision", json!(precision));
+            set("scale", json!(scale));
+            "decimal"
+        }
+        WireType::Year => "year",
+        WireType::Date => "date",
+        WireType::OldTime => "time",
+        WireType::OldDateTime => "datetime",
+        WireType::OldTimestamp => "timestamp",
+        WireType::Time { fsp } => {
+            set("fsp", json!(fsp));
+            "time"
+        }
+        WireType::DateTime { fsp } => {
+            set("fsp", json!(fsp));
+            "datetime"
+        }
+        WireType::Timestamp { fsp } => {
+            set("fsp", json!(fsp));
+            "timestamp"
+        }
+        WireType::Char { length } => {
+            set("length", json!(if text { length / bytes_max(charset) } else { length }));
+            if text {
+                "char"
+            } else {
+                "binary"
+            }
+        }
+        WireType::Varchar { length } => {
+            set("length", json!(if text { length / bytes_max(charset) } else { length }));
+            if text {
+                "varchar"
+            } else {
+                "varbinary"
+            }
+        }
+        WireType::Blob { prefix } => match (prefix, text) {
+            (1, true) => "tinytext",
+            (1, false) => "tinyblob",
+            (2, true) => "text",
+            (2, false) => "blob",
+            (3, true) => "mediumtext",
+            (3, false) => "mediumblob",
+            (_, true) => "longtext",
+            (_, false) => "longblob",
+        },
+        WireType::Json { .. } => "json",
+        WireType::Geometry { .. } => "geometry",
+        WireType::Vector { .. } => "vector",
+        WireType::Bit { bits } => {
+            set("length", json!(bits));
+            "bit"
+        }
+        WireType::Enum { .. } => {
+            set("labels", json!(labels()));
+            "enum"
+        }
+        WireType::Set { .. } => {
+            set("labels", json!(labels()));
+            "set"
+        }
+    };
+    if matches!(kind, "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set") {
+        set("charset", json!(charset));
+    }
+    set("name", json!(name));
+    set("type", json!(kind));
+    set("nullable", json!(column.nullable));
+    set("invisible", json!(column.visible == Some(false)));
+    Value::Object(fields)
+}
+
+/// Bytes that a character takes at most: the map counts bytes, a definition characters.
+fn bytes_max(charset: &str) -> u16 {
+    match charset {
+        "utf8mb4" | "utf16" | "utf16le" | "utf32" | "gb18030" => 4,
+        "utf8" | "utf8mb3" | "ujis" | "eucjpms" => 3,
+        "ucs2" | "big5" | "gbk" | "gb2312" | "euckr" | "sjis" | "cp932" => 2,
+        _ => 1,
+    }
+}

@@ -1,0 +1,47 @@
+"""The definition of a table as the log itself tells it.
+
+With `binlog_row_metadata=FULL` every table map names its columns and their types, so a log that is older than
+the catalog can be decoded without anybody remembering the definitions of its time.
+"""
+
+from __future__ import annotations
+
+import json
+
+from penstock._core import first_described
+from penstock.model.offset import LogRange
+from penstock.model.schema import Column, TableSchema
+from penstock.relaylog.reader import RelayLog
+
+_WHOLE_BYTES = 1 << 62
+
+
+def described(log: RelayLog, known: TableSchema, range_: LogRange) -> TableSchema | None:
+    """The definition under which the first rows of the table in the range were written. None: the range has
+    none, or its table maps have no names.
+
+    Columns are those of `known`, the catalog's, wherever name and type are the same. Of others the log does
+    not tell defaults, collations, and whether they are generated.
+    """
+    for split in log.splits(range_, known.table, bytes_aim=_WHOLE_BYTES):
+        text = first_described(known.to_json(), split.path, split.base, split.start, split.end)
+        if text is not None:
+            return _merged(known, json.loads(text))
+    return None
+
+
+def _merged(known: TableSchema, found: dict[str, object]) -> TableSchema:
+    columns = found["columns"]
+    assert isinstance(columns, list)
+    merged = tuple(_column(known, fields) for fields in columns)
+    names = {column.name for column in merged}
+    key = found["key"] if isinstance(found["key"], list) else known.key
+    return TableSchema(known.table, merged, tuple(key) if names.issuperset(key) else (), known.version)
+
+
+def _column(known: TableSchema, fields: dict[str, object]) -> Column:
+    if fields.get("known"):
+        return known.column(str(fields["name"]))
+    labels = fields.get("labels")
+    given = {**fields, "labels": tuple(labels)} if isinstance(labels, list) else fields
+    return Column(**given)  # type: ignore[arg-type]
