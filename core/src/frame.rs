@@ -10,7 +10,12 @@
 //! What a source sends and we do not store: heartbeats, rotates, and per source file FORMAT_DESCRIPTION,
 //! PREVIOUS_GTIDS and STOP. They move the source's position only.
 
+mod branch;
 mod transaction;
+
+use std::collections::HashMap;
+
+use branch::{Held, Replay, Spool};
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
@@ -22,17 +27,21 @@ use crate::gtid::{Gtid, GtidSet};
 use crate::payload::Payload;
 use crate::server_error::ServerError;
 use crate::span::{Place, Tracker};
+use crate::xa::Prepared;
 
 const PACKET_MAX: usize = 0xff_ffff;
 /// Output gathered before `feed` returns; what was fed beyond that waits inside.
 const OUTPUT_MAX: usize = 8 << 20;
 const HIGH_BITS: u64 = !0xffff_ffff;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Fate {
+    #[default]
     Store,
     Drop,
     Compare,
+    /// Not known yet: it may be an XA transaction.
+    Hold,
 }
 
 pub struct Framer {
@@ -52,6 +61,14 @@ pub struct Framer {
     /// The transaction that is not stored: its state, and its bytes so far.
     aside: Group,
     fate: Fate,
+    held: Held,
+    /// By xid; what the log says of them is what `tracker` has been told.
+    prepared: HashMap<String, Prepared>,
+    spool: Option<Spool>,
+    spool_number: u64,
+    /// Bytes for the spool that `feed` has not given out yet.
+    spooled: usize,
+    replay: Option<Replay>,
     aside_gtid: Option<Gtid>,
     aside_crc: crc32fast::Hasher,
     aside_length: u64,
@@ -83,6 +100,12 @@ impl Framer {
             skipping: options.skip.until.is_some() || options.skip.until_us.is_some(),
             aside: Group::default(),
             fate: Fate::Store,
+            held: Held::default(),
+            prepared: options.spool.prepared.iter().map(|known| (known.xid.clone(), known.clone())).collect(),
+            spool: None,
+            spool_number: options.spool.number,
+            spooled: 0,
+            replay: None,
             aside_gtid: None,
             aside_crc: crc32fast::Hasher::new(),
             aside_length: 0,
@@ -102,6 +125,7 @@ impl Framer {
     /// Takes bytes of the connection, from the answer to the dump command on. Call again with nothing while
     /// `more`.
     pub fn feed(&mut self, data: &[u8]) -> Result<Vec<Piece>> {
+        self.spooled = 0;
         self.output.reserve(data.len().min(OUTPUT_MAX));
         if self.backlog.is_empty() {
             let rest = self.consume(data)?;
@@ -118,7 +142,7 @@ impl Framer {
     }
 
     pub fn more(&self) -> bool {
-        !self.backlog.is_empty() || self.payload.is_some()
+        !self.backlog.is_empty() || self.payload.is_some() || self.replay.is_some()
     }
 
     /// Index entries for everything that `feed` has given since the last cut.
@@ -144,7 +168,7 @@ impl Framer {
 
     fn consume<'a>(&mut self, mut data: &'a [u8]) -> Result<&'a [u8]> {
         loop {
-            if self.payload.is_some() && !self.pump()? || self.output.len() >= OUTPUT_MAX {
+            if !self.drained()? || self.is_full() {
                 return Ok(data);
             }
             if self.packet.is_empty() && data.len() >= 4 {
@@ -172,6 +196,21 @@ impl Framer {
                 }
             }
         }
+    }
+
+    /// Gives out what waits in a payload or the spool; false: there is more of it.
+    fn drained(&mut self) -> Result<bool> {
+        while self.replay.is_some() || self.payload.is_some() {
+            let more = if self.replay.is_some() { !self.pump_replay()? } else { !self.pump()? };
+            if more && (self.is_full() || self.replay.is_some()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_full(&self) -> bool {
+        self.output.len() + self.spooled >= OUTPUT_MAX
     }
 
     fn packet(&mut self, packet: &[u8]) -> Result<()> {
@@ -229,7 +268,9 @@ impl Framer {
                 } else {
                     0
                 };
-                self.tracker.moved(&Place { file, position: high | u64::from(header.log_pos) });
+                if self.idle() {
+                    self.tracker.moved(&Place { file, position: high | u64::from(header.log_pos) });
+                }
                 // An idle source: nothing committed after the wanted time has come yet.
                 self.options.skip.until_us = None;
                 self.skipped_enough();
@@ -331,7 +372,7 @@ impl Framer {
     fn pump(&mut self) -> Result<bool> {
         let Some(mut payload) = self.payload.take() else { return Ok(true) };
         let mut event = Vec::new();
-        while self.output.len() < OUTPUT_MAX {
+        while !self.is_full() && self.replay.is_none() {
             if !payload.next_into(&mut event)? {
                 return Ok(true);
             }
@@ -375,9 +416,10 @@ impl Framer {
         self.pieces.push(Piece::Segment { base, head, entries });
         self.tracker.padding(length);
         let extra = format!(
-            ",\"head\":{{\"server_uuid\":{},\"gtids\":\"{}\"}}",
+            ",\"head\":{{\"server_uuid\":{},\"gtids\":\"{}\",\"prepared\":{}}}",
             crate::span::json(&self.options.server_uuid),
-            self.tracker.executed
+            self.tracker.executed,
+            self.prepared_json()
         );
         self.entries.extend(self.tracker.cut(&extra));
         self.segment_base = base;

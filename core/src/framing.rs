@@ -2,11 +2,17 @@
 
 use crate::gtid::{Gtid, GtidSet};
 use crate::span::Place;
+use crate::xa::Prepared;
 
 /// One step of what is to be written.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece {
     Bytes(Vec<u8>),
+    /// To append to a spool file of prepared transactions; the first bytes make it.
+    Spool {
+        name: String,
+        bytes: Vec<u8>,
+    },
     /// A new segment. `entries` close the one before.
     Segment {
         base: u64,
@@ -42,4 +48,17 @@ pub struct Options {
     pub server_uuid: String,
     pub skip: Skip,
     pub expected: Option<Expected>,
+    pub spool: Spooling,
+}
+
+/// Where the events of XA transactions wait for their XA COMMIT.
+#[derive(Debug, Clone, Default)]
+pub struct Spooling {
+    /// What is prepared at `offset`.
+    pub prepared: Vec<Prepared>,
+    pub folder: String,
+    /// Of the next file.
+    pub number: u64,
+    /// The writer's.
+    pub generation: u64,
 }

@@ -6,6 +6,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::Result;
+use crate::xa::is_rewritten;
 
 pub const QUERY: u8 = 2;
 pub const STOP: u8 = 3;
@@ -101,29 +102,24 @@ pub struct Statement<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Step<'a> {
     pub ends: bool,
-    /// The transaction that ended was XA-prepared: its rows are not in effect yet.
+    /// The transaction that ended was XA-prepared: its rows are not in effect.
     pub prepared: bool,
     /// It ended without being one (an event that stands alone).
     pub uncounted: bool,
+    /// It stands in the log otherwise than the source sent it.
+    pub rewritten: bool,
     pub statement: Option<Statement<'a>>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Group {
     state: State,
-    xa: bool,
 }
 
 impl Group {
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.state == State::Idle
-    }
-
-    /// Inside XA START … XA PREPARE.
-    #[inline]
-    pub fn is_xa(&self) -> bool {
-        self.xa
     }
 
     /// Takes an event into account. `body` is what lies between header and checksum, `base` its offset.
@@ -191,8 +187,12 @@ impl Group {
         let (database, sql) = query(body, base)?;
         match control(sql) {
             Control::Begin => self.state = State::Begun,
-            Control::XaStart => (self.state, self.xa) = (State::Begun, true),
-            Control::End => step.ends = true,
+            Control::End => (step.ends, step.rewritten) = (true, is_rewritten(sql)),
+            Control::XaCommit => {
+                // In a relay log its rows stand here, so what is left as sent commits rows nobody knows.
+                step.ends = true;
+                step.statement = Some(Statement { database, sql, kind: Some(XA_PREPARE) });
+            }
             Control::Inside => step.ends = self.state != State::Begun,
             Control::No => {
                 step.statement = Some(Statement { database, sql, kind: None });
@@ -239,9 +239,9 @@ fn load_query(body: &[u8], base: u64) -> Result<(&[u8], &[u8])> {
 
 enum Control {
     Begin,
-    XaStart,
-    /// COMMIT, ROLLBACK, XA COMMIT, XA ROLLBACK.
+    /// COMMIT, ROLLBACK, XA ROLLBACK.
     End,
+    XaCommit,
     /// SAVEPOINT, ROLLBACK TO, RELEASE, XA END: says nothing about the transaction's end.
     Inside,
     No,
@@ -260,9 +260,10 @@ fn control(sql: &[u8]) -> Control {
         Some(b'R') if starts("ROLLBACK") => Control::End,
         Some(b'S') if starts("SAVEPOINT") => Control::Inside,
         Some(b'S') if starts("START TRANSACTION") => Control::Begin,
-        Some(b'X') if starts("XA START") || starts("XA BEGIN") => Control::XaStart,
+        Some(b'X') if starts("XA START") || starts("XA BEGIN") => Control::Begin,
         Some(b'X') if starts("XA END") => Control::Inside,
-        Some(b'X') if starts("XA COMMIT") || starts("XA ROLLBACK") => Control::End,
+        Some(b'X') if starts("XA COMMIT") => Control::XaCommit,
+        Some(b'X') if starts("XA ROLLBACK") => Control::End,
         _ => Control::No,
     }
 }

@@ -37,6 +37,7 @@ pub mod table_map;
 pub mod temporal;
 pub mod text;
 pub mod wire;
+pub mod xa;
 
 #[cfg(feature = "python")]
 mod python;

@@ -9,9 +9,10 @@ use hashbrown::HashMap;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::group::{is_gtid, is_rows, Group, Header, Statement, GTID_TAGGED, HEADER};
+use crate::group::{is_gtid, is_rows, Group, Header, Statement, Step, GTID_TAGGED, HEADER};
 use crate::group::{ANONYMOUS_GTID, TABLE_MAP};
 use crate::gtid::{Gtid, GtidEvent, GtidSet};
+use crate::xa::Change;
 
 /// A place in the source's own binary log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -66,7 +67,6 @@ struct Transaction {
     source_start: u64,
     maps: Vec<(usize, u64)>,
     maps_stale: bool,
-    xa_tables: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -79,7 +79,24 @@ struct Span {
     transactions: u64,
     touched: Vec<usize>,
     statements: Vec<String>,
-    xa: Vec<usize>,
+    changes: Vec<Change>,
+}
+
+/// What the end of the transaction that passes by means beyond its events.
+pub struct Ending {
+    /// Length and CRC32 of what the source sent, where that is not what is stored.
+    pub sent: Option<(u64, u32)>,
+    pub change: Change,
+}
+
+/// Whether a transaction is stored as it was sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Sent {
+    #[default]
+    AsStored,
+    /// Length and CRC32.
+    Otherwise(u64, u32),
+    Unknown,
 }
 
 /// A transaction that has ended: where it lies in the log and lay at the source.
@@ -89,6 +106,7 @@ struct Ended {
     end: u64,
     gtid: Option<Gtid>,
     source: Place,
+    sent: Sent,
 }
 
 pub struct Tracker {
@@ -102,6 +120,8 @@ pub struct Tracker {
     pub transactions: u64,
     pub events: u64,
     pub last_commit_us: Option<u64>,
+    /// To be set before the last event of a transaction.
+    pub ending: Option<Ending>,
     names: Names,
     counts: Vec<(u64, u64)>,
     transaction: Transaction,
@@ -123,6 +143,7 @@ impl Tracker {
             transactions: 0,
             events: 0,
             last_commit_us: None,
+            ending: None,
             names: Names::default(),
             counts: Vec::new(),
             transaction: Transaction::default(),
@@ -168,7 +189,7 @@ impl Tracker {
             self.statement(&statement, header, offset);
         }
         if step.ends {
-            self.finish(header, step.prepared, step.uncounted);
+            self.finish(header, &step);
         }
         Ok(())
     }
@@ -263,9 +284,6 @@ impl Tracker {
         }
         count.0 += 1;
         count.1 += length as u64;
-        if self.group.is_xa() && !self.transaction.xa_tables.contains(&slot) {
-            self.transaction.xa_tables.push(slot);
-        }
         Ok(())
     }
 
@@ -291,19 +309,16 @@ impl Tracker {
         self.span.statements.push(text);
     }
 
-    fn finish(&mut self, header: &Header, prepared: bool, uncounted: bool) {
+    fn finish(&mut self, header: &Header, step: &Step<'_>) {
         self.committed = self.end;
         self.committed_source.position = self.source.position;
         if self.committed_source.file != self.source.file {
             self.committed_source.file.clone_from(&self.source.file);
         }
-        if prepared {
-            let tables = std::mem::take(&mut self.transaction.xa_tables);
-            self.prepared(&tables);
-        }
-        if uncounted {
+        if step.uncounted {
             return;
         }
+        let ending = self.ending.take();
         let commit_us = self.transaction.commit_us.unwrap_or(u64::from(header.timestamp) * 1_000_000);
         self.span.first_commit_us.get_or_insert(commit_us);
         self.span.last_commit_us = Some(commit_us);
@@ -316,19 +331,32 @@ impl Tracker {
         if ended.source.file != self.source.file {
             ended.source.file.clone_from(&self.source.file);
         }
+        ended.sent = match ending.as_ref().and_then(|ending| ending.sent) {
+            Some((length, crc)) => Sent::Otherwise(length, crc),
+            None if step.rewritten => Sent::Unknown,
+            None => Sent::AsStored,
+        };
         ended.gtid = self.transaction.gtid.take();
         if let Some(gtid) = &ended.gtid {
             self.executed.add(gtid);
             self.span.gtids.add(gtid);
         }
+        if let Some(ending) = ending {
+            self.changed(ending.change);
+        }
     }
 
-    fn prepared(&mut self, tables: &[usize]) {
-        for slot in tables {
-            if !self.span.xa.contains(slot) {
-                self.span.xa.push(*slot);
+    /// One that was prepared and ended in one span leaves no trace in its entry.
+    fn changed(&mut self, change: Change) {
+        let changes = &mut self.span.changes;
+        if let Change::Ended(ended) = &change {
+            let same = |known: &Change| matches!(known, Change::Prepared(prepared) if prepared.xid == *ended);
+            if let Some(at) = changes.iter().rposition(same) {
+                changes.remove(at);
+                return;
             }
         }
+        changes.push(change);
     }
 
     /// The source has moved on without events for us (rotate, heartbeat): between transactions that counts.
@@ -357,9 +385,6 @@ impl Tracker {
         if self.end == self.span.start && !moved {
             return None;
         }
-        // Tables of a transaction that may still turn out to be prepared count as such already.
-        let undecided = std::mem::take(&mut self.transaction.xa_tables);
-        self.prepared(&undecided);
         let entry = self.entry(extra);
         self.reported.clone_from(&self.committed_source);
         for slot in &self.span.touched {
@@ -419,8 +444,9 @@ impl Tracker {
         if !span.statements.is_empty() {
             let _ = write!(text, ",\"statements\":[{}]", span.statements.join(","));
         }
-        if !span.xa.is_empty() {
-            let _ = write!(text, ",\"xa\":[{}]", span.xa.iter().map(name).collect::<Vec<_>>().join(","));
+        if !span.changes.is_empty() {
+            let changes: Vec<String> = span.changes.iter().map(Change::json).collect();
+            let _ = write!(text, ",\"prepared\":[{}]", changes.join(","));
         }
         if let Some(open) = &span.open {
             let _ = write!(text, ",\"open\":{open}");
@@ -440,8 +466,13 @@ impl Tracker {
         }
         let ended = &self.ended;
         let gtid = ended.gtid.as_ref().map_or(String::from("null"), |gtid| format!("\"{gtid}\""));
+        let sent = match ended.sent {
+            Sent::AsStored => String::new(),
+            Sent::Otherwise(length, crc) => format!(",\"sent\":[{length},{crc}]"),
+            Sent::Unknown => String::from(",\"sent\":[]"),
+        };
         Some(format!(
-            "{{\"start\":{},\"end\":{},\"gtid\":{gtid},\"file\":{},\"position\":{}}}",
+            "{{\"start\":{},\"end\":{},\"gtid\":{gtid},\"file\":{},\"position\":{}{sent}}}",
             ended.start,
             ended.end,
             json(&ended.source.file),

@@ -1,7 +1,7 @@
 //! The framer on a stream made by hand, and on anything else.
 
 use penstock_core::frame::Framer;
-use penstock_core::framing::{Expected, Options, Piece, Skip};
+use penstock_core::framing::{Expected, Options, Piece, Skip, Spooling};
 use penstock_core::gtid::GtidSet;
 use penstock_core::span::Place;
 use proptest::prelude::*;
@@ -85,6 +85,7 @@ fn options(segment_size: u64) -> Options {
         server_uuid: String::from("u"),
         skip: Skip::default(),
         expected: None,
+        spool: Spooling::default(),
     }
 }
 
@@ -101,6 +102,7 @@ fn run(framer: &mut Framer, bytes: &[u8], size: usize) -> Result<Yield, String> 
             for part in framer.feed(piece).map_err(|error| error.to_string())? {
                 match part {
                     Piece::Bytes(bytes) => output.extend(bytes),
+                    Piece::Spool { .. } => {}
                     Piece::Segment { base, entries: closing, .. } => {
                         entries.extend(closing);
                         bases.push(base);

@@ -54,7 +54,9 @@ class Framer:
     PREVIOUS_GTIDS). `file` and `position`: where the source is known to stand; never moves back.
     `skip_until_us` / `skip_until` drop transactions until one begins at or after the commit time / source
     position. `expected` is `(GTID or None, length, CRC32)` of our last transaction, asked for again: compared
-    when it comes, not stored.
+    when it comes, not stored. `prepared`: the XA transactions prepared at `offset` as (xid, file, start,
+    length), their events in files of the folder `spool`; `spool_number` is that of the next file, and
+    `generation` the writer's.
     """
 
     def __init__(
@@ -70,16 +72,28 @@ class Framer:
         skip_until_us: int | None = None,
         skip_until: tuple[str, int] | None = None,
         expected: tuple[str | None, int, int] | None = None,
+        prepared: Sequence[tuple[str, str, int, int]] = (),
+        spool: str = "",
+        spool_number: int = 0,
+        generation: int = 0,
     ) -> None: ...
-    def feed(self, data: bytes) -> list[bytes | tuple[int, bytes, list[str]]]:
-        """Bytes to append to the open segment, and `(base, head, entries)`: commit `entries`, close the
-        segment, open the one at `base` beginning with `head`. Call again with nothing while `more`."""
+    def feed(self, data: bytes) -> list[bytes | tuple[str, bytes] | tuple[int, bytes, list[str]]]:
+        """Bytes to append to the open segment; `(file, bytes)` to append to a spool file, which they make if
+        it is new; and `(base, head, entries)`: commit `entries`, close the segment, open the one at `base`
+        beginning with `head`. All of it has to be written before the next call. Call again with nothing
+        while `more`."""
     @property
     def more(self) -> bool: ...
     def cut(self) -> list[str]:
         """Index entries for everything given since the last cut; none when there is nothing new."""
     def roll(self) -> None:
         """The next transaction begins a new segment."""
+    @property
+    def held_bytes(self) -> int:
+        """Of a transaction whose place is not known yet, so that `offset` does not count them."""
+    @property
+    def spool_files(self) -> list[str]:
+        """Those that are needed behind what the next `cut` gives."""
     @property
     def has_segment(self) -> bool: ...
     @property

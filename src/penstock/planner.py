@@ -158,7 +158,6 @@ class Planner:
         self, reach: LogRange, tables: dict[TableId, TableState], effects: list[TableEffect]
     ) -> list[TablePlan]:
         touched = self._log.tables(reach) if reach else {}
-        prepared = self._log.xa_tables(reach) if reach else set()
         by_table = {effect.table: effect for effect in effects}
         plans = []
         for state in tables.values():
@@ -168,9 +167,7 @@ class Planner:
             steps: list[Step] = []
             if state.last_epoch <= 0:
                 steps.append(CreateTarget(anew=state.last_epoch < 0))
-            if state.table in prepared and state.start < reach.end:
-                steps.append(_prepared_xa(reach.start, state.table))
-            elif state.table in touched and state.start < reach.end:
+            if state.table in touched and state.start < reach.end:
                 steps += self._event_steps(state, reach)
             steps += self._chunk_steps(state, reach, effect)
             steps += self._timed(effect.steps, reach.end) if effect is not None else ()
@@ -291,12 +288,3 @@ class _Index:
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
         return self._log.tables(log_range).get(TableId.parse(table), (0, 0))[1]
-
-
-def _prepared_xa(offset: Offset, table: TableId) -> Park:
-    return Park(
-        offset,
-        f"Table {table} has rows in an XA transaction that was prepared and may be committed or rolled "
-        f"back later.",
-        f"Commit or roll back what XA RECOVER lists, then run `penstock resnapshot FILE {table}`.",
-    )

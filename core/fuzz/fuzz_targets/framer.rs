@@ -5,7 +5,7 @@ mod log;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::frame::Framer;
-use penstock_core::framing::{Options, Piece, Skip};
+use penstock_core::framing::{Options, Piece, Skip, Spooling};
 use penstock_core::span::Place;
 
 /// What was fed, in pieces of `size` bytes: everything given out before the end or an error.
@@ -19,6 +19,7 @@ fn run(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
         server_uuid: String::from("u"),
         skip: Skip::default(),
         expected: None,
+        spool: Spooling::default(),
     });
     let (mut stored, mut heads) = (Vec::new(), Vec::new());
     for part in bytes.chunks(size.max(1)) {
@@ -28,6 +29,7 @@ fn run(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
             for piece in pieces {
                 match piece {
                     Piece::Bytes(bytes) => stored.extend(bytes),
+                    Piece::Spool { .. } => {}
                     Piece::Segment { head, .. } => heads.push(head),
                 }
             }

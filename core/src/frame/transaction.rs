@@ -14,6 +14,13 @@ impl Framer {
         if self.idle() {
             self.begin(header, body)?;
         }
+        if self.fate == Fate::Hold {
+            return self.hold(header, event, body);
+        }
+        self.route(header, event, body)
+    }
+
+    pub(super) fn route(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
         if self.fate != Fate::Store {
             return self.set_aside(header, event, body);
         }
@@ -47,10 +54,12 @@ impl Framer {
             if self.segment.is_none() || self.roll || full {
                 self.open_segment();
             }
-        } else {
-            self.aside_gtid = event.gtid;
-            self.aside_crc = crc32fast::Hasher::new();
-            self.aside_length = 0;
+        }
+        self.aside_gtid = event.gtid;
+        self.aside_crc = crc32fast::Hasher::new();
+        self.aside_length = 0;
+        if self.fate != Fate::Compare && is_gtid(header.kind) {
+            self.held.intended = std::mem::replace(&mut self.fate, Fate::Hold);
         }
         Ok(())
     }
@@ -70,9 +79,15 @@ impl Framer {
         if header.log_pos != 0 {
             self.tracker.source.advance(header.log_pos);
         }
-        if !step.ends {
-            return Ok(());
+        if step.ends {
+            self.aside_ended()
+        } else {
+            Ok(())
         }
+    }
+
+    /// A transaction ended that is not stored.
+    pub(super) fn aside_ended(&mut self) -> Result<()> {
         let place = self.tracker.source.clone();
         self.tracker.moved(&place);
         if let Some(gtid) = self.aside_gtid.take() {

@@ -5,10 +5,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::frame::Framer as CoreFramer;
-use crate::framing::{Expected, Options, Piece, Skip};
+use crate::framing::{Expected, Options, Piece, Skip, Spooling};
 use crate::gtid::{Gtid, GtidSet as CoreGtidSet};
 use crate::rescan::scan;
 use crate::span::Place;
+use crate::xa::Prepared;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<GtidSet>()?;
@@ -103,7 +104,8 @@ impl Framer {
     #[new]
     #[pyo3(signature = (*, offset, segment_size, span_size, server_uuid, executed = None,
                         file = String::new(),
-                        position = 0, skip_until_us = None, skip_until = None, expected = None))]
+                        position = 0, skip_until_us = None, skip_until = None, expected = None,
+                        prepared = Vec::new(), spool = String::new(), spool_number = 0, generation = 0))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only arguments of the Python class")]
     fn new(
         offset: u64,
@@ -116,6 +118,10 @@ impl Framer {
         skip_until_us: Option<u64>,
         skip_until: Option<(String, u64)>,
         expected: Option<(Option<String>, u64, u32)>,
+        prepared: Vec<(String, String, u64, u64)>,
+        spool: String,
+        spool_number: u64,
+        generation: u64,
     ) -> PyResult<Self> {
         let expected = match expected {
             Some((gtid, length, crc)) => {
@@ -136,6 +142,15 @@ impl Framer {
                 until: skip_until.map(|(file, position)| Place { file, position }),
             },
             expected,
+            spool: Spooling {
+                prepared: prepared
+                    .into_iter()
+                    .map(|(xid, file, start, length)| Prepared { xid, file, start, length })
+                    .collect(),
+                folder: spool,
+                number: spool_number,
+                generation,
+            },
         })))
     }
 
@@ -146,6 +161,7 @@ impl Framer {
         for piece in pieces {
             match piece {
                 Piece::Bytes(bytes) => list.append(PyBytes::new(py, &bytes))?,
+                Piece::Spool { name, bytes } => list.append((name, PyBytes::new(py, &bytes)))?,
                 Piece::Segment { base, head, entries } => {
                     list.append((base, PyBytes::new(py, &head), entries))?
                 }
@@ -180,6 +196,16 @@ impl Framer {
     #[getter]
     fn committed(&self) -> u64 {
         self.0.tracker.committed
+    }
+
+    #[getter]
+    fn held_bytes(&self) -> u64 {
+        self.0.held_bytes()
+    }
+
+    #[getter]
+    fn spool_files(&self) -> Vec<String> {
+        self.0.spool_files()
     }
 
     #[getter]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Any
 from penstock._core import GtidSet
 from penstock.errors import RelayLogCorrupt
 from penstock.model.offset import Offset, SourcePosition
-from penstock.model.schema import TableId
 from penstock.relaylog.segment import DAMAGED_HINT, SegmentName
 
 
@@ -51,6 +50,19 @@ class LastTransaction:
     gtid: str | None
     file: str
     position: int
+    sent: Sequence[int] | None = None
+    """Length and CRC32 of what the source sent, where that is not what is stored; empty: not known."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An XA transaction that is neither committed nor rolled back: its events are the bytes `(start, start +
+    length]` of a spool file (`relaylog/spool.py`)."""
+
+    xid: str
+    file: str
+    start: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,10 @@ class Entry:
     def statements(self) -> list[Statement]:
         return [Statement(**statement) for statement in self.fields.get("statements", ())]
 
-    @cached_property
-    def xa(self) -> frozenset[TableId]:
-        return frozenset(TableId.parse(name) for name in self.fields.get("xa", ()))
+    @property
+    def prepared(self) -> list[dict[str, Any]]:
+        """XA transactions prepared here (fields of `Prepared`) or ended here (`xid` alone), in log order."""
+        return self.fields.get("prepared") or []
 
     @property
     def open(self) -> dict[str, Any] | None:
@@ -121,9 +134,9 @@ class Entry:
         return None if last is None else LastTransaction(**last)
 
     @property
-    def head(self) -> dict[str, str] | None:
-        """Only in the first entry of a segment: the source's `server_uuid`, and `gtids` executed before
-        it."""
+    def head(self) -> dict[str, Any] | None:
+        """Only in the first entry of a segment: the source's `server_uuid`, the `gtids` executed before it,
+        and the XA transactions that were `prepared` then."""
         return self.fields.get("head")
 
     def trimmed(self, end: Offset) -> Entry:
@@ -215,9 +228,33 @@ def merge(left: Entry, right: Entry) -> Entry:
         merged["tables"] = tables
     if "statements" in a:
         merged["statements"] = a["statements"] + b.get("statements", [])
-    if "xa" in a:
-        merged["xa"] = sorted({*a["xa"], *b.get("xa", [])})
+    if "prepared" in a:
+        merged["prepared"] = _joined(a["prepared"], b.get("prepared", []))
     return Entry(merged)
+
+
+def _joined(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One that was prepared and ended in one span leaves no trace in its entry."""
+    joined = list(before)
+    for change in after:
+        xid = change["xid"]
+        at = next((i for i in reversed(range(len(joined))) if joined[i]["xid"] == xid), None)
+        if at is not None and "file" in joined[at] and "file" not in change:
+            del joined[at]
+        else:
+            joined.append(change)
+    return joined
+
+
+def prepared_at_end(entries: Iterable[Entry]) -> list[Prepared]:
+    """The XA transactions that are prepared behind a segment's entries."""
+    known: dict[str, Prepared] = {}
+    for entry in entries:
+        for change in (entry.head or {}).get("prepared", []) + entry.prepared:
+            known.pop(change["xid"], None)
+            if "file" in change:
+                known[change["xid"]] = Prepared(**change)
+    return list(known.values())
 
 
 def cut_off(entries: Iterable[Entry], end: Offset) -> list[Entry]:

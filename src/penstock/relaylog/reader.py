@@ -18,14 +18,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock._core import DecodeError, GtidSet, scan_span
 from penstock.errors import BEGIN_ANEW, ConfigError, LogPurged, RelayLogCorrupt, SourceError
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
 from penstock.relaylog import index
-from penstock.relaylog.index import Entry, LastTransaction, SegmentIndex
+from penstock.relaylog.index import Entry, LastTransaction, Prepared, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
 from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, SegmentName, list_segments, read_relay
 
@@ -160,7 +160,12 @@ class RelayLog:
     @property
     def source_uuid(self) -> str:
         """The server followed at `end`."""
-        return self._head(len(self._names) - 1)["server_uuid"] if self._names else ""
+        return str(self._head(len(self._names) - 1)["server_uuid"]) if self._names else ""
+
+    @property
+    def prepared(self) -> list[Prepared]:
+        """XA transactions that are prepared at `end`: their rows come with their XA COMMIT."""
+        return index.prepared_at_end(self._open.entries) if self._open else []
 
     def position_at(self, offset: Offset) -> SourcePosition:
         """Where the source stood at a committed offset."""
@@ -284,10 +289,6 @@ class RelayLog:
             if range_.start < statement.end <= range_.end
         ]
 
-    def xa_tables(self, range_: LogRange) -> set[TableId]:
-        """Tables with rows in an XA-prepared transaction in or beside the range's spans."""
-        return {table for _, entry in self._spans(range_) for table in entry.xa}
-
     def transactions_between(self, range_: LogRange) -> int:
         return sum(entry.transactions for _, entry in self._spans(range_))
 
@@ -380,7 +381,7 @@ class RelayLog:
             raise self._purged(offset)
         return max(0, bisect_left(self._bases, offset) - 1)
 
-    def _head(self, number: int) -> dict[str, str]:
+    def _head(self, number: int) -> dict[str, Any]:
         return self._entries(number)[0].head or {"server_uuid": "", "gtids": ""}
 
     def _entries(self, number: int) -> list[Entry]:

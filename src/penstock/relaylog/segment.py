@@ -77,6 +77,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
 def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
     """Writes the whole file so that others see the old or the new content, never a part."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")

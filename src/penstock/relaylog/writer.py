@@ -43,14 +43,16 @@ from penstock.relaylog.segment import (
     list_segments,
     replace_file,
     sync_folder,
+    write_all,
 )
+from penstock.relaylog.spool import Spool
 
 UNFLUSHED_MAX = 64 * 1024**2
 """Bytes that may wait for fsync before the writer stops taking more: bounds dirty pages, not correctness."""
 LINES_MAX = 20_000
 """Index lines of one open segment; beyond that it is rolled, so readers never hold a huge index in memory."""
 
-Piece: TypeAlias = "bytes | tuple[int, bytes, list[str]]"
+Piece: TypeAlias = "bytes | tuple[str, bytes] | tuple[int, bytes, list[str]]"
 T = TypeVar("T")
 
 
@@ -138,6 +140,7 @@ class RelayLogWriter:
         self.folder = folder
         self.config = config
         self.lease = Lease(folder)
+        self.spool = Spool(folder)
         self._segment: _OpenSegment | None = None
         self._on_committed = on_committed
         self._flusher = _Flusher(on_committed)
@@ -162,11 +165,13 @@ class RelayLogWriter:
             self._ensure_unread(path, read)
             path.unlink(missing_ok=True)
         while names := list_segments(self.folder):
-            end = _repair(self.folder, names[-1], self.config.span_size, read)
-            if end is not None:
-                self.end = end
+            kept = _repair(self.folder, names[-1], self.config.span_size, read)
+            if kept:
+                self.end = kept[-1].committed
+                self.spool.recover(index.prepared_at_end(kept))
                 return
         self.end = Offset(0)
+        self.spool.recover([])
 
     def _ensure_unread(self, leftover: Path, read: Offset) -> None:
         """A file without its other half is a crash's, or retention's, unless somebody has read from it."""
@@ -191,21 +196,26 @@ class RelayLogWriter:
         if self._segment is not None:
             self._segment.close()
             self._segment = None
+        self.spool.close()
         self._unflushed = 0
 
     def put(self, pieces: Sequence[Piece]) -> None:
         """Appends what the framer gave. Raises `DiskFull`; the log must then be recovered."""
         for piece in pieces:
-            if isinstance(piece, tuple):
+            if isinstance(piece, bytes):
+                self._append(piece, partial(write_all, self._open.binlog, piece))
+            elif len(piece) == 2:
+                self._check_space()
+                self._append(piece[1], partial(self.spool.append, *piece))
+            else:
                 self._roll(*piece)
-                continue
-            if self._segment is None:
-                raise InternalError("Events came before a segment was open.")
-            if self._unflushed > UNFLUSHED_MAX:
-                self._guarded(self._flusher.wait)
-                self._unflushed = 0
-            self._guarded(partial(write_all, self._segment.binlog, piece))
-            self._unflushed += len(piece)
+
+    def _append(self, data: bytes, write: Callable[[], None]) -> None:
+        if self._unflushed > UNFLUSHED_MAX:
+            self._guarded(self._flusher.wait)
+            self._unflushed = 0
+        self._guarded(write)
+        self._unflushed += len(data)
 
     @property
     def _open(self) -> _OpenSegment:
@@ -234,18 +244,22 @@ class RelayLogWriter:
         self._guarded(self._flusher.raise_failure)
         return self._flusher.idle
 
-    def flush(self, entries: list[str]) -> None:
-        """Commits `entries`, which speak of everything put so far."""
+    def flush(self, entries: list[str], *, spools: Sequence[str] | None = None) -> None:
+        """Commits `entries`, which speak of everything put so far. `spools`: the spool files needed behind
+        them; None: all."""
         if not entries:
             return
         segment = self._open
         segment.lines += len(entries)
         self._unflushed = 0
         self._check_space()
+        sync, gone = self.spool.syncing(), self.spool.forget(spools)
 
         def job() -> None:
             self.lease.check()
+            sync()
             segment.commit(entries)
+            self.spool.remove(gone)
 
         self._guarded(lambda: self._flusher.submit(job))
 
@@ -294,14 +308,15 @@ class RelayLogWriter:
         self._flusher.stop()
         if self._segment is not None:
             self._segment.close()
+        self.spool.close()
         self.lease.release()
 
 
-def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> Offset | None:
-    """Closes the last segment at its last committed transaction end, which is returned.
+def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> list[index.Entry]:
+    """Closes the last segment at its last committed transaction end; its entries up to there.
 
-    None: the segment never had a committed entry, so no reader knows it; it is removed. `read` is how far
-    some consumer has got: an index that ends before it has lost lines, and nothing is cut.
+    None at all: the segment never had a committed entry, so no reader knows it; it is removed. `read` is
+    how far some consumer has got: an index that ends before it has lost lines, and nothing is cut.
     """
     index_path, binlog_path = folder / name.index, folder / name.binlog
     data = index_path.read_bytes()
@@ -321,7 +336,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> Of
     if not entries:
         index_path.unlink()
         binlog_path.unlink()
-        return None
+        return []
     if binlog_path.stat().st_size < committed - name.base:
         raise RelayLogCorrupt(
             f"The segment {binlog_path} ends before offset {committed}, up to which its index commits it.",
@@ -340,7 +355,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> Of
     # no reader looks there.
     kept = [_recounted(entry, name, binlog_path, committed) for entry in index.cut_off(entries, committed)]
     replace_file(index_path, index.encode(index.compact(kept, span_size)), durable=True)
-    return committed
+    return kept
 
 
 def _recounted(entry: index.Entry, name: SegmentName, path: Path, end: Offset) -> index.Entry:
@@ -348,11 +363,5 @@ def _recounted(entry: index.Entry, name: SegmentName, path: Path, end: Offset) -
     if entry.end != end or entry.head is not None or not entry.tables:
         return entry
     counted = json.loads(scan_span(str(path), name.base, entry.start, end, open=entry.open_events))
-    kept = ("file", "position", "open", "last")
+    kept = ("file", "position", "open", "last", "prepared")
     return index.Entry(counted | {key: entry.fields[key] for key in kept if key in entry.fields})
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -26,7 +26,7 @@ from penstock._core import GtidSet
 from penstock.config import PipelineConfig, SourceConfig, StartAt
 from penstock.errors import BEGIN_ANEW, ConfigError, LogDiverged, LogPurged, RelayLogCorrupt, SourceError
 from penstock.model.offset import Offset, SourcePosition
-from penstock.relaylog.index import LastTransaction
+from penstock.relaylog.index import LastTransaction, Prepared
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.sources.mysql.connection import Replication, connect, explain, query, query_named
@@ -70,7 +70,8 @@ class Held:
     server_uuid: str
     last: LastTransaction | None
     digest: tuple[int, int] | None
-    """Length and CRC32 of the last transaction's bytes."""
+    """Length and CRC32 of the last transaction's bytes, as the source sent them."""
+    prepared: tuple[Prepared, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,10 @@ def hold(log: RelayLog | None) -> Held | None:
         return None
     last = log.last_transaction()
     digest = None
-    if last is not None and last.end - last.start <= COMPARED_BYTES_MAX:
+    if last is not None:
         digest = _digest(log, last)
+        if digest is not None and digest[0] > COMPARED_BYTES_MAX:
+            digest = None
     return Held(
         end=log.end,
         gtids=log.gtids_at(log.end),
@@ -132,10 +135,15 @@ def hold(log: RelayLog | None) -> Held | None:
         server_uuid=log.source_uuid,
         last=last,
         digest=digest,
+        prepared=tuple(log.prepared),
     )
 
 
-def _digest(log: RelayLog, last: LastTransaction) -> tuple[int, int]:
+def _digest(log: RelayLog, last: LastTransaction) -> tuple[int, int] | None:
+    if last.sent is not None:
+        return (last.sent[0], last.sent[1]) if last.sent else None
+    if last.end - last.start > COMPARED_BYTES_MAX:
+        return None
     path, base = log.segment_of(last.end)
     crc, left = 0, last.end - last.start
     with Path(path).open("rb") as file:

@@ -30,10 +30,17 @@ import pymysql
 from penstock import directory
 from penstock._core import DecodeError, Framer
 from penstock.config import PipelineConfig
-from penstock.errors import ConfigError, LogDiverged, PenstockError, SourceError, TransientError
+from penstock.errors import (
+    ConfigError,
+    LogDiverged,
+    PenstockError,
+    RelayLogCorrupt,
+    SourceError,
+    TransientError,
+)
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay, replace_file
+from penstock.relaylog.segment import DAMAGED_HINT, FORMAT, RELAY_FILE, read_relay, replace_file
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import follow, refusal
@@ -168,6 +175,8 @@ class Receiver:
             except (pymysql.Error, OSError) as error:
                 trouble = explain(error, self.config.source)
             except DecodeError as error:
+                if error.path is not None:
+                    raise _damaged(error) from error
                 trouble = TransientError(
                     f"The source sent what cannot be read: {error}.", offset=error.offset
                 )
@@ -229,7 +238,7 @@ class Receiver:
             else:
                 replication.dump(server_id, stream.file, stream.position)
             self._create(server, by_gtid=by_gtid)
-            session = _Session(server, stream, replication, self._framer(server, stream))
+            session = _Session(server, stream, replication, self._framer(server, stream, held))
             self.status.facts["source"] |= {
                 "server_uuid": server.uuid,
                 "version": server.version,
@@ -239,7 +248,8 @@ class Receiver:
             try:
                 self._stream(session, held)
             finally:
-                self._unfinished = session.framer.offset - session.framer.committed
+                framer = session.framer
+                self._unfinished = framer.offset + framer.held_bytes - framer.committed
         finally:
             connection._force_close()
 
@@ -259,7 +269,7 @@ class Receiver:
         data = json.dumps(self.relay, indent=1).encode()
         replace_file(self.folder / RELAY_FILE, data, durable=True)
 
-    def _framer(self, server: Server, stream: Stream) -> Framer:
+    def _framer(self, server: Server, stream: Stream, held: Held | None) -> Framer:
         limits = self.config.relay_log
         known = stream.known
         return Framer(
@@ -273,6 +283,10 @@ class Receiver:
             skip_until_us=stream.skip_until_us,
             skip_until=stream.skip_until,
             expected=stream.expected,
+            prepared=[(one.xid, one.file, one.start, one.length) for one in held.prepared] if held else [],
+            spool=str(self.writer.spool.folder),
+            spool_number=self.writer.spool.next_number,
+            generation=self.writer.lease.generation,
         )
 
     def _server_id(self, connection: Any, server: Server) -> int:
@@ -335,7 +349,7 @@ class Receiver:
                     f"heartbeat every {self.config.source.heartbeat / 1000:g} s."
                 )
         self.writer.wait()
-        self.writer.flush(session.framer.cut())
+        self._commit(session)
         self.writer.wait()
         self._report(session)
 
@@ -360,7 +374,7 @@ class Receiver:
             pieces = framer.feed(b"")
         session.dirty = True
         if framer.server_error is not None:
-            self.writer.flush(framer.cut())
+            self._commit(session)
             self.writer.wait()
             raise refusal.of_stream(framer.server_error, session.server, self.config.source)
         if framer.ended:
@@ -371,10 +385,13 @@ class Receiver:
         due = now - session.flushed >= self.config.relay_log.flush_interval / 1000
         if not (session.dirty and ready and due):
             return
-        self.writer.flush(session.framer.cut())
+        self._commit(session)
         session.flushed, session.dirty = now, False
         if self.writer.wants_roll:
             session.framer.roll()
+
+    def _commit(self, session: _Session) -> None:
+        self.writer.flush(session.framer.cut(), spools=session.framer.spool_files)
 
     def _diverged(self, session: _Session, held: Held | None) -> LogDiverged:
         last = held.last if held else None
@@ -405,6 +422,15 @@ class Receiver:
             "events": framer.events,
         }
         self.status.write()
+
+
+def _damaged(error: DecodeError) -> RelayLogCorrupt:
+    return RelayLogCorrupt(
+        f"The file {error.path} of the relay log is damaged at byte {error.offset}: {error.reason}.",
+        hint=DAMAGED_HINT,
+        path=error.path,
+        offset=error.offset,
+    )
 
 
 def stop_with_parent(stopping: Stopping, *, grace_s: float = 15.0) -> None:

@@ -1,0 +1,352 @@
+//! XA transactions take their place at their XA COMMIT.
+//!
+//! The bytes of a transaction that may be a prepared one are held back: the GTID event until the next event
+//! shows whether it is `XA START`, then all up to XA_PREPARE, in memory up to `HELD_MAX` and in a spool file
+//! beyond. What the end says decides:
+//!
+//! - `XA COMMIT … ONE PHASE` (the one-phase byte of XA_PREPARE): the events go into the log as they were
+//!   sent.
+//! - Prepared: the events are in the spool for good. The log gets an empty transaction under the same GTID,
+//!   and its index entry says where the events are. So a prepare moves the executed set and the source's
+//!   position like any transaction, and none of its rows is in the log.
+//! - `XA COMMIT` of a known xid: the log gets its GTID event, BEGIN, the row events and statements of the
+//!   spooled transaction with this place's position and new checksums, COMMIT. The rows belong to the GTID of
+//!   the XA COMMIT and have their offsets there, so a range, a split, a span, an offset mean what they mean
+//!   for every other transaction.
+//! - `XA ROLLBACK`: stored as sent, the spooled events are forgotten.
+//! - `XA COMMIT` of an xid that was prepared before the log began: stored as sent; the index tells it as a
+//!   statement that changed rows nobody knows.
+//!
+//! Nothing is decided by the spool: which transactions are prepared at an offset is what the index has
+//! committed up to there. Events in the spool are durable before the entry that names them. After a crash the
+//! source is asked for what lies behind the last committed transaction end: a prepare that was not committed
+//! is spooled again, an XA COMMIT that was not is replayed again from the spool, which is only removed
+//! behind the entry that says so. Bytes of the spool that no entry names are nobody's.
+//!
+//! A chunk that is read between prepare and commit has the GTID of the prepare in its low mark, and does not
+//! see the rows. They come under the GTID of the XA COMMIT, which is not in that mark: they count as newer
+//! than the chunk. One that sees them was read after the XA COMMIT was in the source's log, so its high mark
+//! lies behind it.
+
+use super::{Fate, Framer, OUTPUT_MAX};
+use crate::error::Result;
+use crate::event::{EventKind, HEADER_SIZE};
+use crate::format::{same_format, MAGIC};
+use crate::framing::Piece;
+use crate::group::{query, Group, Header, HEADER, QUERY, XA_PREPARE};
+use crate::log_file::{Direction, LogFile};
+use crate::span::{Ending, Place};
+use crate::xa::{query_event, rewritten, statement, xid_of_event, Change, Prepared, XaStatement};
+
+/// Bytes of one transaction that are held in memory until its end is known.
+const HELD_MAX: usize = 1 << 20;
+/// A spool file that has grown beyond this is followed by a new one.
+const SPOOL_FILE_MAX: u64 = 16 << 20;
+
+/// A transaction whose place is not known yet.
+#[derive(Default)]
+pub(super) struct Held {
+    /// What becomes of it if it is no XA transaction.
+    pub intended: Fate,
+    gtid: Vec<u8>,
+    /// Its events as sent, as far as they are not in the spool.
+    bytes: Vec<u8>,
+    /// Where it begins in the spool file, and how much of it is there.
+    spooled: Option<(u64, u64)>,
+    xa: bool,
+    xid: Option<String>,
+    /// The source's place before it.
+    source: Place,
+}
+
+/// The open spool file.
+pub(super) struct Spool {
+    name: String,
+    position: u64,
+    format: Vec<u8>,
+}
+
+/// Events on their way from the spool into the log.
+pub(super) struct Replay {
+    prepared: Prepared,
+    file: Option<LogFile>,
+    position: u64,
+    /// The XA COMMIT that puts them here; None: they are stored as sent.
+    commit: Option<(Header, Vec<u8>)>,
+}
+
+impl Framer {
+    /// Takes an event of a transaction whose place is not known yet.
+    pub(super) fn hold(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+        if self.aside.is_idle() {
+            self.aside.step(header, body, self.tracker.end)?;
+            self.digest(event);
+            let (intended, source) = (self.held.intended, self.tracker.source.clone());
+            self.held = Held { intended, source, gtid: event.to_vec(), ..Held::default() };
+            return Ok(());
+        }
+        if !self.held.xa {
+            match self.xa_statement(header, body)? {
+                Some((XaStatement::Start, xid)) => {
+                    (self.held.xa, self.held.xid) = (true, Some(xid));
+                    self.held.bytes.clone_from(&self.held.gtid);
+                }
+                Some((XaStatement::Commit, xid)) => return self.committed(&xid, header, event, body),
+                Some((XaStatement::Rollback, xid)) => {
+                    if self.prepared.remove(&xid).is_some() && self.held.intended == Fate::Store {
+                        self.tracker.ending = Some(Ending { sent: None, change: Change::Ended(xid) });
+                    }
+                    return self.release(header, event, body);
+                }
+                _ => return self.release(header, event, body),
+            }
+        }
+        self.digest(event);
+        if header.log_pos != 0 {
+            self.tracker.source.advance(header.log_pos);
+        }
+        let step = self.aside.step(header, body, self.tracker.end)?;
+        self.held.bytes.extend_from_slice(event);
+        if header.kind == XA_PREPARE && self.held.xid.is_none() {
+            self.held.xid = Some(xid_of_event(body, self.tracker.end)?);
+        }
+        if step.ends {
+            return self.branch_ends(header, event, step.prepared);
+        }
+        if self.held.bytes.len() >= HELD_MAX {
+            self.spill();
+        }
+        Ok(())
+    }
+
+    fn xa_statement(&self, header: &Header, body: &[u8]) -> Result<Option<(XaStatement, String)>> {
+        if header.kind != QUERY {
+            return Ok(None);
+        }
+        let (_, sql) = query(body, self.tracker.end)?;
+        Ok(statement(sql))
+    }
+
+    fn digest(&mut self, event: &[u8]) {
+        self.aside_crc.update(event);
+        self.aside_length += event.len() as u64;
+    }
+
+    /// It is no prepared transaction: it goes where it was meant to go, with the event that showed it.
+    fn release(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+        let gtid = self.let_go();
+        self.route_whole(&gtid)?;
+        self.route(header, event, body)
+    }
+
+    /// Ends holding; the GTID event.
+    fn let_go(&mut self) -> Vec<u8> {
+        self.aside = Group::default();
+        let held = std::mem::take(&mut self.held);
+        self.fate = held.intended;
+        held.gtid
+    }
+
+    fn route_whole(&mut self, event: &[u8]) -> Result<()> {
+        let header = Header::parse(event, self.tracker.end)?;
+        let end = if self.has_checksums() { event.len() - 4 } else { event.len() };
+        self.route(&header, event, &event[HEADER..end])
+    }
+
+    fn branch_ends(&mut self, header: &Header, event: &[u8], prepared: bool) -> Result<()> {
+        let xid = self.held.xid.take().unwrap_or_default();
+        if !prepared && self.held.spooled.is_none() {
+            let bytes = std::mem::take(&mut self.held.bytes);
+            self.back_to_its_begin();
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let length = Header::parse(rest, self.tracker.end)?.length as usize;
+                self.route_whole(&rest[..length])?;
+                rest = &rest[length..];
+            }
+            return Ok(());
+        }
+        self.spill();
+        let Some((start, length)) = self.held.spooled else { return Ok(()) };
+        let file = self.spool.as_ref().map(|spool| spool.name.clone()).unwrap_or_default();
+        let place = Prepared { xid: xid.clone(), file, start, length };
+        if self.held.intended != Fate::Store {
+            if prepared {
+                self.prepared.insert(xid, place);
+            }
+            self.let_go();
+            return self.aside_ended();
+        }
+        if !prepared {
+            self.back_to_its_begin();
+            self.replay = Some(Replay { prepared: place, file: None, position: start, commit: None });
+            return self.pump_replay().map(drop);
+        }
+        let end = self.tracker.source.clone();
+        let gtid = self.back_to_its_begin();
+        self.route_whole(&gtid)?;
+        self.tracker.source = end;
+        self.store_query(event, header, "BEGIN")?;
+        self.prepared.insert(xid.clone(), place.clone());
+        self.ending(Change::Prepared(place));
+        self.store_query(event, header, &rewritten("PREPARE", &xid))
+    }
+
+    /// Where the source stood before the transaction; it is let go.
+    fn back_to_its_begin(&mut self) -> Vec<u8> {
+        self.tracker.source = std::mem::take(&mut self.held.source);
+        self.let_go()
+    }
+
+    /// The source sent something else for the transaction that is about to end: its digest.
+    fn ending(&mut self, change: Change) {
+        let crc = std::mem::take(&mut self.aside_crc).finalize();
+        self.tracker.ending = Some(Ending { sent: Some((self.aside_length, crc)), change });
+    }
+
+    fn store_query(&mut self, event: &[u8], header: &Header, sql: &str) -> Result<()> {
+        let made = query_event(event, header, sql, self.has_checksums());
+        self.route_whole(&made)
+    }
+
+    fn has_checksums(&self) -> bool {
+        self.format.as_ref().is_some_and(|format| format.checksum)
+    }
+
+    fn committed(&mut self, xid: &str, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+        if self.held.intended != Fate::Store {
+            self.prepared.remove(xid);
+            return self.release(header, event, body);
+        }
+        let Some(prepared) = self.prepared.get(xid).cloned() else {
+            return self.release(header, event, body);
+        };
+        self.digest(event);
+        let gtid = self.let_go();
+        self.route_whole(&gtid)?;
+        self.store_query(event, header, "BEGIN")?;
+        let position = prepared.start;
+        let commit = Some((*header, event.to_vec()));
+        self.replay = Some(Replay { prepared, file: None, position, commit });
+        self.pump_replay().map(drop)
+    }
+
+    /// What is held goes to the spool.
+    fn spill(&mut self) {
+        let Some(format) = &self.format else { return };
+        let begins = self.held.spooled.is_none();
+        let open = self.spool.take().filter(|spool| {
+            !begins || spool.position < SPOOL_FILE_MAX && same_format(&spool.format, &format.event)
+        });
+        let mut spool = open.unwrap_or_else(|| {
+            let name = format!("{:010}-{:06}.xa", self.spool_number, self.options.spool.generation);
+            self.spool_number += 1;
+            let mut head = MAGIC.to_vec();
+            head.extend_from_slice(&format.event);
+            let position = head.len() as u64;
+            self.pieces.push(Piece::Spool { name: name.clone(), bytes: head });
+            Spool { name, position, format: format.event.clone() }
+        });
+        let bytes = std::mem::take(&mut self.held.bytes);
+        let (start, length) = self.held.spooled.unwrap_or((spool.position, 0));
+        self.held.spooled = Some((start, length + bytes.len() as u64));
+        spool.position += bytes.len() as u64;
+        self.spooled += bytes.len();
+        self.pieces.push(Piece::Spool { name: spool.name.clone(), bytes });
+        self.spool = Some(spool);
+    }
+
+    /// Events from the spool into the log; false when there are more and the output is full.
+    pub(super) fn pump_replay(&mut self) -> Result<bool> {
+        // Pieces given out only when `feed` returns cannot be read yet.
+        if self.spooled > 0 {
+            return Ok(false);
+        }
+        let Some(mut replay) = self.replay.take() else { return Ok(true) };
+        let end = replay.prepared.start + replay.prepared.length;
+        let path = format!("{}/{}", self.options.spool.folder, replay.prepared.file);
+        let mut file = match replay.file.take() {
+            Some(file) => file,
+            None => LogFile::open(&path, 0)?,
+        };
+        let mut event = Vec::new();
+        while replay.position < end && self.output.len() < OUTPUT_MAX {
+            let wanted =
+                self.spooled_event(&mut file, &mut replay, end, &mut event).map_err(|e| e.in_file(&path))?;
+            if wanted {
+                self.route_whole(&event)?;
+            }
+        }
+        if replay.position < end {
+            replay.file = Some(file);
+            self.replay = Some(replay);
+            return Ok(false);
+        }
+        if let Some((header, event)) = &replay.commit {
+            let xid = &replay.prepared.xid;
+            self.prepared.remove(xid);
+            self.ending(Change::Ended(xid.clone()));
+            self.store_query(event, header, &rewritten("COMMIT", xid))?;
+        }
+        Ok(true)
+    }
+
+    /// The next event of the spool as it goes into the log; false: it does not.
+    fn spooled_event(
+        &self,
+        file: &mut LogFile,
+        replay: &mut Replay,
+        end: u64,
+        event: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let position = replay.position;
+        let header = file.header(position, end)?;
+        let found = file.event(position, header, Direction::Forward)?;
+        replay.position += u64::from(header.size);
+        event.clear();
+        let Some((commit, _)) = &replay.commit else {
+            event.extend_from_slice(found.raw);
+            return Ok(true);
+        };
+        let frame = match header.kind {
+            EventKind::QUERY => {
+                let (_, sql) = query(found.body, position)?;
+                matches!(statement(sql), Some((XaStatement::Start | XaStatement::End, _)))
+            }
+            kind => kind.is_gtid() || kind == EventKind::XA_PREPARE,
+        };
+        event.extend_from_slice(&found.raw[..HEADER_SIZE + found.body.len()]);
+        event[13..17].copy_from_slice(&commit.log_pos.to_le_bytes());
+        let tail = if self.has_checksums() { 4 } else { 0 };
+        let length = event.len() as u32 + tail;
+        event[9..13].copy_from_slice(&length.to_le_bytes());
+        if tail > 0 {
+            let crc = crc32fast::hash(event);
+            event.extend_from_slice(&crc.to_le_bytes());
+        }
+        Ok(!frame)
+    }
+
+    /// Bytes of the open transaction that are not in the log.
+    pub fn held_bytes(&self) -> u64 {
+        self.held.bytes.len() as u64 + self.held.spooled.map_or(0, |(_, length)| length)
+    }
+
+    /// Spool files that are still needed.
+    pub fn spool_files(&self) -> Vec<String> {
+        let open = self.spool.iter().map(|spool| &spool.name);
+        let mut names: Vec<String> =
+            self.prepared.values().map(|prepared| &prepared.file).chain(open).cloned().collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The prepared transactions, for a segment's head.
+    pub(super) fn prepared_json(&self) -> String {
+        let mut known: Vec<&Prepared> = self.prepared.values().collect();
+        known.sort_by_key(|prepared| (&prepared.file, prepared.start));
+        let texts: Vec<String> = known.iter().map(|prepared| prepared.json()).collect();
+        format!("[{}]", texts.join(","))
+    }
+}

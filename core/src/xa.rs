@@ -1,0 +1,144 @@
+//! XA transactions: their names, what announces them in a log, and what the relay log says of them.
+//!
+//! A source writes the rows of an XA transaction when it is *prepared*; they count from its `XA COMMIT` on,
+//! which may come much later, in another file, or never (`XA ROLLBACK`). In the relay log the rows stand at
+//! the XA COMMIT (see `frame/branch.rs`), and at the prepare there is only an empty transaction under its
+//! GTID. Both are written by us, which the comment in their COMMIT says: what the source sent for them is
+//! something else.
+
+use std::fmt::Write as _;
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::group::{Header, HEADER, QUERY};
+use crate::span::json;
+
+/// Begin of the COMMIT of a transaction that stands in the log otherwise than it was sent.
+const REWRITTEN: &[u8] = b"COMMIT /* XA ";
+
+/// What an XA statement of the log does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XaStatement {
+    Start,
+    End,
+    Commit,
+    Rollback,
+}
+
+/// A prepared transaction's events: `(start, start + length]` of a file of `relaylog/prepared`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prepared {
+    pub xid: String,
+    pub file: String,
+    pub start: u64,
+    pub length: u64,
+}
+
+/// What a transaction did to the set of prepared ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    Prepared(Prepared),
+    /// Committed or rolled back.
+    Ended(String),
+}
+
+impl Prepared {
+    pub fn json(&self) -> String {
+        let Prepared { xid, file, start, length } = self;
+        let (xid, file) = (json(xid), json(file));
+        format!("{{\"xid\":{xid},\"file\":{file},\"start\":{start},\"length\":{length}}}")
+    }
+}
+
+impl Change {
+    pub fn json(&self) -> String {
+        match self {
+            Change::Prepared(prepared) => prepared.json(),
+            Change::Ended(xid) => format!("{{\"xid\":{}}}", json(xid)),
+        }
+    }
+}
+
+/// The statement and its xid, which the server always writes as `X'6162',X'',1`.
+pub fn statement(sql: &[u8]) -> Option<(XaStatement, String)> {
+    let words = [
+        ("XA START ", XaStatement::Start),
+        ("XA END ", XaStatement::End),
+        ("XA COMMIT ", XaStatement::Commit),
+        ("XA ROLLBACK ", XaStatement::Rollback),
+    ];
+    words.iter().find_map(|(word, statement)| {
+        let (head, xid) = sql.split_at_checked(word.len())?;
+        let found = head.eq_ignore_ascii_case(word.as_bytes()).then_some(*statement)?;
+        Some((found, String::from_utf8_lossy(xid.trim_ascii()).into_owned()))
+    })
+}
+
+/// The xid in the body of an XA_PREPARE event, as a statement would name it.
+pub fn xid_of_event(body: &[u8], base: u64) -> Result<String> {
+    let mut cursor = Cursor::new(body, base);
+    cursor.skip(1, "XA one phase")?;
+    let format = cursor.u32("XA format")?;
+    let global = cursor.u32("length of the XA transaction's name")? as usize;
+    let branch = cursor.u32("length of the XA branch's name")? as usize;
+    let mut text = String::new();
+    for length in [global, branch] {
+        text.push_str("X'");
+        for byte in cursor.take(length, "XA name")? {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text.push_str("',");
+    }
+    let _ = write!(text, "{format}");
+    Ok(text)
+}
+
+pub fn is_rewritten(sql: &[u8]) -> bool {
+    sql.starts_with(REWRITTEN)
+}
+
+/// The COMMIT of a transaction of ours; `what` it stands for.
+pub fn rewritten(what: &str, xid: &str) -> String {
+    let known = xid.replace("*/", "* /");
+    format!("COMMIT /* XA {what} {known} */")
+}
+
+/// A QUERY event of our own: no session, no database; time and server are those of `event`.
+pub fn query_event(event: &[u8], header: &Header, sql: &str, checksum: bool) -> Vec<u8> {
+    // thread id 4, execution time 4, length of database 1, error code 2, length of status variables 2, and
+    // the empty database's end
+    const FIXED: [u8; 14] = [0; 14];
+    let tail = if checksum { 4 } else { 0 };
+    let mut made = event.get(..4).unwrap_or(&[0; 4]).to_vec();
+    made.push(QUERY);
+    made.extend_from_slice(event.get(5..9).unwrap_or(&[0; 4]));
+    made.extend_from_slice(&((HEADER + FIXED.len() + sql.len() + tail) as u32).to_le_bytes());
+    made.extend_from_slice(&header.log_pos.to_le_bytes());
+    made.extend_from_slice(&[0; 2]);
+    made.extend_from_slice(&FIXED);
+    made.extend_from_slice(sql.as_bytes());
+    if checksum {
+        let crc = crc32fast::hash(&made);
+        made.extend_from_slice(&crc.to_le_bytes());
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_as_servers_write_them() {
+        let found = |sql: &str| statement(sql.as_bytes());
+        let name = String::from("X'630078',X'62',7");
+        assert_eq!(found("XA START X'630078',X'62',7"), Some((XaStatement::Start, name.clone())));
+        assert_eq!(found("XA COMMIT X'630078',X'62',7"), Some((XaStatement::Commit, name.clone())));
+        assert_eq!(found("XA RECOVER"), None);
+        assert_eq!(found("INSERT INTO t VALUES ('XA COMMIT ')"), None);
+        // XA_PREPARE of the same transaction, as 8.0.15 wrote it.
+        let body = [0, 7, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0x63, 0, 0x78, 0x62];
+        assert_eq!(xid_of_event(&body, 0).unwrap(), name);
+        assert!(xid_of_event(&body[..16], 0).is_err());
+    }
+}
