@@ -16,7 +16,8 @@ use crate::wire::WireType;
 /// `{"offset", "key": [name, …] | null, "columns": [{"name", "known": true} | {"name", "type", …}]}`.
 ///
 /// A column that `known` has under the same name and of a type that fits the map is `known`; the others are
-/// given in the terms of `penstock.model.schema.Column`. None: no map of the table, or the maps have no names.
+/// given in the terms of `penstock.model.schema.Column`. None: no map of the table, or the maps have no
+/// names.
 pub fn first_described(
     path: &str,
     base: u64,
