@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.config import SinkConfig
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import build_sink
-from penstock.sinks.base import Commit, Sink
+from penstock.sinks.base import Commit, EvolvedColumn, Narrowing, Sink
 from penstock.sinks.files import Rows
 from penstock.sinks.lake import spark_type
 
@@ -47,6 +47,12 @@ class Place:
         self.sink.create(TableSchema(self.table, columns, self.key), self.arrow)
         return self
 
+    def evolve(self, epoch: int, *columns: EvolvedColumn, narrowing: Narrowing = "keep") -> bool:
+        """Rows made from here on have these columns."""
+        done = self.sink.evolve(self.table, list(columns), self.commit(epoch), narrowing=narrowing)
+        self.arrow = pa.schema([column.field for column in columns])
+        return done
+
     def latest(self, *rows: tuple[Any, ...]) -> Rows:
         """Rows of values, then `_deleted`, `_sequence`."""
         own = [
@@ -73,6 +79,12 @@ class Place:
 
     def rows(self, version: str | None = None) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in self.sink.read(self.table, version).collect())
+
+
+def column(
+    name: str, kind: pa.DataType, before: str | None = None, *, default: str | None = None
+) -> EvolvedColumn:
+    return EvolvedColumn(pa.field(name, kind), before, default)
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import inheritable_thread_target
-from tests.sinks.conftest import Place
+from tests.sinks.conftest import Place, column
 
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.sinks.base import AddedColumn, Commit, First, Foreign, Missing, Ours
+from penstock.sinks.base import Commit, Foreign, Missing, Ours
 
 Make = Callable[..., Place]
 
@@ -136,77 +136,6 @@ def test_a_version_reads_as_it_was(place: Make, kind: str) -> None:
     assert it.rows() == [(1, "b", 20)]
 
 
-ADDED: list[tuple[pa.DataType, str | None, Any]] = [
-    (pa.int32(), "5", 5),
-    (pa.int64(), "-9000000000", -9000000000),
-    (pa.float32(), "1.5", 1.5),
-    (pa.float64(), "2.5e0", 2.5),
-    (pa.string(), "'it''s'", "it's"),
-    (pa.binary(), "X'00ff'", bytearray(b"\x00\xff")),
-    (pa.decimal128(12, 3), "12.340", Decimal("12.340")),
-    (pa.bool_(), "true", True),
-    (pa.date32(), "DATE'2024-02-29'", date(2024, 2, 29)),
-    (pa.timestamp("us"), "TIMESTAMP_NTZ'2024-02-29 01:02:03.456789'", datetime(2024, 2, 29, 1, 2, 3, 456789)),
-    (pa.string(), None, None),
-]
-
-
-def test_added_columns_give_existing_rows_their_default(place: Make, kind: str) -> None:
-    it = place(kind).create()
-    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
-    columns = [
-        AddedColumn(Column(f"c{n}", "x"), pa.field(f"c{n}", arrow), default)
-        for n, (arrow, default, _) in enumerate(ADDED)
-    ]
-    assert it.sink.add_columns(it.table, columns, it.commit(2))
-    assert not it.sink.add_columns(it.table, columns, it.commit(2))
-    assert it.rows() == [(1, "a", *[value for _, _, value in ADDED], 10)]
-    version = it.sink.version(it.table)
-    assert it.rows(version) == it.rows()
-    it.arrow = pa.schema([*it.arrow, *[column.field for column in columns]])
-    it.sink.merge(it.table, it.latest((2, "b", *[None] * len(ADDED), False, 20)), it.key, it.commit(3))
-    it.sink.merge(
-        it.table, it.latest((1, "z", 6, *[None] * (len(ADDED) - 1), False, 21)), it.key, it.commit(4)
-    )
-    assert it.rows() == [(1, "z", 6, *[None] * (len(ADDED) - 1), 21), (2, "b", *[None] * len(ADDED), 20)]
-
-
-def test_added_timestamp_default_is_utc(place: Make, kind: str) -> None:
-    it = place(kind).create()
-    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
-    added = AddedColumn(
-        Column("at", "timestamp"),
-        pa.field("at", pa.timestamp("us", "UTC")),
-        "TIMESTAMP'2024-07-01 12:00:00Z'",
-    )
-    it.sink.add_columns(it.table, [added], it.commit(2))
-    assert it.sink.read(it.table).selectExpr("unix_seconds(at)").collect()[0][0] == 1719835200
-
-
-def test_added_columns_stand_where_the_source_has_them(place: Make, kind: str) -> None:
-    it = place(kind).create()
-    text = lambda name: pa.field(name, pa.string())  # noqa: E731
-    columns = [
-        AddedColumn(Column("first", "text"), text("first"), None, First()),
-        AddedColumn(Column("mid", "text"), text("mid"), None, "id"),
-        AddedColumn(Column("last", "text"), text("last")),
-        AddedColumn(Column("very last", "text"), text("very last")),
-    ]
-    it.sink.add_columns(it.table, columns, it.commit(1))
-    assert state(it).columns == ("first", "id", "mid", "name", "last", "very last")
-    assert state(it).last_commit == it.commit(1)
-
-
-def test_columns_added_by_a_step_that_was_killed_halfway_are_finished(place: Make, kind: str) -> None:
-    it = place(kind).create()
-    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
-    one = AddedColumn(Column("x", "int"), pa.field("x", pa.int32()), "5")
-    two = AddedColumn(Column("y", "int"), pa.field("y", pa.int32()), "6")
-    it.sink.add_columns(it.table, [one], it.commit(2))
-    assert it.sink.add_columns(it.table, [one, two], it.commit(3))
-    assert it.rows() == [(1, "a", 5, 6, 10)]
-
-
 KEYS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.string(), ["", "a", "A", "ä", "a ", "'\"`\\", "日本", "a\x00b"]),
     (pa.binary(), [b"", b"\x00", b"\xff\xfe", b"a"]),
@@ -261,8 +190,8 @@ def test_columns_may_have_any_name(place: Make, kind: str) -> None:
     new[2] = "w"
     it.sink.append(it.table, it.latest((*old, False, 1)), it.commit(1))
     it.sink.merge(it.table, it.latest((*new, False, 2)), it.key, it.commit(2))
-    added = AddedColumn(Column("n.e w", "int"), pa.field("n.e w", pa.int32()), "7", "back`tick")
-    it.sink.add_columns(it.table, [added], it.commit(3))
+    kept = [column(name, pa.string(), name) for name in ODD_NAMES]
+    it.evolve(3, *kept[:6], column("n.e w", pa.int32(), default="7"), *kept[6:])
     assert it.sink.read(it.table).columns == [*ODD_NAMES[:6], "n.e w", *ODD_NAMES[6:], "_sequence"]
     assert it.rows() == [(*new[:6], 7, *new[6:], 2)]
 

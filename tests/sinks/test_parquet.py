@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
-from tests.sinks.conftest import Place
+from tests.sinks.conftest import Place, column
 
 from penstock.errors import InternalError
-from penstock.model.schema import Column, TableId
-from penstock.sinks.base import AddedColumn, Foreign, Missing, Ours
+from penstock.model.schema import TableId
+from penstock.sinks.base import Foreign, Missing, Ours
 from penstock.sinks.parquet import STAGING, ParquetSink
 
 Make = Callable[..., Place]
@@ -96,10 +96,13 @@ def test_a_truncate_is_one_row_of_the_log(place: Make) -> None:
 def test_an_added_column_is_seen_by_plain_readers_and_null_before(place: Make, spark: SparkSession) -> None:
     it = place("parquet").create()
     it.sink.write_changes(it.table, it.changelog((1, "a", "insert", 1)), it.commit(1))
-    added = AddedColumn(Column("x", "int"), pa.field("x", pa.int32()), "5", "id")
-    assert it.sink.add_columns(it.table, [added], it.commit(2))
-    assert not it.sink.add_columns(it.table, [added], it.commit(2))
-    it.arrow = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("name", pa.string())])
+    columns = [
+        column("id", pa.int64(), "id"),
+        column("x", pa.int32(), default="5"),
+        column("name", pa.string(), "name"),
+    ]
+    assert it.evolve(2, *columns)
+    assert not it.evolve(2, *columns)
     it.sink.write_changes(it.table, it.changelog((2, 6, "b", "insert", 3)), it.commit(3))
     for frame in (it.sink.read(it.table), spark.read.parquet(str(path(it)))):
         assert sorted((row["id"], row["x"]) for row in frame.collect()) == [(1, None), (2, 6)]
@@ -134,3 +137,30 @@ def test_tables_may_have_any_name(place: Make) -> None:
     it = place("parquet", table=TableId("_x/..", "日本 %20=#?*")).create()
     it.sink.write_changes(it.table, it.changelog((1, "a", "insert", 1)), it.commit(1))
     assert changes(it) == [(1, "insert")]
+
+
+def test_a_change_log_goes_on_under_new_names_and_types_and_keeps_what_was(
+    place: Make, spark: SparkSession
+) -> None:
+    arrow = pa.schema([("id", pa.int32()), ("a", pa.string()), ("gone", pa.int32()), ("n", pa.int32())])
+    it = place("parquet", arrow=arrow).create()
+    it.sink.write_changes(it.table, it.changelog((1, "va", 7, 5, "insert", 1)), it.commit(1))
+    it.sink.write_changes(it.table, it.changelog((2, "va", 7, None, "insert", 2)), it.commit(2))
+    wanted = [column("id", pa.int64(), "id"), column("b", pa.string(), "a"), column("n", pa.string(), "n")]
+    assert it.evolve(3, *wanted)
+    assert not it.evolve(3, *wanted)
+    it.sink.write_changes(it.table, it.changelog((2**40, "vb", "text", "insert", 4)), it.commit(4))
+    assert it.sink.open(it.table) == Ours(it.commit(4), ("id", "b", "n"), False)
+    for frame in (it.sink.read(it.table), spark.read.parquet(str(path(it)))):
+        found = sorted((row["id"], row["a"], row["b"], row["gone"], row["n"]) for row in frame.collect())
+        assert found == [
+            (1, "va", None, 7, "5"), (2, "va", None, 7, None), (2**40, None, "vb", None, "text")
+        ]  # fmt: skip
+
+
+def test_values_that_mean_nothing_in_another_type_become_null() -> None:
+    from penstock.sinks.parquet import converted
+
+    assert converted(pa.array(["1", "x", None, "-4"]), pa.int32()).to_pylist() == [1, None, None, -4]
+    assert converted(pa.array([20240229]), pa.date32()).to_pylist() == [None]
+    assert converted(pa.array([1.5, None]), pa.string()).to_pylist() == ["1.5", None]

@@ -8,15 +8,16 @@ for different tables; for one table the caller keeps steps in order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import TableId, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 FORMAT = "1"
 """Version of what sinks write beside the rows (table properties, marker files)."""
+
+ASIDE = "_penstock_next_"
+"""Values of a column that is being converted wait under this name and its own until all of them are there."""
 
 OWN_COLUMNS = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP)
 
@@ -86,23 +90,24 @@ class Foreign:
 TargetState = Missing | Ours | Foreign
 
 
-@dataclass(frozen=True)
-class First:
-    """ADD COLUMN … FIRST."""
+Narrowing = Literal["keep", "rewrite"]
+"""A column whose type became narrower at the source: the target `keep`s the wider one, which holds all the
+other can, or is `rewrite`n."""
 
 
 @dataclass(frozen=True)
-class AddedColumn:
-    """A column that ALTER TABLE … ADD COLUMN brought.
+class EvolvedColumn:
+    """A column as the source has it from here on: `field` is its name and type.
 
-    `default` is a constant Spark SQL expression, or None for NULL: what rows that exist already get, as at
-    the source.
+    `before` is the name the target has it under; None: it is new, and rows that exist get `default`, a
+    constant Spark SQL expression (None: NULL), as at the source. `refills`: every row is written again, so a
+    target that lacks `before` gets a new column; else that is an error.
     """
 
-    column: Column
     field: pa.Field
+    before: str | None = None
     default: str | None = None
-    after: str | First | None = None
+    refills: bool = False
 
 
 class Sink(Protocol):
@@ -143,7 +148,11 @@ class Sink(Protocol):
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
         """Rows with `_sequence` below `sequence` go: the end of a snapshot taken again."""
 
-    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool: ...
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        """From here on the target has these columns of the source, in this order; others go, with their
+        values. Killed anywhere in it, the call is simply made again."""
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         """Layout `changelog`; append-only sinks."""
@@ -183,7 +192,7 @@ def catalog_name(name: str) -> str:
 
 
 def source_columns(names: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if name not in OWN_COLUMNS)
+    return tuple(name for name in names if name not in OWN_COLUMNS and not name.startswith(ASIDE))
 
 
 def refuse_foreign(table: TableId, state: TargetState) -> None:

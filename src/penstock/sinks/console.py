@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +16,10 @@ from penstock.errors import ConfigError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
-    AddedColumn,
     Commit,
+    EvolvedColumn,
     Missing,
+    Narrowing,
     Ours,
     TargetState,
     append_only,
@@ -78,11 +80,12 @@ class ConsoleSink:
         columns = [CHANGE_TYPE, SEQUENCE, f"timestamp_micros(us) AS {COMMIT_TIMESTAMP}"]
         return self.write_changes(table, Rows(row.selectExpr(*columns)), commit)
 
-    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
         if self._done(table, commit):
             return False
-        known = self._columns.get(table, ())  # empty after a restart: nothing that was printed is kept
-        self._columns[table] = known + tuple(added.column.name for added in columns)
+        self._columns[table] = tuple(column.field.name for column in columns)
         self._last[table] = commit
         return True
 

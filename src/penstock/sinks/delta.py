@@ -7,12 +7,27 @@ version, so the version counts epoch and step.
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StructType,
+    TimestampNTZType,
+)
 
 from penstock.config import SinkConfig
 from penstock.errors import InternalError
@@ -20,11 +35,12 @@ from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
-    AddedColumn,
+    OWN_COLUMNS,
     Commit,
-    First,
+    EvolvedColumn,
     Foreign,
     Missing,
+    Narrowing,
     Ours,
     TargetState,
     check_directory,
@@ -36,6 +52,7 @@ from penstock.sinks.base import (
     refuse_own_names,
     source_columns,
 )
+from penstock.sinks.evolve import Change, assignments, changes, holds
 from penstock.sinks.files import Rows
 from penstock.sinks.lake import (
     Sessions,
@@ -44,7 +61,6 @@ from penstock.sinks.lake import (
     merge_sql,
     quoted,
     shared_view,
-    spark_type,
     table_properties,
     target_type,
     text,
@@ -122,11 +138,20 @@ class DeltaSink:
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         if self._done(table, commit):
             return False
-        writer = live_rows(rows.frame).write.format("delta").mode("append")
+        writer = self._fitted(table, live_rows(rows.frame)).write.format("delta").mode("append")
         for name, value in self._transaction(commit).items():
             writer = writer.option(name, value)
         writer.save(str(self.path(table)))
         return True
+
+    def _fitted(self, table: TableId, frame: DataFrame) -> DataFrame:
+        """Delta's appends take no type but the column's own, which may be wider than the source's."""
+        kinds = {field.name.lower(): field.dataType for field in self._present(table)}
+        columns = [
+            frame[quoted(field.name)].cast(kinds.get(field.name.lower(), field.dataType)).alias(field.name)
+            for field in frame.schema
+        ]
+        return frame.select(*columns)
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         if self._done(table, commit):
@@ -150,29 +175,72 @@ class DeltaSink:
             session.sql(f"DELETE FROM {self._name(table)} WHERE {condition}")
         return self._record(table, commit)
 
-    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
-        # Delta has no defaults for existing rows: columns first, then their values under the commit's key.
-        # Killed in between, the columns that are there are skipped and the values are written again.
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        """Delta changes columns one ALTER TABLE at a time, and has no defaults for rows that exist. So values
+        that have to be computed go into columns aside first; then one commit of the table's metadata, which
+        carries the key, renames, drops, adds and reorders all columns at once."""
         if self._done(table, commit):
             return False
-        present = {name.lower() for name in self._snapshot(table).schema().fieldNames()}
-        last = source_columns(list(self._snapshot(table).schema().fieldNames()))[-1]
-        for added in columns:
-            name = added.column.name
-            if name.lower() not in present:
-                place = "FIRST" if isinstance(added.after, First) else f"AFTER {quoted(added.after or last)}"
-                kind = spark_type(added.field).simpleString()
-                self._spark.sql(
-                    f"ALTER TABLE {self._name(table)} ADD COLUMNS ({quoted(name)} {kind} {place})"
-                )
-            last = name if added.after is None else last
-        values = [
-            f"{quoted(added.column.name)} = {added.default}" for added in columns if added.default is not None
-        ]
-        if values:
-            with self._session(commit) as session:
-                session.sql(f"UPDATE {self._name(table)} SET {', '.join(values)}")
-        return self._record(table, commit)
+        present = self._present(table)
+        changed = changes(
+            table, present, columns, stored=lambda kind: kind, widens=widens, narrowing=narrowing
+        )
+        waiting = [c for c in changed if c.how == "convert" or (c.how == "add" and c.default is not None)]
+        if waiting:
+            self._compute(table, present, waiting)
+        if any(change.how == "widen" for change in changed):
+            self._allow_widening(table)
+        self._commit_columns(table, changed, waiting, commit)
+        return True
+
+    def _present(self, table: TableId) -> StructType:
+        return StructType.fromJson(json.loads(self._snapshot(table).schema().json()))
+
+    def _compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
+        missing = [change for change in waiting if change.aside not in present.names]
+        if missing:
+            columns = ", ".join(f"{quoted(c.aside)} {c.kind.simpleString()}" for c in missing)
+            self._spark.sql(f"ALTER TABLE {self._name(table)} ADD COLUMNS ({columns})")
+        self._spark.sql(f"UPDATE {self._name(table)} SET {assignments(present, waiting)}")
+
+    def _allow_widening(self, table: TableId) -> None:
+        name = "delta.enableTypeWidening"
+        if not self._snapshot(table).metadata().configuration().get(name).isDefined():
+            self._spark.sql(f"ALTER TABLE {self._name(table)} SET TBLPROPERTIES ('{name}' = 'true')")
+
+    def _commit_columns(
+        self, table: TableId, changed: list[Change], waiting: list[Change], commit: Commit
+    ) -> None:
+        delta = self._jvm.org.apache.spark.sql.delta
+        snapshot = self._snapshot(table)
+        now = snapshot.metadata()
+        fields = {field["name"]: field for field in json.loads(now.schemaString())["fields"]}
+        wanted = [_field(change, fields, aside=change in waiting) for change in changed]
+        wanted += [fields[name] for name in OWN_COLUMNS if name in fields]
+        text_ = json.dumps({"type": "struct", "fields": wanted})
+        transaction = snapshot.deltaLog().startTransaction(
+            self._jvm.scala.Option.empty(), self._jvm.scala.Option.apply(snapshot)
+        )
+        if any(change.how == "widen" for change in changed):
+            types = self._jvm.org.apache.spark.sql.types.DataType
+            schema = delta.TypeWideningMetadata.addTypeWideningMetadata(
+                transaction, types.fromJson(text_), now.schema()
+            )
+            text_ = schema.json()
+        transaction.updateMetadata(
+            now.copy(
+                now.id(), now.name(), now.description(), now.format(), text_, now.partitionColumns(),
+                now.configuration(), now.createdTime(),
+            ),
+            False,
+        )  # fmt: skip
+        key = delta.actions.SetTransaction(
+            _application(self._pipeline), transaction_version(commit), self._jvm.scala.Option.empty()
+        )
+        operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        transaction.commit(self._jvm.PythonUtils.toSeq([key]), operation)
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise InternalError("The delta sink merges; write_changes is for append-only sinks.")
@@ -252,3 +320,28 @@ def commit_of(pipeline: str, version: int) -> Commit:
 
 def _application(pipeline: str) -> str:
     return f"penstock-{pipeline}"
+
+
+def _field(change: Change, fields: dict[str, Any], *, aside: bool) -> dict[str, Any]:
+    """The column in the table's metadata; its own metadata say where in the files its values are."""
+    kind = json.loads(change.kind.json())
+    if aside:
+        return {**fields[change.aside], "name": change.name}
+    if change.before is None:
+        return {"name": change.name, "type": kind, "nullable": True, "metadata": {}}
+    return {**fields[change.before], "name": change.name, "type": kind}
+
+
+_INTEGERS: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
+
+
+def widens(old: DataType, kind: DataType) -> bool:
+    if isinstance(old, DecimalType) and isinstance(kind, DecimalType):
+        return holds(kind, old)
+    if type(old) in _INTEGERS and type(kind) in _INTEGERS:
+        return _INTEGERS.index(type(old)) < _INTEGERS.index(type(kind))
+    if isinstance(kind, DoubleType):
+        return isinstance(old, (FloatType, ByteType, ShortType, IntegerType))
+    if isinstance(old, DateType):
+        return isinstance(kind, TimestampNTZType)
+    return isinstance(kind, DecimalType) and type(old) in _INTEGERS and holds(kind, old)

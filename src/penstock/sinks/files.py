@@ -56,11 +56,13 @@ class Rows:
 @dataclass(frozen=True)
 class FileWriter:
     """What a task does with its batches. `fields`: the columns of the files, by name; an Iceberg field id
-    stands in a field's metadata. Rows marked as deleted are left out. Pickles."""
+    stands in a field's metadata. Rows marked as deleted are left out. `optional` columns may be missing from
+    the rows: NULL. Pickles."""
 
     directory: str
     fields: pa.Schema
     compression: str = "zstd"
+    optional: frozenset[str] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array(self._files(batches), pa.string())], ["path"])
@@ -104,8 +106,16 @@ class FileWriter:
             deleted = batch.column(DELETED)
             if pc.any(deleted).as_py():
                 batch = batch.filter(pc.invert(deleted))
-        arrays = [_cast(_column(batch, field.name), field.type) for field in self.fields]
+        arrays = [self._column(batch, field) for field in self.fields]
         return pa.RecordBatch.from_arrays(arrays, schema=self.fields)
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        place = batch.schema.get_field_index(field.name)
+        if place >= 0:
+            return _cast(batch.column(place), field.type)
+        if field.name in self.optional:
+            return pa.nulls(batch.num_rows, field.type)
+        raise InternalError(f"The rows lack the column {field.name} that their target has.")
 
 
 def map_batches(frame: DataFrame, consume: Consume, schema: Any) -> DataFrame:
@@ -121,13 +131,6 @@ def map_batches(frame: DataFrame, consume: Consume, schema: Any) -> DataFrame:
 def written(frame: DataFrame) -> list[str]:
     """Runs the tasks of `Rows.through(FileWriter(…), WRITTEN)`: paths of what they wrote."""
     return [str(row[0]) for row in frame.collect()]
-
-
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    place = batch.schema.get_field_index(name)
-    if place < 0:
-        raise InternalError(f"The rows lack the column {name} that their target has.")
-    return batch.column(place)
 
 
 def _cast(array: Any, kind: pa.DataType) -> pa.Array:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -23,19 +25,33 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, DataType, DateType, DecimalType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from penstock.config import SinkConfig
-from penstock.errors import ConfigError, InternalError
+from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
-    AddedColumn,
     Commit,
-    First,
+    EvolvedColumn,
     Foreign,
     Missing,
+    Narrowing,
     Ours,
     TargetState,
     catalog_name,
@@ -47,6 +63,7 @@ from penstock.sinks.base import (
     refuse_own_names,
     source_columns,
 )
+from penstock.sinks.evolve import Change, assignments, changes, dropped
 from penstock.sinks.files import WRITTEN, FileWriter, Rows, written
 from penstock.sinks.lake import (
     Sessions,
@@ -56,7 +73,6 @@ from penstock.sinks.lake import (
     merge_sql,
     quoted,
     shared_view,
-    spark_type,
     table_properties,
     target_type,
 )
@@ -201,30 +217,66 @@ class IcebergSink:
             session.sql(f"DELETE FROM {self._name(table)} WHERE {SEQUENCE} < {int(sequence)}")
         return self._record(table, commit)
 
-    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        """One transaction. Before it, values that have to be converted are computed into columns aside, which
+        the transaction puts in the place of the old ones: no reader ever sees a column half converted."""
         if self._done(table, commit):
             return False
-        target = self._load(table)
-        present = {field.name().lower() for field in target.schema().columns()}
-        transaction = target.newTransaction()
-        update = transaction.updateSchema()
-        for added in columns:
-            name = added.column.name
-            if name.lower() in present:
-                continue
-            update.addColumn(None, name, self._type(added), None, self._literal(added))
-            if isinstance(added.after, First):
-                update.moveFirst(name)
-            elif added.after is not None:
-                update.moveAfter(name, added.after)
-            else:
-                update.moveBefore(name, SEQUENCE)
+        present = self._present(table)
+        changed = changes(table, present, columns, stored=_stored, widens=widens, narrowing=narrowing)
+        waiting = [change for change in changed if change.how == "convert"]
+        if waiting:
+            self._convert(table, present, waiting)
+        with _refused(table):
+            self._evolve(table, present, changed, commit)
+        return True
+
+    def _present(self, table: TableId) -> StructType:
+        self._spark.catalog.refreshTable(self._name(table))
+        return self._spark.table(self._name(table)).schema
+
+    def _convert(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
+        update = self._load(table).updateSchema()
+        for change in waiting:
+            if change.aside not in present.names:
+                update.addColumn(None, change.aside, self._type(change.kind), None)
         update.commit()
+        session = self._spark.newSession()  # sees the columns that are new
+        session.sql(f"UPDATE {self._name(table)} SET {assignments(present, waiting)}")
+
+    def _evolve(self, table: TableId, present: StructType, changed: list[Change], commit: Commit) -> None:
+        transaction = self._load(table).newTransaction()
+        update = transaction.updateSchema()
+        for name in dropped(present, changed):
+            update.deleteColumn(name)
+        for change in changed:
+            self._change_column(update, change)
+        update.commit()
+        order = transaction.updateSchema()
+        for before, change in zip([None, *changed], changed, strict=False):
+            if before is None:
+                order.moveFirst(change.name)
+            else:
+                order.moveAfter(change.name, before.name)
+        order.commit()
         # A snapshot of its own, without files: a version is a snapshot, and reads with the columns it has.
         transaction.newAppend().set(COMMIT, str(commit)).commit()
         self._set_property(transaction, transaction.table(), commit)
         transaction.commitTransaction()
-        return True
+
+    def _change_column(self, update: Any, change: Change) -> None:
+        match change.how:
+            case "add":
+                update.addColumn(None, change.name, self._type(change.kind), None, self._literal(change))
+            case "convert":
+                update.deleteColumn(change.before)
+                update.renameColumn(change.aside, change.name)
+            case "widen":
+                update.updateColumn(change.before, self._type(change.kind))
+        if change.how in ("keep", "widen") and change.before != change.name:
+            update.renameColumn(change.before, change.name)
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise InternalError("The iceberg sink merges; write_changes is for append-only sinks.")
@@ -303,20 +355,47 @@ class IcebergSink:
                 ancestry.append((parent, "expired"))
         return last_commit(target.properties().get(COMMIT), ancestry)
 
-    def _type(self, added: AddedColumn) -> Any:
-        struct = f'{{"type":"struct","fields":[{{"name":"c","type":{spark_type(added.field).json()},'
+    def _type(self, kind: DataType) -> Any:
+        struct = f'{{"type":"struct","fields":[{{"name":"c","type":{kind.json()},'
         struct += '"nullable":true,"metadata":{}}]}'
-        kind = self._jvm.org.apache.spark.sql.types.DataType.fromJson(struct)
-        return self._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(kind).columns().get(0).type()
+        converted = self._jvm.org.apache.spark.sql.types.DataType.fromJson(struct)
+        return self._jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(converted).columns().get(0).type()
 
-    def _literal(self, added: AddedColumn) -> Any:
-        value = constant(self._spark, added)
+    def _literal(self, change: Change) -> Any:
+        value = constant(self._spark, change.default, change.kind)
         if value is None:
             return None
-        literal = self._jvm.org.apache.iceberg.expressions.Expressions.lit(
-            _plain(value, spark_type(added.field))
-        )
-        return literal.to(self._type(added))
+        literal = self._jvm.org.apache.iceberg.expressions.Expressions.lit(_plain(value, change.kind))
+        return literal.to(self._type(change.kind))
+
+
+@contextmanager
+def _refused(table: TableId) -> Iterator[None]:
+    """What Iceberg will not do to a table's columns stops that table."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        kind = error.java_exception.getClass().getSimpleName()
+        if kind not in ("ValidationException", "IllegalArgumentException"):
+            raise
+        raise TableError(
+            f"The columns of the target of {table} cannot be changed: {error.java_exception.getMessage()}.",
+            hint="Take the columns concerned out of the target's partitions and sort order, then run "
+            f"`penstock resnapshot FILE {table}`.",
+            table=str(table),
+        ) from error
+
+
+def _stored(kind: DataType) -> DataType:
+    """Iceberg has no integers below 32 bits."""
+    return IntegerType() if isinstance(kind, (ByteType, ShortType)) else kind
+
+
+def widens(old: DataType, kind: DataType) -> bool:
+    if isinstance(old, DecimalType) and isinstance(kind, DecimalType):
+        return old.scale == kind.scale and old.precision <= kind.precision
+    pair = (type(old), type(kind))
+    return pair in ((IntegerType, LongType), (FloatType, DoubleType))
 
 
 _ARROW = {

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from penstock.errors import InternalError
 from penstock.model.change import DELETED, SEQUENCE
-from penstock.sinks.base import AddedColumn, source_columns
+from penstock.sinks.base import source_columns
 
 
 class Sessions:
@@ -130,13 +130,12 @@ def _equality(kind: DataType) -> str:
     return "<=>" if isinstance(kind, (DateType, TimestampType, TimestampNTZType)) else "="
 
 
-def constant(spark: SparkSession, added: AddedColumn) -> Any:
+def constant(spark: SparkSession, expression: str | None, kind: DataType) -> Any:
     """The value of a column's default as Spark computes it, in the column's type; timestamps as text in
     UTC."""
-    if added.default is None:
+    if expression is None:
         return None
-    kind = spark_type(added.field)
-    expression = f"CAST({added.default} AS {kind.simpleString()})"
+    text_ = f"CAST({expression} AS {kind.simpleString()})"
     if isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
-        expression = f"CAST({expression} AS STRING)"
-    return spark.sql(f"SELECT {expression}").collect()[0][0]
+        text_ = f"CAST({text_} AS STRING)"
+    return spark.sql(f"SELECT {text_}").collect()[0][0]

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
-    AddedColumn,
+    OWN_COLUMNS,
     Commit,
-    First,
+    EvolvedColumn,
     Foreign,
     Missing,
+    Narrowing,
     Ours,
     TargetState,
     append_only,
@@ -44,6 +46,7 @@ from penstock.sinks.base import (
     refuse_own_names,
     source_columns,
 )
+from penstock.sinks.evolve import holds
 from penstock.sinks.files import WRITTEN, FileWriter, Rows, written
 from penstock.sinks.lake import spark_type
 
@@ -87,7 +90,7 @@ class ParquetSink:
         if marker["pipeline"] != self._pipeline:
             cure = "Name another `sink.namespace` or `sink.path`, or remove it if nobody needs it."
             return Foreign(str(path), f"the change log of pipeline {marker['pipeline']}", cure)
-        columns = source_columns(_schema(marker).names)
+        columns = tuple(name for name in source_columns(_schema(marker).names) if name not in _gone(marker))
         return Ours(self._last_commit(table, marker), columns, not any(path.glob(f"{PARTITION}=*")))
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
@@ -111,8 +114,9 @@ class ParquetSink:
         if self._done(table, commit):
             return False
         staged = self._staged(table, commit)
-        schema = _schema(self._marker(table))
-        files = set(written(rows.through(FileWriter(str(staged), schema), WRITTEN)))
+        marker = self._marker(table)
+        writer = FileWriter(str(staged), _schema(marker), optional=_gone(marker))
+        files = set(written(rows.through(writer, WRITTEN)))
         staged.mkdir(parents=True, exist_ok=True)
         for path in staged.iterdir():
             if str(path) not in files:  # of a task that failed and was tried again
@@ -132,26 +136,48 @@ class ParquetSink:
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), staged / "part-00000.parquet")
         return self._publish(table, staged, commit)
 
-    def add_columns(self, table: TableId, columns: list[AddedColumn], commit: Commit) -> bool:
-        """Files of earlier commits stay as they are: a change log says what was."""
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        """A change log says what was: files stay as they are, and the new columns hold from here on. A column
+        that was renamed begins under its new name; a dropped one stays readable. Only where one name would
+        have two types that no reader takes for one, older files are converted, each atomically."""
         if self._done(table, commit):
             return False
         marker = self._marker(table)
-        fields = list(_schema(marker))
-        for added in columns:
-            names = [field.name for field in fields]
-            if added.column.name in names:
-                continue
-            if isinstance(added.after, First):
-                place = 0
-            else:
-                place = len(names) - len(_OWN_FIELDS) if added.after is None else names.index(added.after) + 1
-            fields.insert(place, added.field.with_nullable(True))
         assert marker is not None
-        self._write_marker(
-            table, {**marker, "schema": _text_of(pa.schema(fields)), "last_commit": str(commit)}
-        )
+        known = {field.name.lower(): field for field in _schema(marker) if field.name not in OWN_COLUMNS}
+        fields = [
+            _from_here_on(column.field, known.get(column.field.name.lower()), narrowing) for column in columns
+        ]
+        for field in fields:
+            old = known.pop(field.name.lower(), None)
+            if old is not None and not _reads_as(old.type, field.type):
+                self._convert(table, field)
+        schema = pa.schema([*fields, *known.values(), *_OWN_FIELDS])
+        gone = [field.name for field in known.values()]
+        changed = {"schema": _text_of(schema), "gone": gone, "last_commit": str(commit)}
+        self._write_marker(table, {**marker, **changed})
         return True
+
+    def _convert(self, table: TableId, field: pa.Field) -> None:
+        for path in sorted(self.path(table).glob(f"{PARTITION}=*/*.parquet")):
+            with pq.ParquetFile(path) as file:
+                schema = file.schema_arrow
+                place = schema.get_field_index(field.name)
+                if place < 0 or schema.field(place).type == field.type:
+                    continue
+                draft = path.parent.parent / STAGING / path.name
+                draft.parent.mkdir(exist_ok=True)
+                changed = schema.set(place, field)
+                with pq.ParquetWriter(draft, changed, compression="zstd") as writer:
+                    for number in range(file.num_row_groups):
+                        group = file.read_row_group(number)
+                        values = [converted(chunk, field.type) for chunk in group.column(place).chunks]
+                        column = pa.chunked_array(values, field.type)
+                        writer.write_table(group.set_column(place, field, column))
+            _sync(draft)
+            draft.replace(path)
 
     def drop(self, table: TableId) -> None:
         raise append_only("parquet", "drop")
@@ -243,9 +269,46 @@ def _commit(pipeline: str, directory: str) -> Commit:
     return Commit(pipeline, int(epoch), int(step))
 
 
+def _from_here_on(field: pa.Field, old: pa.Field | None, narrowing: Narrowing) -> pa.Field:
+    """The column in new files: of the wider type where that holds what the new one can."""
+    if old is None:
+        return field.with_nullable(True)
+    field = field.with_name(old.name)  # a name in other letters is the same name to readers
+    keeps = narrowing == "keep" and holds(spark_type(old), spark_type(field))
+    return old if keeps else field.with_nullable(True)
+
+
+def _reads_as(old: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether files with the old type are read by plain readers as the new one."""
+    if old == kind:
+        return True
+    integers = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+    if old in integers and kind in integers:
+        return integers.index(old) < integers.index(kind)
+    return bool(old == pa.float32() and kind == pa.float64())
+
+
+def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values in another type; NULL where there is none."""
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not pa.types.is_string(array.type) and not pa.types.is_string(kind):
+            return converted(converted(array, pa.string()), kind)
+        if len(array) <= 1:
+            return pa.nulls(len(array), kind)
+        half = len(array) // 2
+        return pa.concat_arrays([converted(array[:half], kind), converted(array[half:], kind)])
+
+
 def _schema(marker: dict[str, Any] | None) -> pa.Schema:
     assert marker is not None
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(marker["schema"])))
+
+
+def _gone(marker: dict[str, Any] | None) -> frozenset[str]:
+    """Columns that the source has no longer; they stay readable."""
+    return frozenset(marker.get("gone", ())) if marker is not None else frozenset()
 
 
 def _text_of(schema: pa.Schema) -> str:
