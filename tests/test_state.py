@@ -13,7 +13,8 @@ from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.state import StateStore, TableState, new_table
+from penstock.model.table import TableState, new_table
+from penstock.state import StateStore
 
 ORDERS = TableId("shop", "orders")
 SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False),), ("id",))

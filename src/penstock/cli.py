@@ -54,11 +54,17 @@ def receive(
 
 
 @app.command()
-def status(file: File, as_json: Json = False) -> None:
+def status(
+    file: File,
+    history: Annotated[
+        bool, typer.Option("--history", help="Every change of a definition, and what was made of it.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Offset, lag, snapshot progress, and the state of each table."""
     from penstock.commands.status import status as command
 
-    command(file, as_json=as_json)
+    command(file, history=history, as_json=as_json)
 
 
 @app.command()

@@ -193,6 +193,22 @@ class SparkConfig(_Section):
     conf: dict[str, str] = {}
 
 
+class SchemaConfig(_Section):
+    """What becomes of changes of definitions, and of changes that the log does not tell."""
+
+    changes: Literal["evolve", "ignore", "fail"] = "evolve"
+    """Columns changed: the target follows; it keeps the columns it has (what is new is left out, what is gone
+    becomes NULL, what was renamed goes on under its old name); or the table is parked."""
+    rereads: Literal["resnapshot", "keep", "fail"] = "resnapshot"
+    """A statement changed rows and the log does not tell how, or the log does not fit what is known of the
+    table: it is read again; the target stays as it is; or the table is parked."""
+    narrowing: Literal["keep", "rewrite"] = "keep"
+    """A column's type became narrower: the target keeps the wider one, which holds every value and costs
+    nothing; or its rows are rewritten in the new type."""
+    dropped_tables: Literal["keep", "drop"] = "keep"
+    """DROP TABLE: the target stays as it was; or it goes too. A change log always stays."""
+
+
 class PipelineConfig(_Section):
     """One pipeline: a source, some of its tables, a sink."""
 
@@ -207,7 +223,8 @@ class PipelineConfig(_Section):
     snapshot: SnapshotConfig = SnapshotConfig()
     epoch: EpochConfig = EpochConfig()
     types: TypeOptions = DEFAULT_TYPES
-    foreign_key_cascades: Literal["park", "ignore"] = "park"
+    evolution: SchemaConfig = Field(SchemaConfig(), alias="schema")
+    cascades: Literal["park", "ignore"] = "park"
     """A table whose rows a foreign key changes (ON DELETE or UPDATE CASCADE, SET NULL): before MySQL 9.6
     such changes are not in the log. `park` leaves it alone and says so; `ignore` follows it without them."""
     spark: SparkConfig = SparkConfig()
@@ -297,10 +314,10 @@ def _explain(item: Any) -> str:
 def _options(location: list[str]) -> list[str]:
     section: Any = PipelineConfig
     for name in location:
-        field = section.model_fields.get(name)
+        field = next((f for n, f in section.model_fields.items() if name == (f.alias or n)), None)
         section = None if field is None else field.annotation
         if section is TypeOptions:
             return [option.name for option in fields(TypeOptions)]
         if not isinstance(section, type) or not issubclass(section, BaseModel):
             return []
-    return list(section.model_fields)
+    return [field.alias or name for name, field in section.model_fields.items()]

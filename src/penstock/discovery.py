@@ -19,18 +19,26 @@ from penstock.errors import ConfigError, TransientError
 from penstock.model.effect import CreateTable, Harmless, Unknown
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import Begins, Change, SnapshotStatus, TableState, new_table
+from penstock.policy import kept_by_name
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Missing
 from penstock.snapshot.place import table_start
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import cascade_reason
-from penstock.state import SnapshotStatus, StateStore, TableState, new_table
+from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
 ROUNDS_MAX = 10
+RESTLESS = "its definition changed while it was read"
+SOON = "Nothing: it is read again as soon as it holds still."
 CATCH_UP_SECONDS_MAX = 24 * 3600
+
+
+class TableGone(ConfigError):
+    """The table that is to be read again does not exist."""
 
 
 class Wait(Protocol):
@@ -53,7 +61,9 @@ def discover(
     if first:
         state.advance(relay_log.start)
     known = state.tables()
-    schemas, start = _at_one_offset(relay_log, source, wait, lambda: source.read_tables(captured))
+    schemas, start, restless = _at_one_offset(
+        relay_log, source, wait, lambda: source.read_tables(captured), finds=True
+    )
     new = {table: schema for table, schema in schemas.items() if table not in known}
     planned = state.position or relay_log.start
     if first and config.start.at != "latest":
@@ -63,6 +73,11 @@ def discover(
     with state.transaction():
         for schema in new.values():
             state.put_table(_new_table(schema, start, config, append_only))
+            what = "found"
+            if schema.table in restless:
+                state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, due=RESTLESS)
+                what = RESTLESS
+            state.note(Change(schema.table, schema.version, start, what, "captured"))
         for table in cascading & new.keys():
             reason, hint = cascade_reason(table)
             state.park(table, offset=start, reason=reason, hint=hint)
@@ -78,36 +93,45 @@ def restart_table(
     sink: Any,
     cascading: set[TableId],
     wait: Wait,
+    why: str = "asked for",
 ) -> None:
-    """Reads a table again from its beginning: a new start, its present definition, all chunks. Rows that are
-    gone at the source leave the target when the last chunk is placed; if the columns differ, the target is
-    made anew."""
+    """Reads a table again from its beginning: a new start, its present definition, all chunks. The target
+    keeps its rows meanwhile, in the columns of that definition; rows that are gone at the source leave it
+    when the last chunk is placed. A change log says `truncate` at the start, and then holds every row again.
+
+    Raises `ConfigError` for a table that is not there, `TransientError` while its definition does not hold
+    still.
+    """
     old = state.table(table)
     if old is None:
         raise ConfigError(
             f"Table {table} is not one of this pipeline's.", hint="`penstock status` lists them."
         )
-    found, start = _at_one_offset(relay_log, source, wait, lambda: _one(source, table))
+    found, start, restless = _at_one_offset(relay_log, source, wait, lambda: _one(source, table))
+    if restless:
+        raise TransientError(f"The definition of {table} changes faster than it can be read.")
     if table not in found:
-        raise ConfigError(f"Table {table} does not exist at the source any more.")
+        raise TableGone(f"Table {table} does not exist at the source any more.")
     schema = replace(found[table], version=old.schema.version + 1)
     start = Offset(max(start, state.position or start))
-    fresh = _new_table(schema, start, config, sink.append_only)
-    same = _shape(schema) == _shape(old.schema)
-    if not same and not sink.append_only and fresh.status == "live":
-        sink.drop(table)
-    gone = isinstance(sink.open(table), Missing)
-    keeps = same and old.written and not gone
+    missing = isinstance(sink.open(table), Missing)
+    holds = old.written and not missing
+    same = _shape(schema) == _shape(old.schema) and old.kept is None and not old.begins
+    fresh = new_table(schema, start, snapshot="splitting", append_only=sink.append_only)
+    begins: Begins = "" if missing else "empty" if sink.append_only and holds else "" if same else "evolve"
     with state.transaction():
         state.forget_chunks(table)
         state.put_table(
             replace(
                 fresh,
-                written=keeps,
-                replaces=start if keeps else Offset(0),
-                last_epoch=0 if gone else old.last_epoch if same else -1,
+                written=holds and not sink.append_only,
+                replaces=start if holds and not sink.append_only else Offset(0),
+                last_epoch=0 if missing else old.last_epoch,
+                begins=begins,
+                kept=kept_by_name(old, schema) if config.evolution.changes == "ignore" else None,
             )
         )
+        state.note(Change(table, schema.version, start, "read again from its beginning", why))
         if table in cascading:
             reason, hint = cascade_reason(table)
             state.park(table, offset=start, reason=reason, hint=hint)
@@ -123,17 +147,26 @@ def _shape(schema: TableSchema) -> tuple[tuple[Column, ...], tuple[str, ...]]:
 
 
 def _at_one_offset(
-    relay_log: RelayLog, source: SourceSession, wait: Wait, read: Callable[[], dict[TableId, TableSchema]]
-) -> tuple[dict[TableId, TableSchema], Offset]:
-    """Definitions, and an offset at which they hold (see the module's argument)."""
+    relay_log: RelayLog,
+    source: SourceSession,
+    wait: Wait,
+    read: Callable[[], dict[TableId, TableSchema]],
+    *,
+    finds: bool = False,
+) -> tuple[dict[TableId, TableSchema], Offset, set[TableId]]:
+    """Definitions, an offset at which they hold (see the module's argument), and the tables of which that is
+    not sure, because statements about them kept coming. `finds`: a table that is created meanwhile counts
+    too."""
+    restless: set[TableId] = set()
     for _ in range(ROUNDS_MAX):
         begin = _reach_end(relay_log, source, wait)
         schemas = read()
         start = _reach_end(relay_log, source, wait)
-        if not _touches(relay_log, source, LogRange(begin, start), set(schemas)):
-            return schemas, start
+        restless = _touched(relay_log, source, LogRange(begin, start), set(schemas), finds=finds)
+        if not restless:
+            break
         log.info("table definitions changed while they were read; reading them again")
-    raise TransientError("The tables' definitions change faster than they can be read.")
+    return schemas, start, restless
 
 
 def _reach_end(relay_log: RelayLog, source: SourceSession, wait: Wait) -> Offset:
@@ -150,15 +183,23 @@ def _reach_end(relay_log: RelayLog, source: SourceSession, wait: Wait) -> Offset
     return offset
 
 
-def _touches(relay_log: RelayLog, source: SourceSession, between: LogRange, tables: set[TableId]) -> bool:
+def _touched(
+    relay_log: RelayLog, source: SourceSession, between: LogRange, tables: set[TableId], *, finds: bool
+) -> set[TableId]:
+    """Tables about which a statement stands in the range."""
+    touched: set[TableId] = set()
     for statement in relay_log.statements(between):
         for effect in source.effects(statement):
             if isinstance(effect, Unknown):
-                return True
+                return tables
             named = getattr(effect, "table", None)
-            if not isinstance(effect, Harmless) and (named in tables or isinstance(effect, CreateTable)):
-                return True
-    return False
+            if (
+                not isinstance(effect, Harmless)
+                and named is not None
+                and (named in tables or (finds and isinstance(effect, CreateTable)))
+            ):
+                touched.add(named)
+    return touched
 
 
 def _new_table(schema: TableSchema, start: Offset, config: PipelineConfig, append_only: bool) -> TableState:

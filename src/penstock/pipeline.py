@@ -29,10 +29,13 @@ from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
+from penstock.model.table import TableState
 from penstock.planner import Planner, PlannerLimits
+from penstock.policy import Policies
 from penstock.progress import Progress
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
+from penstock.rereads import Rereads
 from penstock.snapshot import stage
 from penstock.snapshot.place import PlacementLimits
 from penstock.sources.base import Finding, TableFilter, refuse
@@ -40,7 +43,7 @@ from penstock.sources.mysql import follow, preflight
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
-from penstock.state import StateStore, TableState
+from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,8 @@ WINDOW_BYTES_MAX = 512 * 1024**2
 APPEND_BYTES_MAX = 128 * 1024**2
 HOLD_SECONDS_MAX = 20.0
 """Longest time that `penstock verify` keeps the pipeline from planning while it opens a read view."""
+AWAY_SECONDS = 2.0
+"""How long planning rests when the source does not answer what it is asked."""
 QUERY_RESTARTS_MAX = 5
 """Restarts of the Spark query without an applied epoch in between; then the error ends the run."""
 
@@ -108,7 +113,7 @@ class Pipeline:
         path = self.config.state / "pipeline.yaml"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            yaml.safe_dump(self.config.model_dump(mode="json"), file)
+            yaml.safe_dump(self.config.model_dump(mode="json", by_alias=True), file)
         return path
 
 
@@ -139,6 +144,7 @@ class _Run:
         self.last_plan = 0.0
         self.last_second = 0.0
         self.held_until = 0.0
+        self.away_until = 0.0
 
     def close(self) -> None:
         self.closing.close()
@@ -175,6 +181,16 @@ class _Run:
             targets.check_new(self.sink, self.state)
             self.progress = Progress(config, self.state, self.log, self.supervisor)
             self.planner = self._make_planner()
+            self.rereads = Rereads(
+                self.state,
+                self.log,
+                self.source,
+                config,
+                self.sink,
+                cascading=lambda: self._cascading(preflight.check(config)),
+                wait=self._wait_for,
+                renew=self.supervisor.renew,
+            )
             query.result()
         self.runner.begin()
         self.chunks.start()
@@ -202,14 +218,16 @@ class _Run:
             self.source.read_table,
             self.source.effects,
             types=config.types,
-            parks_cascades=config.foreign_key_cascades == "park" and not self.source.traits.logs_cascades,
+            parks_cascades=config.cascades == "park" and not self.source.traits.logs_cascades,
         )
         placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
         return Planner(
             self.state,
             self.log,
             statements,
-            append_only=self.sink.append_only,
+            policies=Policies(
+                config.evolution, append_only=self.sink.append_only, reads=config.snapshot.mode != "never"
+            ),
             server_uuid=self.source.server_uuid,
             discard=stage.discard,
             limits=PlannerLimits(config.epoch.bytes_max, placement),
@@ -228,6 +246,8 @@ class _Run:
             types=config.types,
             before_images=config.sink.before_images,
             tables_parallel=config.epoch.tables_parallel,
+            narrowing=config.evolution.narrowing,
+            reads_again=config.evolution.rereads == "resnapshot" and config.snapshot.mode != "never",
             on_applied=self._applied,
         )
         self.chunks = SnapshotReader(
@@ -245,7 +265,7 @@ class _Run:
 
     def _cascading(self, findings: list[Finding]) -> set[TableId]:
         """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
-        if self.config.foreign_key_cascades == "ignore":
+        if self.config.cascades == "ignore":
             return set()
         return {TableId.parse(finding.subject) for finding in findings if finding.check == "cascade"}
 
@@ -299,13 +319,19 @@ class _Run:
 
     def _plan(self) -> None:
         """Between two epochs: answers what is asked about this moment, then plans the next epoch."""
-        if self.state.has_pending():
+        if self.state.has_pending() or time.monotonic() < self.away_until:
             return
-        cuts = list(self._requests())
-        due = time.monotonic() >= max(self.last_plan + self.config.epoch.interval / 1000, self.held_until)
-        if (due or cuts) and self.planner.plan_next(cuts) is not None:
-            self.runner.wake()
-            self.last_plan = time.monotonic()
+        try:
+            cuts = list(self._requests())
+            self.rereads.work()
+            due = time.monotonic() >= max(self.last_plan + self.config.epoch.interval / 1000, self.held_until)
+            if (due or cuts) and self.planner.plan_next(cuts) is not None:
+                self.runner.wake()
+                self.last_plan = time.monotonic()
+        except TransientError as error:
+            # The source does not answer: what is planned goes on, and the receiver says more about it.
+            log.warning("nothing can be planned for now: %s", error)
+            self.away_until = time.monotonic() + AWAY_SECONDS
 
     def _check_query(self) -> None:
         assert self.query is not None
@@ -357,21 +383,8 @@ class _Run:
             yield goal
 
     def _resnapshot(self, request: int, argument: str) -> None:
-        from penstock.discovery import restart_table
-
         try:
-            restart_table(
-                self.state,
-                self.log,
-                self.source,
-                TableId.parse(argument),
-                self.config,
-                sink=self.sink,
-                cascading=self._cascading(preflight.check(self.config)),
-                wait=self._wait_for,
-            )
-            # Rows are placed only beyond the new start, and the source may have nothing to say.
-            self.supervisor.renew()
+            self.rereads.restart(TableId.parse(argument))
             self.state.answer(request, {"ok": True})
         except PenstockError as error:
             log.warning("%s is not read again: %s", argument, error)  # who asked may be gone
@@ -390,17 +403,14 @@ class _Run:
         """Tells retention what we may still read: unapplied log, and the windows of unfinished snapshots."""
         tables = self.state.tables().values()
         needed = [self.state.applied_offset() or self.log.start]
-        needed += [t.start for t in tables if t.status == "live" and t.snapshot in ("splitting", "reading")]
+        needed += [table.start for table in tables if table.reading]
         retention.register(self.config.relay_log_path, self.config.name, min(needed))
 
     def _finished(self) -> bool:
         only = self.config.snapshot.mode == "only"
         if not self.once and not only:
             return False
-        if any(
-            t.status == "live" and t.snapshot in ("splitting", "reading")
-            for t in self.state.tables().values()
-        ):
+        if any(table.reading or table.due for table in self.state.tables().values()):
             return False
         if self.state.has_pending():
             return False

@@ -14,6 +14,7 @@ What the planner cannot capture it parks, with the offset, the reason and the cu
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,11 +23,12 @@ from penstock.model.chunk import StagedChunk
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
-    AddColumns,
     ApplyEvents,
+    ColumnOrigin,
     CreateTarget,
     DeleteOlder,
     EpochPlan,
+    Evolve,
     Mode,
     Park,
     PlaceChunks,
@@ -36,6 +38,8 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema
+from penstock.model.table import Change, TableState
+from penstock.policy import Policies, Verdict, begun, judge
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.place import (
     Break,
@@ -48,7 +52,7 @@ from penstock.snapshot.place import (
     place_all,
     shared_scans,
 )
-from penstock.state import SnapshotStatus, StateStore, TableState, new_table
+from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +83,7 @@ class Planner:
         relay_log: RelayLog,
         statements: StatementReader,
         *,
-        append_only: bool,
+        policies: Policies,
         server_uuid: Callable[[], str],
         discard: Callable[[StagedChunk], None],
         limits: PlannerLimits,
@@ -87,7 +91,8 @@ class Planner:
         self._state = state
         self._log = relay_log
         self._statements = statements
-        self._append_only = append_only
+        self._policies = policies
+        self._append_only = policies.append_only
         self._server_uuid = server_uuid
         self._discard = discard
         self._limits = limits
@@ -104,36 +109,30 @@ class Planner:
         end = self._log.cut(start, self._limits.epoch_bytes_max)
         end = min([end, *(cut for cut in cuts if start < cut)])
         tables = self._state.tables()
-        effects: list[TableEffect] = []
+        found: list[TableEffect] = []
+        statement: Statement | None = None
         if end > start:
-            end, effects = self._first_effect(LogRange(start, end), tables)
+            statement, found = self._first_effect(LogRange(start, end), tables)
+            end = statement.end if statement is not None else end
         reach = LogRange(start, end)
         epoch = self._state.last_epoch() + 1
-        plans = self._table_plans(reach, tables, effects)
-        created = [effect for effect in effects if effect.created is not None]
-        if not plans and not created:
-            if end > start:
-                self._state.advance(end)
-            return None
-        plan = EpochPlan(epoch, reach, tuple(plans))
+        verdicts = self._verdicts(found, tables, end)
+        plans = self._table_plans(reach, tables, verdicts)
+        plan = EpochPlan(epoch, reach, tuple(plans)) if plans else None
         with self._state.transaction():
-            for effect in created:
-                assert effect.created is not None
-                snapshot: SnapshotStatus = "splitting" if effect.fills else "none"
-                self._state.put_table(
-                    new_table(effect.created, end, snapshot=snapshot, append_only=self._append_only)
-                )
-                for step in effect.steps:
-                    if isinstance(step, Park):
-                        self._state.park(effect.table, offset=end, reason=step.reason, hint=step.hint)
-            self._state.plan(plan)
+            if statement is not None:
+                self._record(statement, found, verdicts)
+            if plan is not None:
+                self._state.plan(plan)
+            elif end > start:
+                self._state.advance(end)
         return plan
 
     def _first_effect(
         self, reach: LogRange, tables: dict[TableId, TableState]
-    ) -> tuple[Offset, list[TableEffect]]:
-        """The end of the first statement in the range that concerns a captured table, and what it does."""
-        live = {name: state.schema for name, state in tables.items() if state.status == "live"}
+    ) -> tuple[Statement | None, list[TableEffect]]:
+        """The first statement in the range that concerns a captured table, and what it does."""
+        live = {name: state.schema for name, state in tables.items() if state.planned}
         for statement in self._log.statements(reach):
             found = [
                 effect
@@ -142,37 +141,89 @@ class Planner:
             ]
             if found:
                 for effect in found:
-                    if effect.voids:
-                        self._breaks.setdefault(effect.table, []).append(Break(statement.end, effect.voids))
-                return statement.end, found
-        return reach.end, []
+                    if voids := effect.voids or effect.rereads:
+                        self._breaks.setdefault(effect.table, []).append(Break(statement.end, voids))
+                return statement, found
+        return None, []
+
+    def _verdicts(
+        self, effects: list[TableEffect], tables: dict[TableId, TableState], end: Offset
+    ) -> dict[TableId, Verdict]:
+        """What becomes of the tables that are known. Several effects on one of them (it goes, and another
+        takes its name) are judged one after the other."""
+        verdicts: dict[TableId, Verdict] = {}
+        for effect in effects:
+            state = tables.get(effect.table)
+            before = verdicts.get(effect.table)
+            if before is not None:
+                state = before.state or state
+            if state is None or (effect.created is not None and not _is_known(state)):
+                continue
+            verdict = judge(state, effect, end, self._policies)
+            if before is not None:
+                verdict = replace(
+                    verdict,
+                    steps=before.steps + verdict.steps,
+                    state=verdict.state or before.state,
+                    what=f"{before.what}, {verdict.what}",
+                )
+            verdicts[effect.table] = verdict
+        return verdicts
+
+    def _record(
+        self,
+        statement: Statement,
+        effects: list[TableEffect],
+        verdicts: dict[TableId, Verdict],
+    ) -> None:
+        """What the statement does to tables from the end of its epoch on, and the history of it."""
+        at = self._log.commit_time_us_at(statement.end)
+        head = statement_head(statement.sql)
+        for table, verdict in verdicts.items():
+            if verdict.state is not None:
+                self._state.forget_chunks(table)
+                self._breaks.pop(table, None)
+                self._state.put_table(verdict.state)
+            self._state.note(
+                Change(table, verdict.version, statement.end, verdict.what, verdict.decision, head, at)
+            )
+        for effect in effects:
+            if effect.table not in verdicts and effect.created is not None:
+                self._state.put_table(begun(effect, statement.end, self._policies))
+                for step in effect.steps:
+                    if isinstance(step, Park):
+                        self._state.park(
+                            effect.table, offset=statement.end, reason=step.reason, hint=step.hint
+                        )
+                what = effect.what or "created"
+                self._state.note(Change(effect.table, 1, statement.end, what, "captured", head, at))
 
     def _concerns(self, effect: TableEffect, statement: Statement, tables: dict[TableId, TableState]) -> bool:
         state = tables.get(effect.table)
         if state is None:
             return effect.created is not None
+        if effect.created is not None:
+            # One that is parked, or to be read again, was dropped unseen: what is there now is read then.
+            return state.status == "dropped" or (state.planned and state.start < statement.end)
         # A table that starts later was read after this statement; a parked one is left alone.
-        return effect.created is None and state.status == "live" and state.start < statement.end
+        return state.planned and state.start < statement.end
 
     def _table_plans(
-        self, reach: LogRange, tables: dict[TableId, TableState], effects: list[TableEffect]
+        self, reach: LogRange, tables: dict[TableId, TableState], verdicts: dict[TableId, Verdict]
     ) -> list[TablePlan]:
         touched = self._log.tables(reach) if reach else {}
-        by_table = {effect.table: effect for effect in effects}
         plans = []
         for state in tables.values():
-            if state.status != "live":
+            if not state.planned:
                 continue
-            effect = by_table.get(state.table)
-            steps: list[Step] = []
-            if state.last_epoch <= 0:
-                steps.append(CreateTarget(anew=state.last_epoch < 0))
+            verdict = verdicts.get(state.table)
+            steps = _first_steps(state)
             if state.table in touched and state.start < reach.end:
                 steps += self._event_steps(state, reach)
-            steps += self._chunk_steps(state, reach, effect)
-            steps += self._timed(effect.steps, reach.end) if effect is not None else ()
+            steps += self._chunk_steps(state, reach, verdict)
+            steps += self._timed(verdict.steps, reach.end) if verdict is not None else ()
             if steps:
-                plans.append(TablePlan(state.schema, tuple(steps)))
+                plans.append(TablePlan(state.schema, tuple(steps), state.start, state.kept))
         return plans
 
     def _timed(self, steps: tuple[Step, ...], end: Offset) -> list[Step]:
@@ -196,15 +247,15 @@ class Planner:
         mode: Mode = "merge" if state.written or state.replaces else "append"
         return [ApplyEvents(tuple(splits), mode, size)] if splits else []
 
-    def _chunk_steps(self, state: TableState, reach: LogRange, effect: TableEffect | None) -> list[Step]:
+    def _chunk_steps(self, state: TableState, reach: LogRange, verdict: Verdict | None) -> list[Step]:
         """Places what is due. Chunks that cannot be placed any more are set back to be read again."""
-        if state.snapshot not in ("splitting", "reading"):
-            return []
+        if not state.reading or (verdict is not None and verdict.state is not None):
+            return []  # no table any more, or one that is read again
         if state.replaces and reach.end <= state.replaces:
             return []  # a row placed at the start itself would not be newer than one placed there before
         staged = [item.staged for item in self._state.chunks(state.table, "staged") if item.staged]
         placed: list[Placed] = []
-        for placement in self._placements(state, reach, effect, staged):
+        for placement in self._placements(state, reach, verdict, staged):
             if isinstance(placement, Placed):
                 placed.append(placement)
             elif isinstance(placement, Void | ReadAgain):
@@ -222,18 +273,15 @@ class Planner:
         return steps
 
     def _placements(
-        self, state: TableState, reach: LogRange, effect: TableEffect | None, staged: list[StagedChunk]
+        self, state: TableState, reach: LogRange, verdict: Verdict | None, staged: list[StagedChunk]
     ) -> list[Any]:
         position = self._log.position_at(reach.end)
         if not staged or position is None:
             return []
-        version = state.schema.version
-        for step in effect.steps if effect is not None else ():
-            version = step.schema.version if isinstance(step, AddColumns) else version
         at_end = TableAtEnd(
             start=state.start,
             start_gtids=str(self._log.gtids_at(state.start)),
-            schema_version=version,
+            schema_version=verdict.version if verdict is not None else state.schema.version,
             fresh=not state.replaces,
             breaks=tuple(self._breaks_of(state, reach)),
         )
@@ -247,10 +295,10 @@ class Planner:
             live = {state.table: state.schema}
             past = LogRange(state.start, max(state.start, reach.start))
             self._breaks[state.table] = [
-                Break(statement.end, effect.voids)
+                Break(statement.end, voids)
                 for statement in self._log.statements(past)
                 for effect in self._statements.effects(statement, live)
-                if effect.table == state.table and effect.voids
+                if effect.table == state.table and (voids := effect.voids or effect.rereads)
             ]
         return self._breaks[state.table]
 
@@ -288,3 +336,27 @@ class _Index:
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
         return self._log.tables(log_range).get(TableId.parse(table), (0, 0))[1]
+
+
+def _first_steps(state: TableState) -> list[Step]:
+    """What makes the target ready for a table that begins."""
+    steps: list[Step] = []
+    if state.last_epoch <= 0:
+        steps.append(CreateTarget())
+    if state.begins == "empty":
+        steps.append(TruncateTarget(None, state.start))
+    if state.begins:
+        origins = tuple(ColumnOrigin(column.name) for column in state.schema.columns)
+        steps.append(Evolve(state.schema, origins, refills=True, kept=state.kept))
+    return steps
+
+
+def _is_known(state: TableState) -> bool:
+    return state.status == "dropped" or state.planned
+
+
+def statement_head(sql: str) -> str:
+    """The beginning of a statement, without what stands in it as a value."""
+    text = re.sub(r"/\*(?!!).*?\*/|--\s.*?$|#.*?$", " ", sql[:2000], flags=re.S | re.M)
+    text = re.sub(r"'(?:[^'\\]|\\.|'')*('|$)|\"(?:[^\"\\]|\\.|\"\")*(\"|$)", "'…'", text)
+    return " ".join(text.split())[:160]

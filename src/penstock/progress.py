@@ -6,6 +6,7 @@ pipeline runs. What only the running pipeline knows (rates) it writes to `status
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import time
@@ -16,10 +17,11 @@ from typing import Any
 from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
+from penstock.model.table import Change, TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver_status
 from penstock.snapshot.progress import SnapshotProgress, TableProgress
-from penstock.state import StateStore, TableState
+from penstock.state import StateStore
 
 LOG_RATE_SECONDS = 10.0
 SNAPSHOT_RATE_SECONDS = 60.0
@@ -101,6 +103,7 @@ def collect(
     applied = state.applied_offset() or relay_log.start
     behind = LogRange(Offset(min(applied, end)), end)
     tables = [(table, _snapshot_of(state, table)) for table in state.tables().values()]
+    changes = {change.table: change for change in state.history(last_only=True)}
     snapshot = SnapshotProgress([progress for _, progress in tables])
     return {
         "pipeline": config.name,
@@ -113,7 +116,7 @@ def collect(
         "lag": _lag(relay_log, behind),
         "epoch": state.last_epoch(),
         "snapshot": snapshot.to_json() | {"seconds_left": snapshot.seconds_left(snapshot_rows_per_s)},
-        "tables": [_table(table, progress) for table, progress in tables],
+        "tables": [_table(table, progress, changes.get(table.table)) for table, progress in tables],
     }
 
 
@@ -150,11 +153,11 @@ def _snapshot_of(state: StateStore, table: TableState) -> TableProgress:
         rows_read=read,
         rows_placed=placed,
         rows_guess=table.rows_guess,
-        active=table.status == "live" and table.snapshot in ("splitting", "reading"),
+        active=table.reading or bool(table.due),
     )
 
 
-def _table(table: TableState, progress: TableProgress) -> dict[str, Any]:
+def _table(table: TableState, progress: TableProgress, change: Change | None) -> dict[str, Any]:
     return {
         "table": str(table.table),
         "status": table.status,
@@ -169,9 +172,30 @@ def _table(table: TableState, progress: TableProgress) -> dict[str, Any]:
         "rows_placed": progress.rows_placed,
         "rows_estimate": progress.rows_estimate,
         "parked": {"offset": table.parked_at, "reason": table.reason, "hint": table.hint}
-        if table.status == "parked"
+        if table.status != "live"
         else None,
+        "due": table.due or None,
+        "changed": change_json(change) if change is not None else None,
     }
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    return {
+        "table": str(change.table),
+        "version": change.version,
+        "offset": change.offset,
+        "what": change.what,
+        "decision": change.decision,
+        "statement": change.statement,
+        "committed": _iso(change.commit_us),
+        "noted": _iso(change.noted_us),
+    }
+
+
+def _iso(us: int | None) -> str | None:
+    if us is None:
+        return None
+    return datetime.datetime.fromtimestamp(us / 1e6, datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
 def read_status(directory: Path) -> dict[str, Any] | None:

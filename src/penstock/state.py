@@ -22,15 +22,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from penstock.errors import BEGIN_ANEW, ConfigError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset
-from penstock.model.plan import EpochPlan
+from penstock.model.plan import EpochPlan, Kept
 from penstock.model.schema import TableId, TableSchema
+from penstock.model.table import Change, ChunkState, ChunkStatus, TableState
 
-FORMAT = 2
+FORMAT = 3
 
 _DDL = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -38,7 +39,7 @@ CREATE TABLE IF NOT EXISTS tables (
     name TEXT PRIMARY KEY, status TEXT NOT NULL, start INTEGER NOT NULL, schema TEXT NOT NULL,
     snapshot TEXT NOT NULL, written INTEGER NOT NULL, last_epoch INTEGER NOT NULL,
     reason TEXT NOT NULL, hint TEXT NOT NULL, parked_at INTEGER, replaces INTEGER NOT NULL,
-    rows_guess INTEGER NOT NULL
+    rows_guess INTEGER NOT NULL, begins TEXT NOT NULL, due TEXT NOT NULL, kept TEXT
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS chunks (
     name TEXT NOT NULL, number INTEGER NOT NULL, lower TEXT, upper TEXT, status TEXT NOT NULL,
@@ -52,68 +53,15 @@ CREATE TABLE IF NOT EXISTS schemas (
     name TEXT NOT NULL, version INTEGER NOT NULL, since INTEGER NOT NULL, schema TEXT NOT NULL,
     PRIMARY KEY (name, version)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS history (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL, offset INTEGER NOT NULL,
+    commit_us INTEGER, noted_us INTEGER NOT NULL, what TEXT NOT NULL, decision TEXT NOT NULL,
+    statement TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS requests (
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, argument TEXT NOT NULL, answer TEXT
 );
 """
-
-TableStatus = Literal["live", "parked"]
-SnapshotStatus = Literal["none", "splitting", "reading", "done"]
-ChunkStatus = Literal["planned", "staged", "placed"]
-
-
-@dataclass(frozen=True)
-class TableState:
-    """One captured table.
-
-    status: `live` (its events are planned), `parked` (left alone since `parked_at`, for `reason`).
-    snapshot: `none` (log only), `splitting` (chunks are still being found), `reading`, `done` (all placed).
-    written: whether the target may hold rows. replaces: sequence below which rows are deleted at the end of
-    a re-snapshot (0: none). last_epoch: the newest epoch with steps for it; 0: its target is still to be
-    made, -1: and what is there is to be dropped first. rows_guess: how large the server thought the table to
-    be when its chunks were sought.
-    """
-
-    table: TableId
-    start: Offset
-    schema: TableSchema
-    status: TableStatus = "live"
-    snapshot: SnapshotStatus = "none"
-    written: bool = False
-    last_epoch: int = 0
-    reason: str = ""
-    hint: str = ""
-    parked_at: Offset | None = None
-    replaces: Offset = Offset(0)  # noqa: RUF009 (an int)
-    rows_guess: int = 0
-
-
-def new_table(
-    schema: TableSchema, start: Offset, *, snapshot: SnapshotStatus, append_only: bool
-) -> TableState:
-    """A table that begins at `start`. Without a key it can only go to an append-only sink: else it is
-    parked."""
-    state = TableState(schema.table, start, schema, snapshot=snapshot)
-    if schema.key or append_only:
-        return state
-    return replace(
-        state,
-        status="parked",
-        parked_at=start,
-        reason=f"Table {schema.table} has no primary key and no unique index over NOT NULL columns, so its "
-        "rows cannot be merged.",
-        hint=f"ALTER TABLE {schema.table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL "
-        f"AUTO_INCREMENT PRIMARY KEY; then run `penstock resnapshot FILE {schema.table}`. "
-        "Or use the `parquet` sink.",
-    )
-
-
-@dataclass(frozen=True)
-class ChunkState:
-    chunk: Chunk
-    status: ChunkStatus
-    staged: StagedChunk | None
-    reads: int
 
 
 @dataclass(frozen=True)
@@ -241,11 +189,12 @@ class StateStore:
     def put_table(self, state: TableState) -> None:
         with self.transaction():
             self._db.execute(
-                "INSERT OR REPLACE INTO tables VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 15)})",
                 (
                     str(state.table), state.status, state.start, state.schema.to_json(), state.snapshot,
                     int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
-                    state.replaces, state.rows_guess,
+                    state.replaces, state.rows_guess, state.begins, state.due,
+                    json.dumps(state.kept.to_json()) if state.kept else None,
                 ),
             )  # fmt: skip
             self._db.execute(
@@ -253,12 +202,37 @@ class StateStore:
                 (str(state.table), state.schema.version, state.start, state.schema.to_json()),
             )
 
-    def park(self, table: TableId, *, offset: Offset, reason: str, hint: str) -> None:
+    def park(self, table: TableId, *, offset: Offset, reason: str, hint: str, due: str = "") -> None:
+        """The table is left alone; `due`: until it has been read again, for that reason."""
         with self.transaction():
             state = self.table(table)
             if state is not None and state.status != "parked":
-                self.put_table(replace(state, status="parked", reason=reason, hint=hint, parked_at=offset))
+                self.put_table(
+                    replace(state, status="parked", reason=reason, hint=hint, parked_at=offset, due=due)
+                )
                 self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
+                version = state.schema.version
+                self.note(Change(table, version, offset, reason, "parked" if not due else "read again"))
+
+    def note(self, change: Change) -> None:
+        """Appends to the history of tables' definitions."""
+        with self.transaction():
+            self._db.execute(
+                "INSERT INTO history VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    str(change.table), change.version, change.offset, change.commit_us, _now_us(),
+                    change.what, change.decision, change.statement,
+                ),
+            )  # fmt: skip
+
+    def history(self, *, last_only: bool = False) -> list[Change]:
+        """What happened to definitions, oldest first; `last_only`: each table's newest entry."""
+        newest = "WHERE id IN (SELECT max(id) FROM history GROUP BY name) " if last_only else ""
+        rows = self._rows(
+            "SELECT name, version, offset, what, decision, statement, commit_us, noted_us FROM history "
+            f"{newest}ORDER BY id"
+        )
+        return [Change(TableId.parse(name), *rest) for name, *rest in rows]
 
     # chunks -------------------------------------------------------------------------------------------------
 
@@ -424,7 +398,8 @@ class StateStore:
 
 
 def _table(row: tuple[Any, ...]) -> TableState:
-    _, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, replaces, guess = row
+    _, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, *rest = row
+    replaces, guess, begins, due, kept = rest
     parsed = TableSchema.from_json(schema)
     return TableState(
         table=parsed.table,
@@ -439,6 +414,9 @@ def _table(row: tuple[Any, ...]) -> TableState:
         parked_at=parked_at,
         replaces=replaces,
         rows_guess=guess,
+        begins=begins,
+        due=due,
+        kept=Kept.from_json(json.loads(kept)) if kept else None,
     )
 
 

@@ -12,9 +12,10 @@ from penstock._core import arrow_schema
 from penstock.errors import BEGIN_ANEW, ConfigError
 from penstock.model.plan import CreateTarget
 from penstock.model.schema import TypeOptions
+from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Foreign, Missing, Ours, Sink
-from penstock.state import StateStore, TableState
+from penstock.state import StateStore
 
 
 def check_relay_log(path: Path, state: StateStore) -> None:
@@ -57,6 +58,7 @@ def check(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
     empty target is made, since an epoch that was planned before may still have steps for it.
     """
     asked = {argument for _, kind, argument in state.open_requests() if kind == "resnapshot"}
+    asked |= {str(table.table) for table in state.tables().values() if table.due}
     newest = state.last_epoch()
     for table in state.tables().values():
         target = sink.open(table.table)

@@ -159,7 +159,7 @@ def test_a_change_log_goes_on_under_new_names_and_types_and_keeps_what_was(
 
 
 def test_values_that_mean_nothing_in_another_type_become_null() -> None:
-    from penstock.sinks.parquet import converted
+    from penstock.sinks.files import converted
 
     assert converted(pa.array(["1", "x", None, "-4"]), pa.int32()).to_pylist() == [1, None, None, -4]
     assert converted(pa.array([20240229]), pa.date32()).to_pylist() == [None]

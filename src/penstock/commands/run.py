@@ -115,14 +115,22 @@ def render(status: dict[str, Any]) -> Table:
     table.add_column("remarks", overflow="fold")
     for item in status["tables"]:
         chunks = item["chunks"]
-        state = item["status"] if item["status"] == "parked" else _phase(item["snapshot"])
-        remarks = f"{item['parked']['reason']} {item['parked']['hint']}" if item["parked"] else ""
+        state = item["status"] if item["status"] != "live" else _phase(item["snapshot"])
+        state = "to be read again" if item["due"] else state
+        remarks = f"{item['parked']['reason']} {item['parked']['hint']}".strip() if item["parked"] else ""
+        if not remarks and item["changed"]:
+            remarks = _last_change(item["changed"])
         placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
         rows = f"{item['rows_placed']:,}"
         if state in ("planning chunks", "snapshot + stream"):
             rows += f" of ~{item['rows_estimate']:,}"
         table.add_row(item["table"], state, placed, rows, Text(remarks))
     return table
+
+
+def _last_change(change: dict[str, Any]) -> str:
+    at = (change["committed"] or change["noted"])[:19].replace("T", " ")
+    return f"version {change['version']} ({at} UTC): {change['what']}, {change['decision']}"
 
 
 def _phase(snapshot: str) -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from penstock import config as configuration
 from penstock import directory
@@ -16,7 +18,7 @@ from penstock.commands.run import render
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, TransientError
 from penstock.model.schema import TableId
-from penstock.progress import collect, read_status
+from penstock.progress import change_json, collect, read_status
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver
 from penstock.state import StateStore
@@ -24,7 +26,10 @@ from penstock.state import StateStore
 ANSWER_SECONDS_MAX = 600
 
 
-def status(file: Path, *, as_json: bool) -> None:
+def status(file: Path, *, history: bool, as_json: bool) -> None:
+    if history:
+        _history(configuration.load(file), as_json=as_json)
+        return
     document = describe(configuration.load(file))
     if as_json:
         print(json.dumps(document))
@@ -53,6 +58,27 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
         return document | {"receiver": describe_receiver(config.relay_log_path)}
     finally:
         state.close()
+
+
+def _history(config: PipelineConfig, *, as_json: bool) -> None:
+    """Every change of a definition, oldest first: what happened, and what was made of it."""
+    describe(config)
+    state = StateStore(config.state, read_only=True)
+    try:
+        changes = [change_json(change) for change in state.history()]
+    finally:
+        state.close()
+    if as_json:
+        print(json.dumps(changes))
+        return
+    table = Table()
+    for name in ("committed (UTC)", "table", "version", "what", "decision", "statement"):
+        table.add_column(name, overflow="fold")
+    for change in changes:
+        at = (change["committed"] or change["noted"])[:23].replace("T", " ")
+        cells = (change["table"], str(change["version"]), change["what"], change["decision"])
+        table.add_row(at, *map(Text, (*cells, change["statement"])))
+    Console().print(table)
 
 
 def describe_receiver(folder: Path) -> str:

@@ -14,9 +14,10 @@ from penstock.commands.status import describe
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.model.schema import TableId
+from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.connection import connect
-from penstock.state import StateStore, TableState
+from penstock.state import StateStore
 from penstock.verify.check import Verification
 from penstock.verify.report import TableReport
 from penstock.verify.source import ReadView, read_view

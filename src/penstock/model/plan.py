@@ -27,13 +27,8 @@ leaves."""
 
 @dataclass(frozen=True)
 class CreateTarget:
-    """The target table is created, if it is missing, with the table's schema. Commits nothing by itself.
+    """The target table is created, if it is missing, with the table's schema. Commits nothing by itself."""
 
-    `anew`: what is there is dropped first. Repeating the epoch repeats that, so its other steps are repeated
-    too.
-    """
-
-    anew: bool = False
     kind: Literal["create"] = "create"
 
 
@@ -68,9 +63,11 @@ class PlaceChunks:
 
 @dataclass(frozen=True)
 class TruncateTarget:
-    """Every row of the target goes. `timestamp_us`: commit time of the statement."""
+    """Every row of the target goes. `timestamp_us`: commit time of the statement. `sequence`: where it takes
+    effect (None: at the epoch's end)."""
 
     timestamp_us: int | None = None
+    sequence: Offset | None = None
     kind: Literal["truncate"] = "truncate"
 
 
@@ -104,15 +101,35 @@ class ColumnOrigin:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Columns that a target keeps although the source's have changed: those of `schema`, filled from the
+    columns `sources` of the rows that come (None: nothing fills them any more)."""
+
+    schema: TableSchema
+    sources: tuple[str | None, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": json.loads(self.schema.to_json()), "sources": list(self.sources)}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Kept:
+        return cls(TableSchema.from_json(fields["schema"]), tuple(fields["sources"]))
+
+
+@dataclass(frozen=True)
 class Evolve:
     """The table has another definition from here on: `schema`, with one origin for each of its columns.
 
     Columns of the target that no origin names are gone at the source. A column whose type differs from that
     of its origin is to be converted; that rows hold other values now, which the log does not tell, is no
-    matter of this step (`TableEffect.rereads`)."""
+    matter of this step (`TableEffect.rereads`). `refills`: every row is written again after it, so an origin
+    that the target does not have is no error. `kept`: only the rows that come have the new definition, the
+    target keeps its columns."""
 
     schema: TableSchema
     origins: tuple[ColumnOrigin, ...]
+    refills: bool = False
+    kept: Kept | None = None
     kind: Literal["evolve"] = "evolve"
 
 
@@ -134,15 +151,37 @@ class Park:
     kind: Literal["park"] = "park"
 
 
-Step = CreateTarget | ApplyEvents | PlaceChunks | TruncateTarget | AddColumns | Evolve | DeleteOlder | Park
+@dataclass(frozen=True)
+class DropTarget:
+    """The target goes, with all it holds."""
+
+    kind: Literal["drop"] = "drop"
+
+
+Step = (
+    DropTarget
+    | CreateTarget
+    | ApplyEvents
+    | PlaceChunks
+    | TruncateTarget
+    | AddColumns
+    | Evolve
+    | DeleteOlder
+    | Park
+)
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """The steps for one table, in order; the place of a step in the tuple is its number in the commit."""
+    """The steps for one table, in order; the place of a step in the tuple is its number in the commit.
+
+    `start` tells incarnations of a table apart. `kept`: see there; None: the target has the columns of
+    `schema`."""
 
     schema: TableSchema
     steps: tuple[Step, ...]
+    start: Offset = Offset(0)  # noqa: RUF009 (an int)
+    kept: Kept | None = None
 
     @property
     def table(self) -> TableId:
@@ -165,6 +204,8 @@ class EpochPlan:
                 {
                     "schema": json.loads(plan.schema.to_json()),
                     "steps": [_step_json(step) for step in plan.steps],
+                    "start": plan.start,
+                    "kept": plan.kept.to_json() if plan.kept else None,
                 }
                 for plan in self.tables
             ],
@@ -178,7 +219,12 @@ class EpochPlan:
             epoch=document["epoch"],
             range=LogRange(Offset(document["start"]), Offset(document["end"])),
             tables=tuple(
-                TablePlan(TableSchema.from_json(plan["schema"]), tuple(_step(step) for step in plan["steps"]))
+                TablePlan(
+                    TableSchema.from_json(plan["schema"]),
+                    tuple(_step(step) for step in plan["steps"]),
+                    Offset(plan["start"]),
+                    Kept.from_json(plan["kept"]) if plan["kept"] else None,
+                )
                 for plan in document["tables"]
             ),
         )
@@ -197,14 +243,22 @@ def _step_json(step: Step) -> dict[str, Any]:
         return {"kind": step.kind, "columns": columns, "schema": json.loads(step.schema.to_json())}
     if isinstance(step, Evolve):
         origins = [asdict(origin) for origin in step.origins]
-        return {"kind": step.kind, "schema": json.loads(step.schema.to_json()), "origins": origins}
+        return {
+            "kind": step.kind,
+            "schema": json.loads(step.schema.to_json()),
+            "origins": origins,
+            "refills": step.refills,
+            "kept": step.kept.to_json() if step.kept else None,
+        }
     return asdict(step)
 
 
 def _step(fields: dict[str, Any]) -> Step:
     kind = fields["kind"]
     if kind == "create":
-        return CreateTarget(fields["anew"])
+        return CreateTarget()
+    if kind == "drop":
+        return DropTarget()
     if kind == "events":
         return ApplyEvents(_splits(fields["splits"]), fields["mode"], fields["bytes"])
     if kind == "chunks":
@@ -212,14 +266,15 @@ def _step(fields: dict[str, Any]) -> Step:
         scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
         return PlaceChunks(chunks, scans, fields["mode"])
     if kind == "truncate":
-        return TruncateTarget(fields.get("timestamp_us"))
+        return TruncateTarget(fields["timestamp_us"], fields["sequence"])
     if kind == "add_columns":
         return AddColumns(
             tuple(_new_column(new) for new in fields["columns"]), TableSchema.from_json(fields["schema"])
         )
     if kind == "evolve":
         origins = tuple(ColumnOrigin(**origin) for origin in fields["origins"])
-        return Evolve(TableSchema.from_json(fields["schema"]), origins)
+        kept = Kept.from_json(fields["kept"]) if fields["kept"] else None
+        return Evolve(TableSchema.from_json(fields["schema"]), origins, fields["refills"], kept)
     if kind == "delete_older":
         return DeleteOlder(fields["sequence"])
     if kind == "park":

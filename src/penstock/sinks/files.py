@@ -52,6 +52,33 @@ class Rows:
             return self.make(consume, schema)
         return map_batches(self.frame, consume, schema)
 
+    def projected(self, projection: Projection, schema: Any) -> Rows:
+        """The same rows with other columns; `schema` is Spark's of the projection's."""
+
+        def make(consume: Consume, result: str) -> DataFrame:
+            return self.through(lambda batches: consume(projection(batches)), result)
+
+        return Rows(map_batches(self.frame, projection, schema), make)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Batches with the columns `fields`, each filled from the column in `sources` (None: NULL). A value that
+    the type does not have becomes NULL. Pickles."""
+
+    fields: pa.Schema
+    sources: tuple[str | None, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            arrays = [
+                pa.nulls(batch.num_rows, field.type)
+                if source is None
+                else converted(batch.column(source), field.type)
+                for field, source in zip(self.fields, self.sources, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.fields)
+
 
 @dataclass(frozen=True)
 class FileWriter:
@@ -131,6 +158,21 @@ def map_batches(frame: DataFrame, consume: Consume, schema: Any) -> DataFrame:
 def written(frame: DataFrame) -> list[str]:
     """Runs the tasks of `Rows.through(FileWriter(…), WRITTEN)`: paths of what they wrote."""
     return [str(row[0]) for row in frame.collect()]
+
+
+def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values in another type; NULL where there is none."""
+    if array.type == kind:
+        return array
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not pa.types.is_string(array.type) and not pa.types.is_string(kind):
+            return converted(converted(array, pa.string()), kind)
+        if len(array) <= 1:
+            return pa.nulls(len(array), kind)
+        half = len(array) // 2
+        return pa.concat_arrays([converted(array[:half], kind), converted(array[half:], kind)])
 
 
 def _cast(array: Any, kind: pa.DataType) -> pa.Array:

@@ -47,7 +47,7 @@ from penstock.sinks.base import (
     source_columns,
 )
 from penstock.sinks.evolve import holds
-from penstock.sinks.files import WRITTEN, FileWriter, Rows, written
+from penstock.sinks.files import WRITTEN, FileWriter, Rows, converted, written
 from penstock.sinks.lake import spark_type
 
 PARTITION = "penstock_commit"
@@ -286,19 +286,6 @@ def _reads_as(old: pa.DataType, kind: pa.DataType) -> bool:
     if old in integers and kind in integers:
         return integers.index(old) < integers.index(kind)
     return bool(old == pa.float32() and kind == pa.float64())
-
-
-def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values in another type; NULL where there is none."""
-    try:
-        return array.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        if not pa.types.is_string(array.type) and not pa.types.is_string(kind):
-            return converted(converted(array, pa.string()), kind)
-        if len(array) <= 1:
-            return pa.nulls(len(array), kind)
-        half = len(array) // 2
-        return pa.concat_arrays([converted(array[:half], kind), converted(array[half:], kind)])
 
 
 def _schema(marker: dict[str, Any] | None) -> pa.Schema:

@@ -124,7 +124,7 @@ def _exercise(spark: SparkSession, config: SinkConfig, state: Path) -> None:
 
 def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
     from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
-    from penstock.sinks.base import AddedColumn, Commit
+    from penstock.sinks.base import Commit, EvolvedColumn
     from penstock.spark.verify import SparkTarget
     from penstock.verify.plan import RangeBuckets
 
@@ -146,8 +146,10 @@ def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
     for epoch in (2, 3):
         sink.merge(table, _rows(spark, schema, layout), schema.key, Commit(pipeline, epoch))
     SparkTarget(sink.read).sums(schema, RangeBuckets("id", 100), sink.version(table), DEFAULT_TYPES)
-    new = AddedColumn(Column("more", "int"), pa.field("more", pa.int32()), "7")
-    sink.add_columns(table, [new], Commit(pipeline, 4))
+    arrow = _arrow(schema, "rows")
+    changed = [EvolvedColumn(field, field.name) for field in arrow]
+    changed += [EvolvedColumn(pa.field("more", pa.int32()), None, "7")]
+    sink.evolve(table, changed, Commit(pipeline, 4), narrowing="keep")
     sink.delete_older(table, 2, Commit(pipeline, 5))
     sink.truncate(table, Commit(pipeline, 6), sequence=9)
     sink.open(table)

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
-from penstock.errors import PenstockError, TableError
+from penstock.errors import InternalError, PenstockError, TableError
 from penstock.model.offset import Offset
 from penstock.model.plan import (
     WHOLE_RANGE_BYTES_MAX,
@@ -32,9 +32,10 @@ from penstock.model.plan import (
     ApplyEvents,
     CreateTarget,
     DeleteOlder,
+    DropTarget,
     EpochPlan,
     Evolve,
-    NewColumn,
+    Kept,
     Park,
     PlaceChunks,
     Step,
@@ -42,8 +43,9 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.sinks.base import AddedColumn, Commit, First, Sink
-from penstock.sinks.files import Consume, Rows, map_batches
+from penstock.model.table import UNFIT
+from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
+from penstock.sinks.files import Consume, Projection, Rows, map_batches
 from penstock.spark import tasks
 from penstock.spark.errors import returned
 from penstock.state import StateStore
@@ -57,6 +59,7 @@ KEYS_BYTES_MAX = 256 * 1024**2
 """Log bytes whose keys one task holds at most: 60 MB of keys when rows are 100 bytes."""
 
 ATTEMPTS_MAX = 4
+
 
 WAIT_SECONDS = 1.0
 """How often a waiting batch looks by itself, should nobody wake it."""
@@ -75,6 +78,8 @@ class TableOutcome:
     written: bool = False
     truncated: bool = False
     replaced: bool = False
+    dropped: bool = False
+    kept: Kept | None = None
     parked: TableError | None = None
     seconds: float = 0.0
     placed: list[Any] = field(default_factory=list)
@@ -91,7 +96,7 @@ class TableOutcome:
 
 class EpochRunner:
     """Executes plans. One instance per running pipeline; `run_next` is what `foreachBatch`
-    calls."""
+    calls. `reads_again`: a table whose log does not fit what is known of it is read again."""
 
     def __init__(
         self,
@@ -102,6 +107,8 @@ class EpochRunner:
         types: TypeOptions,
         before_images: bool,
         tables_parallel: int,
+        narrowing: Narrowing,
+        reads_again: bool,
         on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
     ) -> None:
         self._spark = spark
@@ -109,6 +116,8 @@ class EpochRunner:
         self._state = state
         self._types = types
         self._before_images = before_images
+        self._narrowing = narrowing
+        self._reads_again = reads_again
         # Threads live as long as the runner: each has a JVM thread of its own, which is costly to start.
         self._pool = ThreadPoolExecutor(tables_parallel, thread_name_prefix="epoch")
         self._on_applied = on_applied
@@ -174,7 +183,10 @@ class EpochRunner:
         outcome = TableOutcome(table.table)
         started = time.monotonic()
         try:
-            for number, step in enumerate(table.steps):
+            # Done again after the target was dropped, there is nothing to do the steps before that to.
+            gone = DropTarget() in table.steps and isinstance(self._sink.open(table.table), Missing)
+            outcome.dropped = gone
+            for number, step in enumerate(() if gone else table.steps):
                 self._step_with_retry(plan, table, number, step, outcome)
             if outcome.written:
                 outcome.version = self._sink.version(table.table)
@@ -206,32 +218,29 @@ class EpochRunner:
     ) -> None:
         commit = Commit(self._state.uuid, plan.epoch, number)
         match step:
-            case CreateTarget(anew=anew):
-                if anew:
-                    self._sink.drop(table.table)
+            case CreateTarget():
                 self._sink.create(table.schema, self._arrow(table.schema, "rows"))
+            case DropTarget():
+                self._sink.drop(table.table)
+                outcome.dropped = True
             case ApplyEvents():
-                self._write(table.schema, step.mode, self._events(table.schema, step), commit)
+                self._write(table, step.mode, self._events(table.schema, step), commit)
                 outcome.written = True
             case PlaceChunks():
-                self._write(table.schema, step.mode, self._placed(plan, table.schema, step), commit)
+                self._write(table, step.mode, self._placed(plan, table.schema, step), commit)
                 outcome.chunks += len(step.chunks)
                 outcome.rows += sum(staged.rows for staged in step.chunks)
                 outcome.placed.extend(step.chunks)
                 outcome.written = True
-            case TruncateTarget(timestamp_us=at):
-                self._sink.truncate(table.table, commit, sequence=plan.range.end, timestamp_us=at)
-                outcome.truncated = True
+            case TruncateTarget(timestamp_us=at, sequence=sequence):
+                at_offset = plan.range.end if sequence is None else sequence
+                self._sink.truncate(table.table, commit, sequence=at_offset, timestamp_us=at)
+                outcome.truncated, outcome.written = True, False
             case AddColumns():
-                arrow = self._arrow(step.schema, "rows")
-                self._sink.add_columns(table.table, [_added(new, arrow) for new in step.columns], commit)
-                outcome.schema = step.schema
+                raise InternalError("A plan holds columns to add; the planner makes one step of all changes.")
             case Evolve():
-                raise TableError(
-                    f"Table {table.table} changed in a way that its target cannot follow yet.",
-                    hint=f"Run `penstock resnapshot FILE {table.table}`.",
-                    table=str(table.table),
-                )
+                self._evolve(table.table, step, commit)
+                outcome.schema, outcome.kept = step.schema, step.kept
             case DeleteOlder():
                 self._sink.delete_older(table.table, step.sequence, commit)
                 outcome.replaced = True
@@ -240,13 +249,38 @@ class EpochRunner:
             case _:
                 assert_never(step)
 
-    def _write(self, schema: TableSchema, mode: str, rows: Rows, commit: Commit) -> None:
+    def _write(self, table: TablePlan, mode: str, rows: Rows, commit: Commit) -> None:
+        key = table.schema.key
+        if table.kept is not None:
+            rows = self._kept(table.kept, rows, "changelog" if mode == "changes" else "latest")
+            names = {source: c.name for source, c in zip(table.kept.sources, table.kept.schema.columns,
+                                                         strict=True)}  # fmt: skip
+            key = tuple(names[name] for name in key)
         if mode == "changes":
-            self._sink.write_changes(schema.table, rows, commit)
+            self._sink.write_changes(table.table, rows, commit)
         elif mode == "append":
-            self._sink.append(schema.table, rows, commit)
+            self._sink.append(table.table, rows, commit)
         else:
-            self._sink.merge(schema.table, rows, schema.key, commit)
+            self._sink.merge(table.table, rows, key, commit)
+
+    def _kept(self, kept: Kept, rows: Rows, layout: str) -> Rows:
+        """Rows in the columns that the target keeps."""
+        arrow = self._arrow(kept.schema, layout)
+        own = list(arrow.names)[len(kept.sources) :]
+        projection = Projection(arrow, (*kept.sources, *own))
+        return rows.projected(projection, from_arrow_schema(arrow, prefer_timestamp_ntz=True))
+
+    def _evolve(self, table: TableId, step: Evolve, commit: Commit) -> None:
+        if step.kept is not None:
+            arrow = self._arrow(step.kept.schema, "rows")
+            columns = [EvolvedColumn(field, field.name, refills=True) for field in arrow]
+        else:
+            arrow = self._arrow(step.schema, "rows")
+            columns = [
+                EvolvedColumn(field, origin.before, origin.default_sql, step.refills)
+                for field, origin in zip(arrow, step.origins, strict=True)
+            ]
+        self._sink.evolve(table, columns, commit, narrowing=self._narrowing)
 
     def _arrow(self, schema: TableSchema, layout: str) -> pa.Schema:
         from penstock._core import arrow_schema
@@ -315,10 +349,23 @@ class EpochRunner:
         state = self._state.table(outcome.table)
         if state is None:
             return
+        planned = next(table for table in plan.tables if table.table == outcome.table)
+        if state.start != planned.start or state.status == "dropped":
+            # The statement at the epoch's end made another table of it; this was the end of the one before.
+            last = 0 if outcome.dropped else plan.epoch
+            self._state.put_table(
+                replace(state, last_epoch=last, begins="" if outcome.dropped else state.begins)
+            )
+            return
         if outcome.parked is not None:
             offset = Offset(outcome.parked.details.get("offset", plan.range.start))
+            unfit = self._reads_again and outcome.parked.details.get("unfit")
             self._state.park(
-                outcome.table, offset=offset, reason=outcome.parked.message, hint=outcome.parked.hint
+                outcome.table,
+                offset=offset,
+                reason=outcome.parked.message,
+                hint=outcome.parked.hint,
+                due=UNFIT if unfit else "",
             )
             return
         self._state.chunks_placed(outcome.placed)
@@ -327,17 +374,14 @@ class EpochRunner:
             replace(
                 state,
                 schema=outcome.schema or state.schema,
-                written=(state.written or outcome.written) and not outcome.truncated,
+                kept=outcome.kept if outcome.schema else state.kept,
+                written=outcome.written or (state.written and not outcome.truncated),
                 last_epoch=plan.epoch,
                 snapshot="done" if done else state.snapshot,
                 replaces=Offset(0) if outcome.replaced else state.replaces,
+                begins="",
             )
         )
-
-
-def _added(new: NewColumn, arrow: pa.Schema) -> AddedColumn:
-    after = First() if new.after == "" else new.after
-    return AddedColumn(new.column, arrow.field(new.column.name), new.default_sql, after)
 
 
 def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:

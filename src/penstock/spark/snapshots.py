@@ -24,10 +24,11 @@ from penstock.config import SourceConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import TableId, TableSchema, TypeOptions
+from penstock.model.table import TableState
 from penstock.snapshot import stage
 from penstock.snapshot.base import ChunkOutdated
 from penstock.spark.errors import crossing, returned
-from penstock.state import StateStore, TableState
+from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
@@ -133,9 +134,7 @@ class SnapshotReader:
 
     def _split_loop(self) -> None:
         while not self._stopping.is_set():
-            waiting = [
-                s for s in self._state.tables().values() if s.snapshot == "splitting" and s.status == "live"
-            ]
+            waiting = [s for s in self._state.tables().values() if s.snapshot == "splitting" and s.planned]
             for state in waiting:
                 self._split(state)
             self._stopping.wait(0.2)
@@ -175,7 +174,7 @@ class SnapshotReader:
     def _next(self) -> tuple[TableState, Chunk] | None:
         with self._lock:
             for state in self._state.tables().values():
-                if state.status != "live" or state.snapshot not in ("splitting", "reading"):
+                if not state.reading:
                     continue
                 taken = {number for table, number in self._taken if table == state.table}
                 chunk = self._state.next_planned(state.table, taken)

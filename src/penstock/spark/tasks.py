@@ -172,6 +172,7 @@ def core_error(error: Exception, table: str) -> PenstockError:
             f"definition.",
             table=table,
             offset=error.offset,
+            unfit=True,
         )
     assert isinstance(error, DecodeError)
     return TableError(

@@ -1,0 +1,110 @@
+"""A captured table as a pipeline remembers it, its chunks, and what happened to its definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from penstock.model.chunk import Chunk, StagedChunk
+from penstock.model.offset import Offset
+from penstock.model.plan import Kept
+from penstock.model.schema import TableId, TableSchema
+
+TableStatus = Literal["live", "parked", "dropped"]
+SnapshotStatus = Literal["none", "splitting", "reading", "done"]
+ChunkStatus = Literal["planned", "staged", "placed"]
+Begins = Literal["", "evolve", "empty"]
+
+
+@dataclass(frozen=True)
+class TableState:
+    """One captured table.
+
+    status: `live` (its events are planned), `parked` (left alone since `parked_at`, for `reason`), `dropped`
+    (gone at the source). snapshot: `none` (log only), `splitting` (chunks are still being found), `reading`,
+    `done` (all placed). written: whether the target may hold rows. replaces: sequence below which rows are
+    deleted at the end of a re-snapshot (0: none). last_epoch: the newest epoch with steps for it; 0: its
+    target is still to be made. begins: what is to be done first with a target that is there: `evolve` it to
+    the columns of `schema`, or also `empty` it, since it holds rows from before `start`. due: why the table
+    is to be read again from its beginning; until then it is left out of plans. rows_guess: how large the
+    server thought the table to be when its chunks were sought. kept: columns the target keeps.
+    """
+
+    table: TableId
+    start: Offset
+    schema: TableSchema
+    status: TableStatus = "live"
+    snapshot: SnapshotStatus = "none"
+    written: bool = False
+    last_epoch: int = 0
+    reason: str = ""
+    hint: str = ""
+    parked_at: Offset | None = None
+    replaces: Offset = Offset(0)  # noqa: RUF009 (an int)
+    rows_guess: int = 0
+    begins: Begins = ""
+    due: str = ""
+    kept: Kept | None = None
+
+    @property
+    def planned(self) -> bool:
+        """Whether epochs carry the table."""
+        return self.status == "live" and not self.due
+
+    @property
+    def reading(self) -> bool:
+        """Whether its existing rows are being read."""
+        return self.planned and self.snapshot in ("splitting", "reading")
+
+
+def new_table(
+    schema: TableSchema, start: Offset, *, snapshot: SnapshotStatus, append_only: bool
+) -> TableState:
+    """A table that begins at `start`. Without a key it can only go to an append-only sink: else it is
+    parked."""
+    state = TableState(schema.table, start, schema, snapshot=snapshot)
+    if schema.key or append_only:
+        return state
+    reason, hint = keyless(schema.table)
+    return replace(state, status="parked", parked_at=start, reason=reason, hint=hint)
+
+
+def keyless(table: TableId) -> tuple[str, str]:
+    """Reason and cure for a table whose rows cannot be told apart."""
+    reason = (
+        f"Table {table} has no primary key and no unique index over NOT NULL columns, so its "
+        "rows cannot be merged."
+    )
+    hint = (
+        f"ALTER TABLE {table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL "
+        f"AUTO_INCREMENT PRIMARY KEY; then run `penstock resnapshot FILE {table}`. "
+        "Or use the `parquet` sink."
+    )
+    return reason, hint
+
+
+@dataclass(frozen=True)
+class ChunkState:
+    chunk: Chunk
+    status: ChunkStatus
+    staged: StagedChunk | None
+    reads: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """An entry of the history. `decision`: what the pipeline made of it; `statement`: how it began at the
+    source, without values; `commit_us`: when it was committed there, `noted_us`: when we planned it."""
+
+    table: TableId
+    version: int
+    offset: Offset
+    what: str
+    decision: str
+    statement: str = ""
+    commit_us: int | None = None
+    noted_us: int = 0
+
+
+UNFIT = "the log does not fit what was known of it"
+"""`TableState.due` of a table whose events could not be decoded."""
