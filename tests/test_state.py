@@ -13,7 +13,7 @@ from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import TableState, new_table
+from penstock.model.table import Change, TableState, new_table
 from penstock.state import StateStore
 
 ORDERS = TableId("shop", "orders")
@@ -121,3 +121,30 @@ def test_requests_wait_for_their_answer(tmp_path: Path) -> None:
     state.answer(request, {"offset": 5})
     assert state.open_requests() == []
     assert state.answer_to(request) == {"offset": 5}
+
+
+def test_the_history_keeps_every_change_in_order_and_tells_each_tables_last(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    reading(state, 1)
+    state.note(Change(ORDERS, 2, Offset(50), "column x added", "applied", "ALTER TABLE orders", 1_000_000))
+    state.park(ORDERS, offset=Offset(70), reason="why", hint="cure")
+    state.close()
+    again = StateStore(tmp_path)
+    assert [(one.version, one.offset, one.what, one.decision) for one in again.history()] == [
+        (2, 50, "column x added", "applied"),
+        (1, 70, "why", "parked"),
+    ]
+    assert [one.offset for one in again.history(last_only=True)] == [70]
+    assert again.history()[0].commit_us == 1_000_000 and again.history()[0].noted_us > 0
+
+
+def test_a_table_that_is_to_be_read_again_stays_so_after_reopening(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    state.put_table(TableState(ORDERS, Offset(4), SCHEMA, due="its rows changed", begins="evolve"))
+    state.close()
+    table = StateStore(tmp_path).table(ORDERS)
+    assert table is not None and (table.due, table.begins, table.planned) == (
+        "its rows changed",
+        "evolve",
+        False,
+    )

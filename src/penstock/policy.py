@@ -12,7 +12,7 @@ from penstock.config import SchemaConfig
 from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.plan import AddColumns, ColumnOrigin, DropTarget, Evolve, Kept, Park, Step, TruncateTarget
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import SnapshotStatus, TableState, keyless, new_table
 
 
@@ -63,7 +63,7 @@ def judge(state: TableState, effect: TableEffect, end: Offset, policies: Policie
         rereads = rereads or lacking
         if not policies.append_only and (park := _unkeyed(state.table, evolve, end)) is not None:
             return Verdict((evolve, park), None, version, what, "parked")
-        if state.reading and _key(evolve.schema) != _key(state.schema):
+        if state.reading and not _same_bounds(state.schema, evolve):
             rereads = rereads or "its key changed while its rows were read"
     steps = (*((evolve,) if evolve is not None else ()), *rest)
     done = (
@@ -158,10 +158,14 @@ def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
     )
 
 
-def _key(schema: TableSchema) -> list[tuple[Column, ...]]:
-    """What the bounds of chunks are made of; a name is none of it."""
-    columns = [schema.column(name) for name in schema.key]
-    return [(replace(column, name="", nullable=False, default=None, column_type=""),) for column in columns]
+def _same_bounds(known: TableSchema, evolve: Evolve) -> bool:
+    """Whether bounds of chunks still divide the rows as they did: the key's columns are the same ones and
+    compare as before. Their names are no matter."""
+    columns = {c.name: (c, o.before) for c, o in zip(evolve.schema.columns, evolve.origins, strict=True)}
+    now = [columns[name] for name in evolve.schema.key]
+    return [(known.column(name), name) for name in known.key] == [
+        (replace(column, name=before or ""), before) for column, before in now
+    ]
 
 
 def _refused(state: TableState, end: Offset, why: str, what: str) -> Verdict:

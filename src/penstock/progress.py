@@ -172,7 +172,7 @@ def _table(table: TableState, progress: TableProgress, change: Change | None) ->
         "rows_placed": progress.rows_placed,
         "rows_estimate": progress.rows_estimate,
         "parked": {"offset": table.parked_at, "reason": table.reason, "hint": table.hint}
-        if table.status != "live"
+        if table.status == "parked"
         else None,
         "due": table.due or None,
         "changed": change_json(change) if change is not None else None,

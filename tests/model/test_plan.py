@@ -10,9 +10,13 @@ from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.plan import (
     AddColumns,
     ApplyEvents,
+    ColumnOrigin,
     CreateTarget,
     DeleteOlder,
+    DropTarget,
     EpochPlan,
+    Evolve,
+    Kept,
     NewColumn,
     Park,
     PlaceChunks,
@@ -60,11 +64,20 @@ staged = st.builds(
 split_tuples = st.lists(splits, max_size=3).map(tuple)
 modes = st.sampled_from(["append", "merge", "changes"])
 scans = st.lists(st.builds(Scan, split_tuples, st.none() | names), max_size=2).map(tuple)
+kept = st.builds(Kept, schemas, st.lists(st.none() | names, max_size=2).map(tuple))
 steps = st.one_of(
-    st.builds(CreateTarget, st.booleans()),
+    st.builds(CreateTarget),
+    st.builds(DropTarget),
     st.builds(ApplyEvents, split_tuples, modes, st.integers(0, 2**40)),
     st.builds(PlaceChunks, st.lists(staged, max_size=2).map(tuple), scans, modes),
-    st.builds(TruncateTarget, st.none() | st.integers(0, 2**60)),
+    st.builds(TruncateTarget, st.none() | st.integers(0, 2**60), st.none() | offsets),
+    st.builds(
+        Evolve,
+        schemas,
+        st.lists(st.builds(ColumnOrigin, st.none() | names, st.none() | names), max_size=2).map(tuple),
+        st.booleans(),
+        st.none() | kept,
+    ),
     st.builds(
         AddColumns,
         st.lists(st.builds(NewColumn, columns, st.none() | names, st.none() | names), max_size=2).map(tuple),
@@ -76,7 +89,10 @@ steps = st.one_of(
 
 
 @given(
-    st.lists(st.builds(TablePlan, schemas, st.lists(steps, max_size=4).map(tuple)), max_size=3).map(tuple),
+    st.lists(
+        st.builds(TablePlan, schemas, st.lists(steps, max_size=4).map(tuple), offsets, st.none() | kept),
+        max_size=3,
+    ).map(tuple),
     st.integers(1, 2**40),
     offsets,
     st.integers(0, 2**30),

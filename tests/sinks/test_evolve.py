@@ -124,7 +124,10 @@ def test_narrower_types_keep_the_wider_column_unless_told_otherwise(place: Make,
     it = filled(place, kind, [("id", LONG), ("n", LONG), ("d", pa.decimal128(12, 4))], (1, 5, Decimal("1.5")))
     wanted = [column("id", LONG, "id"), column("n", INT, "n"), column("d", pa.decimal128(8, 2), "d")]
     assert it.evolve(2, *wanted)
-    types = lambda: [field.dataType.simpleString() for field in it.sink.read(it.table).schema][1:3]  # noqa: E731
+
+    def types() -> list[str]:
+        return [field.dataType.simpleString() for field in it.sink.read(it.table).schema][1:3]
+
     assert types() == ["bigint", "decimal(12,4)"]
     it.sink.append(it.table, it.latest((2, 6, Decimal("2.25"), False, 2)), it.commit(3))
     it.sink.merge(it.table, it.latest((3, 7, Decimal("3.25"), False, 3)), it.key, it.commit(4))
