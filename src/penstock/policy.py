@@ -99,7 +99,18 @@ def _begun_anew(
     fresh = new_table(schema, end, snapshot=_snapshot(effect, policies), append_only=policies.append_only)
     kept = kept_by_name(state, schema) if policies.schema.changes == "ignore" else None
     fresh = replace(fresh, last_epoch=state.last_epoch, begins="empty", kept=kept)
-    return Verdict((), fresh, schema.version, what, "begun anew")
+    decision = "begun anew in an emptied target"
+    if (
+        effect.fills
+        and state.status == "live"
+        and state.written
+        and policies.reads
+        and not policies.append_only
+    ):
+        # One table takes the place of another with rows of its own, most of them the same ones, as a rule.
+        fresh = replace(fresh, begins="evolve", written=True, replaces=end)
+        decision = "read from its beginning, in place of what the target holds"
+    return Verdict((), fresh, schema.version, what, decision)
 
 
 def _snapshot(effect: TableEffect, policies: Policies) -> SnapshotStatus:

@@ -102,6 +102,12 @@ def _verified(
 
 def _obstacle(table: TableState) -> str | None:
     """Why this table cannot be compared now."""
+    if table.status == "dropped":
+        return "It was dropped at the source."
+    if table.due:
+        return f"It is to be read again: {table.due}."
+    if table.kept is not None:
+        return "Its target keeps other columns than the source has (`schema.changes: ignore`)."
     if table.status == "parked":
         return f"The table is parked: {table.reason} {table.hint}".strip()
     if table.snapshot in ("splitting", "reading"):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DataType, NumericType, StructField
 
 from penstock.errors import TableError
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
@@ -36,7 +38,7 @@ class SparkTarget:
         def partial(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _partial_sums(batches, table, share, types)
 
-        frame = self._columns(schema, version).mapInArrow(partial, _SUMS)
+        frame = self._columns(schema, version, types).mapInArrow(partial, _SUMS)
         rows = frame.groupBy("bucket").sum("rows", "high", "low").collect()
         return {int(row[0]): BucketSum(int(row[1]), (int(row[2]) << _LOW_BITS) + int(row[3])) for row in rows}
 
@@ -53,10 +55,10 @@ class SparkTarget:
         def listed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _rows_of_buckets(batches, table, share, wanted, types)
 
-        frame = self._columns(schema, version).mapInArrow(listed, _ROWS)
+        frame = self._columns(schema, version, types).mapInArrow(listed, _ROWS)
         return [(str(row[0]), int(row[1])) for row in frame.collect()]
 
-    def _columns(self, schema: TableSchema, version: str | None) -> DataFrame:
+    def _columns(self, schema: TableSchema, version: str | None, types: TypeOptions) -> DataFrame:
         frame = self._read(schema.table, version)
         missing = [column.name for column in schema.columns if column.name not in frame.columns]
         if missing:
@@ -65,7 +67,23 @@ class SparkTarget:
                 hint="Somebody changed the target; `penstock resnapshot FILE TABLE` fills it again.",
                 table=str(schema.table),
             )
-        return frame.select(*[quote(column.name) for column in schema.columns])
+        # A target's type may be wider than the source's is by now; the rows must be the source's.
+        kinds = from_arrow_schema(_core_schema(schema, types), prefer_timestamp_ntz=True)
+        held = {field.name: field.dataType for field in frame.schema}
+        return frame.selectExpr(*[_fitted(field, held[field.name]) for field in kinds])
+
+
+def _fitted(field: StructField, held: DataType) -> str:
+    name = quote(field.name)
+    if held == field.dataType or not isinstance(field.dataType, NumericType):
+        return name
+    return f"try_cast({name} AS {field.dataType.simpleString()}) AS {name}"
+
+
+def _core_schema(schema: TableSchema, types: TypeOptions) -> pa.Schema:
+    from penstock import _core
+
+    return _core.arrow_schema(schema.to_json(), "rows", types.to_json())
 
 
 def _share(buckets: Buckets) -> dict[str, Any]:
