@@ -30,7 +30,6 @@ from penstock.model.plan import (
     EpochPlan,
     Evolve,
     Mode,
-    Park,
     PlaceChunks,
     Scan,
     Step,
@@ -189,14 +188,10 @@ class Planner:
             )
         for effect in effects:
             if effect.table not in verdicts and effect.created is not None:
-                self._state.put_table(begun(effect, statement.end, self._policies))
-                for step in effect.steps:
-                    if isinstance(step, Park):
-                        self._state.park(
-                            effect.table, offset=statement.end, reason=step.reason, hint=step.hint
-                        )
-                what = effect.what or "created"
-                self._state.note(Change(effect.table, 1, statement.end, what, "captured", head, at))
+                state = begun(effect, statement.end, self._policies)
+                self._state.put_table(state)
+                what, decision = effect.what or "created", "captured" if state.planned else "parked"
+                self._state.note(Change(effect.table, 1, statement.end, what, decision, head, at))
 
     def _concerns(self, effect: TableEffect, statement: Statement, tables: dict[TableId, TableState]) -> bool:
         state = tables.get(effect.table)

@@ -85,9 +85,12 @@ def judge(state: TableState, effect: TableEffect, end: Offset, policies: Policie
 def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
     """A table that is created, and that nothing is known of."""
     assert effect.created is not None
-    return new_table(
-        effect.created, end, snapshot=_snapshot(effect, policies), append_only=policies.append_only
-    )
+    snapshot: SnapshotStatus = "splitting" if effect.fills and policies.reads else "none"
+    state = new_table(effect.created, end, snapshot=snapshot, append_only=policies.append_only)
+    park = next((step for step in effect.steps if isinstance(step, Park)), None)
+    if park is None:
+        return state
+    return replace(state, status="parked", parked_at=park.offset, reason=park.reason, hint=park.hint)
 
 
 def _begun_anew(
@@ -96,7 +99,7 @@ def _begun_anew(
     """Another table under a known name. What the target holds is of the one before."""
     assert effect.created is not None
     schema = replace(effect.created, version=state.schema.version + 1)
-    fresh = new_table(schema, end, snapshot=_snapshot(effect, policies), append_only=policies.append_only)
+    fresh = begun(replace(effect, created=schema), end, policies)
     kept = kept_by_name(state, schema) if policies.schema.changes == "ignore" else None
     fresh = replace(fresh, last_epoch=state.last_epoch, begins="empty", kept=kept)
     decision = "begun anew in an emptied target"
@@ -111,10 +114,6 @@ def _begun_anew(
         fresh = replace(fresh, begins="evolve", written=True, replaces=end)
         decision = "read from its beginning, in place of what the target holds"
     return Verdict((), fresh, schema.version, what, decision)
-
-
-def _snapshot(effect: TableEffect, policies: Policies) -> SnapshotStatus:
-    return "splitting" if effect.fills and policies.reads else "none"
 
 
 def kept_by_name(state: TableState, schema: TableSchema) -> Kept:

@@ -1,0 +1,186 @@
+"""Plans around statements: where an epoch ends, what its tables do, what is durable beside the plan.
+
+The log and the reader of statements are scripts; the state store is the real one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.config import SchemaConfig
+from penstock.model.effect import TableEffect
+from penstock.model.offset import LogRange, Offset, SourcePosition, Split
+from penstock.model.plan import (
+    ApplyEvents,
+    ColumnOrigin,
+    CreateTarget,
+    EpochPlan,
+    Evolve,
+    Step,
+    TruncateTarget,
+)
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.planner import Planner, PlannerLimits
+from penstock.policy import Policies
+from penstock.relaylog.index import Statement
+from penstock.snapshot.place import PlacementLimits
+from penstock.state import StateStore
+
+A, B = TableId("shop", "a"), TableId("shop", "b")
+
+
+@dataclass
+class Log:
+    """Row events of tables, and statements, each at an offset."""
+
+    end: Offset
+    events: list[tuple[int, TableId]] = field(default_factory=list)
+    ddl: dict[int, list[TableEffect]] = field(default_factory=dict)
+
+    def refresh(self) -> Offset:
+        return self.end
+
+    def cut(self, after: Offset, bytes_max: int) -> Offset:
+        return self.end
+
+    def statements(self, range_: LogRange) -> list[Statement]:
+        return [
+            Statement(Offset(at - 5), Offset(at), "shop", f"ALTER TABLE x -- {at}", 0)
+            for at in sorted(self.ddl)
+            if range_.start < at <= range_.end
+        ]
+
+    def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
+        return [
+            effect for effect in self.ddl[statement.end] if effect.table in live or effect.created is not None
+        ]
+
+    def tables(self, range_: LogRange) -> dict[TableId, tuple[int, int]]:
+        inside = [table for at, table in self.events if range_.start < at <= range_.end]
+        return {table: (inside.count(table), 100) for table in inside}
+
+    def splits(self, range_: LogRange, table: TableId, *, bytes_aim: int) -> list[Split]:
+        return [Split("segment", Offset(0), range_.start, range_.end)]
+
+    def commit_time_us_at(self, offset: Offset) -> int:
+        return 1000 * offset
+
+    def position_at(self, offset: Offset) -> SourcePosition:
+        return SourcePosition("binlog.000001", offset)
+
+
+def schema(table: TableId, *names: str, version: int = 1) -> TableSchema:
+    return TableSchema(table, tuple(Column(name, "int") for name in names), ("id",), version)
+
+
+def make(folder: Path, log: Log, *tables: TableState, **options: Any) -> tuple[Planner, StateStore]:
+    state = StateStore(folder)
+    state.advance(Offset(4))
+    for table in tables:
+        state.put_table(table)
+    planner = Planner(
+        state,
+        log,  # type: ignore[arg-type]
+        log,
+        policies=Policies(SchemaConfig.model_validate(options), append_only=False, reads=True),
+        server_uuid=lambda: "uuid",
+        discard=lambda staged: None,
+        limits=PlannerLimits(1 << 30, PlacementLimits(1 << 30, 1 << 30)),
+    )
+    return planner, state
+
+
+def live(table: TableId, **changes: Any) -> TableState:
+    state = TableState(table, Offset(4), schema(table, "id", "x"), written=True, last_epoch=1)
+    return replace(state, **changes)
+
+
+def steps(plan: EpochPlan | None, table: TableId) -> list[Step]:
+    assert plan is not None
+    return [step for one in plan.tables if one.table == table for step in one.steps]
+
+
+def done(state: StateStore, plan: EpochPlan | None) -> None:
+    assert plan is not None
+    state.applied(plan, {})
+
+
+RENAME = TableEffect(
+    A, (Evolve(schema(A, "id", "y", version=2), (ColumnOrigin("id"), ColumnOrigin("x"))),), what="x renamed"
+)
+
+
+def test_an_epoch_ends_at_a_statement_and_events_before_it_keep_their_definition(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(50, A), (60, B), (200, A)], {100: [RENAME]})
+    planner, state = make(tmp_path, log, live(A), live(B))
+    first = planner.plan_next()
+    assert first is not None and first.range == LogRange(Offset(4), Offset(100))
+    events, evolve = steps(first, A)
+    assert isinstance(events, ApplyEvents) and isinstance(evolve, Evolve)
+    assert first.tables[0].schema.version == 1
+    assert [type(step) for step in steps(first, B)] == [ApplyEvents]
+    [noted] = state.history()
+    assert (noted.table, noted.version, noted.offset, noted.what) == (A, 2, 100, "x renamed")
+    assert noted.commit_us == 100_000 and noted.statement.startswith("ALTER TABLE")
+
+
+def test_one_statement_may_drop_several_tables_and_let_another_take_a_name(tmp_path: Path) -> None:
+    # RENAME TABLE a TO gone, b TO a
+    effects = [
+        TableEffect(A, dropped=True, voids="RENAME TABLE"),
+        TableEffect(B, renamed=A, voids="RENAME TABLE"),
+        TableEffect(A, created=schema(A, "id", "z"), fills=True, voids="RENAME TABLE"),
+    ]
+    log = Log(Offset(300), [(50, A), (60, B)], {100: effects})
+    planner, state = make(tmp_path, log, live(A), live(B))
+    plan = planner.plan_next()
+    assert [type(step) for step in steps(plan, A)] == [ApplyEvents], "its last events, of the table before"
+    tables = state.tables()
+    assert tables[B].status == "dropped"
+    assert (tables[A].status, tables[A].start, tables[A].begins) == ("live", 100, "empty")
+    assert (tables[A].schema.version, tables[A].snapshot) == (2, "splitting")
+    done(state, plan)
+    empties, evolves = steps(planner.plan_next(), A)
+    assert isinstance(empties, TruncateTarget) and empties.sequence == 100
+    assert isinstance(evolves, Evolve) and evolves.refills
+
+
+def test_a_table_that_is_to_be_read_again_is_left_out_until_it_begins_anew(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(50, A), (200, A), (210, B)], {100: [TableEffect(A, rereads="a partition went")]})
+    planner, state = make(tmp_path, log, live(A, snapshot="done"), live(B))
+    plan = planner.plan_next()
+    assert [type(step) for step in steps(plan, A)] == [ApplyEvents]
+    table = state.table(A)
+    assert table is not None and table.due == "a partition went" and not table.planned
+    done(state, plan)
+    plan = planner.plan_next()
+    assert steps(plan, A) == [] and [type(step) for step in steps(plan, B)] == [ApplyEvents]
+
+
+def test_a_statement_that_leaves_nothing_to_do_moves_the_position_without_an_epoch(tmp_path: Path) -> None:
+    created = TableEffect(A, created=schema(A, "id"))
+    planner, state = make(tmp_path, Log(Offset(300), [(200, A)], {100: [created]}))
+    assert planner.plan_next() is None
+    assert state.position == 100
+    plan = planner.plan_next()
+    assert [type(step) for step in steps(plan, A)] == [CreateTarget, ApplyEvents]
+
+
+def test_statements_one_after_the_other_are_epochs_of_their_own(tmp_path: Path) -> None:
+    log = Log(Offset(300), [], {at: [RENAME] for at in (100, 110, 120)})
+    planner, state = make(tmp_path, log, live(A))
+    for at in (100, 110, 120):
+        plan = planner.plan_next()
+        assert plan is not None and plan.range.end == at
+        done(state, plan)
+    assert planner.plan_next() is None and state.position == 300
+
+
+def test_a_parked_table_is_left_alone_by_statements_and_events(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(50, A)], {100: [RENAME], 150: [TableEffect(A, created=schema(A, "id"))]})
+    planner, state = make(tmp_path, log, live(A, status="parked"))
+    assert planner.plan_next() is None
+    assert state.position == 300 and state.history() == []
