@@ -79,11 +79,16 @@ HAZARDS = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
 def group(
-    mysql_server: Any, spark: SparkSession, lake_root: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    mysql_server: Any,
+    spark: SparkSession,
+    lake_root: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Group]:
-    made = make(mysql_server, spark, lake_root, tmp_path_factory.mktemp("follows"))
+    folder = tmp_path_factory.mktemp("follows")
+    made = make(mysql_server, spark, lake_root, folder, sink=request.param)
     with running(made, HAZARDS) as pipeline:
         change(made, HAZARDS)
         made.case.server.execute("CREATE TABLE alike LIKE untouched", "INSERT INTO alike VALUES (1, 1, 'a')")
