@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, TransientError
-from penstock.model.effect import CreateTable, Harmless, Unknown
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Begins, Change, SnapshotStatus, TableState, new_table
@@ -186,19 +185,11 @@ def _reach_end(relay_log: RelayLog, source: SourceSession, wait: Wait) -> Offset
 def _touched(
     relay_log: RelayLog, source: SourceSession, between: LogRange, tables: set[TableId], *, finds: bool
 ) -> set[TableId]:
-    """Tables about which a statement stands in the range."""
+    """Tables about which a statement stands in the range; if it `finds` tables, also new ones."""
     touched: set[TableId] = set()
     for statement in relay_log.statements(between):
-        for effect in source.effects(statement):
-            if isinstance(effect, Unknown):
-                return tables
-            named = getattr(effect, "table", None)
-            if (
-                not isinstance(effect, Harmless)
-                and named is not None
-                and (named in tables or (finds and isinstance(effect, CreateTable)))
-            ):
-                touched.add(named)
+        named = source.touched(statement, tables)
+        touched |= named if finds else named & tables
     return touched
 
 

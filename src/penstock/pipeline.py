@@ -26,7 +26,7 @@ from penstock.config import PipelineConfig
 from penstock.discovery import discover
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
-from penstock.model.offset import Offset, SourcePosition
+from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
@@ -216,7 +216,9 @@ class _Run:
         statements = MySqlStatements(
             self.captured,
             self.source.read_table,
-            self.source.effects,
+            lambda: self.source.traits.statements,
+            read_database=self.source.read_database,
+            earlier=lambda offset: self.log.statements(LogRange(self.log.start, max(self.log.start, offset))),
             types=config.types,
             parks_cascades=config.cascades == "park" and not self.source.traits.logs_cascades,
         )

@@ -107,23 +107,44 @@ DEFAULT_TYPES = TypeOptions()
 
 
 @dataclass(frozen=True)
+class KeyPart:
+    """A column of a key; `length`: only so many characters or bytes of it; no column: an expression."""
+
+    column: str | None
+    length: int | None = None
+
+
+@dataclass(frozen=True)
+class UniqueKey:
+    """`PRIMARY` is the primary key's name."""
+
+    name: str
+    parts: tuple[KeyPart, ...]
+
+
+@dataclass(frozen=True)
 class TableSchema:
     """Columns in the source's order and the key that identifies a row.
 
     `key` is the primary key, else the first unique index whose columns are all NOT NULL, else empty.
-    `version` counts schemas of this table within one pipeline, from 1.
+    `version` counts schemas of this table within one pipeline, from 1. `charset` and `collation` are the
+    table's own, for columns that come later; `unique` are its unique keys in the server's order, for the day
+    one of them goes. None: not known.
     """
 
     table: TableId
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     version: int = 1
+    charset: str | None = None
+    collation: str | None = None
+    unique: tuple[UniqueKey, ...] | None = None
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
 
     def to_json(self) -> str:
-        document = {
+        document: dict[str, Any] = {
             "database": self.table.database,
             "table": self.table.table,
             "version": self.version,
@@ -133,6 +154,13 @@ class TableSchema:
                 for column in self.columns
             ],
         }
+        if self.charset is not None:
+            document.update(charset=self.charset, collation=self.collation)
+        if self.unique is not None:
+            document["unique"] = [
+                {"name": key.name, "parts": [[part.column, part.length] for part in key.parts]}
+                for key in self.unique
+            ]
         return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -143,9 +171,17 @@ class TableSchema:
             if fields.get("labels") is not None:
                 fields = {**fields, "labels": tuple(fields["labels"])}
             columns.append(Column(**fields))
+        unique = document.get("unique")
         return cls(
             table=TableId(document["database"], document["table"]),
             columns=tuple(columns),
             key=tuple(document["key"]),
             version=document["version"],
+            charset=document.get("charset"),
+            collation=document.get("collation"),
+            unique=None
+            if unique is None
+            else tuple(
+                UniqueKey(key["name"], tuple(KeyPart(*part) for part in key["parts"])) for key in unique
+            ),
         )

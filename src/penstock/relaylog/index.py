@@ -29,7 +29,7 @@ class Statement:
 
     `event` is set when it was no QUERY but an event that may have changed rows without saying which: its
     binlog type code (26: INCIDENT, 18: LOAD DATA). `sql` may be cut short (`truncated`); the event at
-    `offset` holds all of it.
+    `offset` holds all of it. `sql_mode`: the session's, as bits.
     """
 
     offset: Offset
@@ -39,6 +39,7 @@ class Statement:
     timestamp: int
     event: int | None = None
     truncated: bool = False
+    sql_mode: int | None = None
 
 
 @dataclass(frozen=True)

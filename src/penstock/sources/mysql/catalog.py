@@ -1,8 +1,8 @@
 """Table definitions from `information_schema`.
 
 A number of queries that depends on the number of tables only by the hundreds: one for the names, then for
-every `_TABLES_PER_QUERY` tables one for columns and one for unique indexes. Statistics columns (TABLE_ROWS,
-CARDINALITY) are never selected, since reading them makes old servers open every table.
+every `_TABLES_PER_QUERY` tables one for columns, one for unique indexes and one for collations. Statistics
+columns (TABLE_ROWS, CARDINALITY) are never selected, since reading them makes old servers open every table.
 
 What differs between servers is settled here, so that a `Column` means the same whatever server it came from:
 
@@ -24,9 +24,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import TablesConfig
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import Column, KeyPart, TableId, TableSchema, UniqueKey
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql.tokens import unescape
+from penstock.sources.mysql.ddl import charsets
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.ddl.tokens import unescape
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -91,6 +93,22 @@ class ServerTraits:
     version: tuple[int, int, int]
     mariadb: bool
     fold_case: bool
+    explicit_timestamps: bool | None = None
+    charset: str | None = None
+    collation: str | None = None
+
+    @property
+    def statements(self) -> Server:
+        """What decides how a statement of this server's log is to be read; each brings its own sql_mode."""
+        return Server(
+            version=self.version,
+            mariadb=self.mariadb,
+            lower_case=self.fold_case,
+            sql_mode=None,
+            explicit_timestamps=self.explicit_timestamps,
+            charset=self.charset,
+            collation=self.collation,
+        )
 
     @property
     def logs_cascades(self) -> bool:
@@ -109,11 +127,28 @@ def describe_server(connection: Connection[Any]) -> ServerTraits:
     hides = "show_gipk_in_create_table_and_information_schema"
     if _rows(connection, f"SHOW SESSION VARIABLES LIKE '{hides}'"):
         _rows(connection, f"SET SESSION {hides} = ON")
+    settings = "'explicit_defaults_for_timestamp', 'character_set_server', 'collation_server'"
+    set_to = dict(_rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({settings})"))
+    explicit = set_to.get("explicit_defaults_for_timestamp")
     return ServerTraits(
         version=parse_version(str(version)),
         mariadb="mariadb" in str(version).lower(),
         fold_case=int(case) != 0,
+        explicit_timestamps=None if explicit is None else str(explicit).upper() == "ON",
+        charset=set_to.get("character_set_server"),
+        collation=set_to.get("collation_server"),
     )
+
+
+def read_database(connection: Connection[Any], name: str) -> tuple[str, str] | None:
+    """Default character set and collation of a database; None when there is none of that name."""
+    rows = _rows(
+        connection,
+        "SELECT DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
+        " WHERE SCHEMA_NAME = %s",
+        (name,),
+    )
+    return (str(rows[0][0]), str(rows[0][1])) if rows else None
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
@@ -125,8 +160,17 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 @dataclass
 class _Index:
-    columns: list[str] = field(default_factory=list)
-    usable: bool = True
+    parts: list[KeyPart] = field(default_factory=list)
+    nullable: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        return [part.column for part in self.parts if part.column is not None]
+
+    @property
+    def usable(self) -> bool:
+        """It identifies rows by whole values."""
+        return not self.nullable and all(part.column and part.length is None for part in self.parts)
 
 
 def _read(
@@ -137,11 +181,26 @@ def _read(
         batch = names[start : start + _TABLES_PER_QUERY]
         columns = _read_columns(connection, server, batch)
         indexes = _read_unique_indexes(connection, batch)
+        collations = _read_collations(connection, batch)
         for name in batch:
             if name in columns:
-                key = _key(connection, name, columns[name], indexes.get(name, {}))
-                schemas[name] = TableSchema(table=name, columns=tuple(columns[name]), key=key)
+                found = _in_order(connection, name, indexes.get(name, {}))
+                collation = collations.get(name)
+                schemas[name] = TableSchema(
+                    table=name,
+                    columns=tuple(columns[name]),
+                    key=_key(columns[name], found),
+                    charset=collation and charsets.of_collation(server.statements, collation),
+                    collation=collation,
+                    unique=tuple(UniqueKey(key, tuple(index.parts)) for key, index in found.items()),
+                )
     return schemas
+
+
+def _read_collations(connection: Connection[Any], names: Sequence[TableId]) -> dict[TableId, str]:
+    query = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_COLLATION FROM information_schema.TABLES WHERE {where}"
+    rows = _rows_of(connection, query, names)
+    return {table: str(collation) for table, (collation,) in rows if collation is not None}
 
 
 def _read_columns(
@@ -172,45 +231,38 @@ def _read_unique_indexes(
     indexes: dict[TableId, dict[str, _Index]] = {}
     for table, (name, column, prefix, nullable) in _rows_of(connection, query, names):
         index = indexes.setdefault(table, {}).setdefault(str(name), _Index())
-        if column is None or prefix is not None or nullable == "YES":
-            index.usable = False
-        else:
-            index.columns.append(str(column))
+        index.nullable = index.nullable or nullable == "YES"
+        index.parts.append(
+            KeyPart(None if column is None else str(column), None if prefix is None else int(prefix))
+        )
     return indexes
 
 
-def _key(
-    connection: Connection[Any], table: TableId, columns: Sequence[Column], indexes: dict[str, _Index]
-) -> tuple[str, ...]:
+def _in_order(connection: Connection[Any], table: TableId, indexes: dict[str, _Index]) -> dict[str, _Index]:
+    """The primary key first; without one, in the order in which the server would choose."""
+    if "PRIMARY" in indexes:
+        return {name: indexes[name] for name in ["PRIMARY", *sorted(indexes.keys() - {"PRIMARY"})]}
+    if len(indexes) < 2:
+        return indexes
+    # Only SHOW INDEX gives the order of the definition; so rare that a query of its own does no harm.
+    order = [str(row[2]) for row in _rows(connection, f"SHOW INDEX FROM {table.quoted}")]
+    return {name: indexes[name] for name in dict.fromkeys(order) if name in indexes}
+
+
+def _key(columns: Sequence[Column], indexes: dict[str, _Index]) -> tuple[str, ...]:
     """The primary key, else the first usable unique index, else nothing.
 
     A primary key over a prefix (`PRIMARY KEY (url(20))`) does not identify a row by whole values, but its
     whole columns still do: equal columns have equal prefixes, so no two rows share them.
     """
-    primary = indexes.pop("PRIMARY", None)
-    if primary is not None and primary.usable:
-        return tuple(primary.columns)
+    primary = indexes.get("PRIMARY")
     if primary is not None:
-        return _primary_columns(connection, table)
+        return tuple(primary.columns)
     nullable = {column.name for column in columns if column.nullable}
-    usable = {
-        name: index for name, index in indexes.items() if index.usable and nullable.isdisjoint(index.columns)
-    }
-    if len(usable) > 1:
-        # Only SHOW INDEX gives the order of the definition; so rare that a query of its own does no harm.
-        order = [str(row[2]) for row in _rows(connection, f"SHOW INDEX FROM {table.quoted}")]
-        usable = {name: usable[name] for name in dict.fromkeys(order) if name in usable}
-    return tuple(next(iter(usable.values())).columns) if usable else ()
-
-
-def _primary_columns(connection: Connection[Any], table: TableId) -> tuple[str, ...]:
-    rows = _rows(
-        connection,
-        "SELECT COLUMN_NAME FROM information_schema.STATISTICS"
-        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX",
-        (table.database, table.table),
-    )
-    return tuple(str(name) for (name,) in rows)
+    for index in indexes.values():
+        if index.usable and nullable.isdisjoint(index.columns):
+            return tuple(index.columns)
+    return ()
 
 
 def _column(server: ServerTraits, row: Sequence[Any]) -> Column:

@@ -15,8 +15,8 @@ import re
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from penstock.errors import TableError
-from penstock.model.effect import AddedColumn, DefaultLiteral
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TypeOptions
+from penstock.sources.mysql.ddl.definition import Default, DefaultExpression, DefaultLiteral
 
 Value = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
 
@@ -30,23 +30,21 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
 
 
 def existing_value(
-    table: TableId, column: Column, added: AddedColumn, *, types: TypeOptions = DEFAULT_TYPES
+    table: TableId, column: Column, default: Default | None, *, types: TypeOptions = DEFAULT_TYPES
 ) -> Value:
-    """The value of `added` in the rows that were there before, as Arrow's type of the column takes it.
+    """The value that an added column has in the rows that were there before, as Arrow's type of the column
+    takes it.
 
-    `column` is the column as the catalog tells it; its type decides the value. The statement's own DEFAULT is
-    used, since the catalog may already have a later one. Raises `TableError` where only the server knows.
+    Without `default`, NULL if the column is nullable, else the type's implicit default. Raises `TableError`
+    where only the server knows.
     """
-    if added.needs_rows is not None:
-        raise _needs_snapshot(table, column, added.needs_rows)
-    nullable = column.nullable if added.nullable is None else added.nullable
-    default = added.default
-    if default is None and added.nullable is None and (column.default_is_expression or column.default):
-        # TIMESTAMP where explicit_defaults_for_timestamp is OFF
-        raise _needs_snapshot(table, column, "got the time of the statement")
+    if column.generated:
+        raise _needs_snapshot(table, column, "is generated")
+    if isinstance(default, DefaultExpression):
+        raise _needs_snapshot(table, column, "has an expression as its default")
     try:
         if default is None:
-            value = None if nullable else _implicit(column, types)
+            value = None if column.nullable else _implicit(column, types)
         else:
             value = None if default.kind == "null" else _convert(column, default, types)
         return None if value is None else _as_chosen(column, value, types)

@@ -15,14 +15,13 @@ import pymysql
 from penstock.config import SourceConfig
 from penstock.errors import TransientError
 from penstock.model.chunk import Chunk
-from penstock.model.effect import Effect
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import Statement
 from penstock.snapshot.read import prepare_session
 from penstock.snapshot.split import MySqlChunkPlanner
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql import catalog, ddl, watermark
+from penstock.sources.mysql import catalog, statements, watermark
 from penstock.sources.mysql.connection import connect
 
 T = TypeVar("T")
@@ -70,16 +69,13 @@ class SourceSession:
             self._traits = self._ask(catalog.describe_server)
         return self._traits
 
-    def effects(self, statement: Statement) -> list[Effect]:
-        """What a statement of this server's log does to tables."""
-        traits = self.traits
-        return ddl.effects(
-            statement.sql,
-            statement.database,
-            server_version=traits.version,
-            mariadb=traits.mariadb,
-            lower_case=traits.fold_case,
-        )
+    def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
+        """Those of the tables that a statement of this server's log may change, and those that it makes."""
+        return statements.touched(self.traits.statements, statement, tables)
+
+    def read_database(self, name: str) -> tuple[str, str] | None:
+        """Default character set and collation of a database."""
+        return self._ask(lambda connection: catalog.read_database(connection, name))
 
     def server_uuid(self) -> str:
         if self._server_uuid is None:

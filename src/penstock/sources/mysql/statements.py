@@ -1,159 +1,291 @@
 """What a statement in the log means for the captured tables.
 
-`ddl.effects` says what a statement does; here that meets the tables we follow and, for definitions, the
-catalog. The catalog is ahead of the log, so it is used only for what a statement names (the definition of a
-column that was added), and every table map of the log is checked against the result when rows are decoded.
-On doubt the table is parked, with the reason and the cure; others go on.
+A statement is applied to the definitions we hold (`ddl.Catalog`), never looked up: the catalog is ahead of
+the log. What holds:
+
+- The definition a table has at the end of an epoch is that of its last `Evolve`, made from the definition
+  before it by the server's own rules. Every table map of the log is checked against it when rows are
+  decoded, so a definition that were wrong stops the table (`SchemaMismatch`) and never changes a value.
+- A pipeline that starts in the past holds definitions that are newer than the log. A CREATE TABLE in the log
+  begins the table anew with the definition it gives. A statement that does not fit the definition held costs
+  a look into the catalog: if that still says what we hold, the statement was counted in already; otherwise
+  the table is read again. Rows that do not fit stop their table; read again, it begins at the log's end.
+- A statement that could not be read costs a look into the catalog, and what differs is read again.
+
+Tables that are not captured matter as far as they may become captured ones: the helper tables of online
+schema changes. Their definitions, and which columns of the original theirs are copies of, are kept from the
+statements that make them (`Shadows`); after a restart they are found by reading the relay log's statements
+again.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any
 
 from typing_extensions import assert_never
 
 from penstock.errors import TableError
 from penstock.model import plan
-from penstock.model.effect import (
-    AddCascade,
-    AddColumns,
-    After,
-    CreateTable,
-    DropDatabase,
-    Effect,
-    First,
-    Harmless,
-    RowStatement,
-    TableEffect,
-    Truncate,
-    Unknown,
-    Unsupported,
-)
+from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
-from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
+from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema, TypeOptions
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql.defaults import Value, existing_value
+from penstock.sources.mysql.ddl.catalog import Catalog
+from penstock.sources.mysql.ddl.change import (
+    Altered,
+    Change,
+    Created,
+    Doubtful,
+    Dropped,
+    Emptied,
+    Moved,
+    RowsChanged,
+)
+from penstock.sources.mysql.ddl.definition import TableDefinition
+from penstock.sources.mysql.ddl.parse import parse
+from penstock.sources.mysql.ddl.server import Server, sql_mode
+from penstock.sources.mysql.defaults import existing_value
+from penstock.sources.mysql.evolution import Evolution, literal_of, what_changed
+from penstock.sources.mysql.osc import is_copy_of
+from penstock.sources.mysql.shadows import Held, Shadows, named_tables
 
 ReadTable = Callable[[TableId], TableSchema | None]
-ReadStatement = Callable[[Statement], list[Effect]]
+ReadDatabase = Callable[[str], tuple[str, str] | None]
+Earlier = Callable[[Offset], Iterable[Statement]]
+
+
+EXECUTE_LOAD_QUERY = 18
 
 
 class MySqlStatements:
-    """`planner.StatementReader` for MySQL. `read_table` asks the catalog; it may be None for a table that is
-    gone. `parks_cascades`: a table with a cascading foreign key cannot be captured."""
+    """`planner.StatementReader` for MySQL.
+
+    `read_table` asks the catalog; it answers None for a table that is gone. `read_database`: default
+    character set and collation. `earlier`: the relay log's statements that end at or before an offset.
+    `parks_cascades`: a table with a cascading foreign key cannot be captured.
+    """
 
     def __init__(
         self,
         captured: TableFilter,
         read_table: ReadTable,
-        read_statement: ReadStatement,
+        server: Callable[[], Server],
         *,
-        types: TypeOptions,
+        read_database: ReadDatabase = lambda name: None,
+        earlier: Earlier = lambda offset: (),
+        types: TypeOptions = DEFAULT_TYPES,
         parks_cascades: bool,
     ) -> None:
         self._captured = captured
-        self._read_statement = read_statement
+        self._server = server
         self._parks_cascades = parks_cascades
         self._read_table = read_table
         self._types = types
+        self._shadows = Shadows(captured, server, read_database, earlier)
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
+        """In the order in which they are to be judged; a table may have two (one goes, another takes its
+        name). Repeating a statement repeats the answer."""
+        if _is_event(statement):
+            why = f"an event of type {statement.event} may have changed rows"
+            return [TableEffect(table, voids=why, rereads=why, what="unknown") for table in live]
+        held = self._shadows.at(statement, live)
+        catalog = Catalog(
+            statement_server(self._server(), statement), tables=held, databases=held.databases,
+            guess_databases=False,
+        )  # fmt: skip
+        changes = catalog.apply(parse(statement.sql, statement.database, catalog.server))
+        if statement.truncated:
+            changes = [_cut_short(change) for change in changes]
         found: list[TableEffect] = []
-        for effect in self._read_statement(statement):
-            found += self._effect(effect, statement, live)
+        for change in changes:
+            found += self._effect(change, statement, live, held)
+        self._shadows.note(statement, changes, live, held)
         return found
 
     def _effect(
-        self, effect: Effect, statement: Statement, live: dict[TableId, TableSchema]
+        self, change: Change, statement: Statement, live: dict[TableId, TableSchema], held: Held
     ) -> list[TableEffect]:
-        match effect:
-            case Harmless(table=table, key_may_change=key):
-                return self._key_changed(table, statement, live) if key and table in live else []
-            case CreateTable():
-                return self._created(effect, statement, live)
-            case Truncate(table=table):
+        match change:
+            case Created(table=table):
+                return self._created(change, statement, live)
+            case Altered(table=table):
+                return self._altered(change, statement, live[table]) if table in live else []
+            case Dropped(table=table):
+                return [_dropped(table)] if table in live else []
+            case Emptied(table=table):
                 return [TableEffect.truncated(table)] if table in live else []
-            case AddColumns(table=table):
-                return [self._added(effect, statement, live[table])] if table in live else []
-            case AddCascade(table=table):
-                return [_cascading(table, statement.end)] if table in live and self._parks_cascades else []
-            case Unsupported(table=table, what=what):
-                return [_unsupported(table, what, statement.end)] if table in live else []
-            case DropDatabase(database=database):
-                gone = [table for table in live if table.database == database]
-                return [_unsupported(table, "its database was dropped", statement.end) for table in gone]
-            case RowStatement(tables=tables, kind=kind):
+            case Moved():
+                return self._moved(change, statement, live, held)
+            case RowsChanged(tables=tables, kind=kind):
                 return [_row_statement(table, kind, statement.offset) for table in tables if table in live]
-            case Unknown():
-                return self._compare(statement, live)
+            case Doubtful(table=None, why=why):
+                return self._compare(live, why, statement)
+            case Doubtful(table=table, why=why):
+                assert table is not None
+                return self._doubtful(table, why, live[table], statement) if table in live else []
             case _:
-                assert_never(effect)
+                assert_never(change)
 
     def _created(
-        self, effect: CreateTable, statement: Statement, live: dict[TableId, TableSchema]
+        self, change: Created, statement: Statement, live: dict[TableId, TableSchema]
     ) -> list[TableEffect]:
-        table = effect.table
-        if table in live:
-            known = effect.if_not_exists
-            return [] if known else [_unsupported(table, "it was created anew", statement.end)]
-        schema = self._read_table(table) if table in self._captured else None
-        if schema is None:  # not ours, or gone again: whatever dropped it stands later in the log
+        table = change.table
+        if table not in live and table not in self._captured:
             return []
-        parks = effect.cascades and self._parks_cascades
+        definition = change.definition
+        schema = definition.to_schema() if definition is not None else self._read_table(table)
+        if schema is None:
+            # Gone again: whatever dropped it stands later in the log.
+            return [_dropped(table)] if table in live else []
+        parks = (
+            self._parks_cascades
+            and definition is not None
+            and any(key.cascades for key in definition.foreign_keys)
+        )
         steps = _cascading(table, statement.end).steps if parks else ()
-        return [TableEffect(table, steps, created=schema, fills=effect.as_select)]
-
-    def _key_changed(
-        self, table: TableId | None, statement: Statement, live: dict[TableId, TableSchema]
-    ) -> list[TableEffect]:
-        assert table is not None
-        now = self._read_table(table)
-        if now is None or now.key == live[table].key:
-            return []
-        return [_unsupported(table, "the columns that identify a row changed", statement.end)]
-
-    def _added(self, effect: AddColumns, statement: Statement, known: TableSchema) -> TableEffect:
-        catalog = self._read_table(known.table)
-        present = {column.name: column for column in catalog.columns} if catalog else {}
-        columns = list(known.columns)
-        added: list[plan.NewColumn] = []
-        for new in effect.columns:
-            if any(column.name.lower() == new.name.lower() for column in columns):
-                continue  # ADD COLUMN IF NOT EXISTS, or the definition was read after the statement
-            definition = next((c for name, c in present.items() if name.lower() == new.name.lower()), None)
-            if definition is None:
-                return _unsupported(
-                    known.table, f"column {new.name} was added and is gone again", statement.end
-                )
-            if definition.generated:
-                return _unsupported(known.table, f"generated column {new.name} was added", statement.end)
-            try:
-                value = existing_value(known.table, definition, new, types=self._types)
-            except TableError as error:
-                return TableEffect.parked(
-                    known.table, statement.end, reason=error.message, hint=_again(known.table)
-                )
-            after = _insert(columns, definition, new.position)
-            added.append(plan.NewColumn(definition, after, spark_literal(value)))
-        schema = replace(known, columns=tuple(columns), version=known.version + 1)
-        if not added:
-            return TableEffect(known.table)
-        return TableEffect(known.table, (plan.AddColumns(tuple(added), schema),))
-
-    def _compare(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
-        """A statement nobody could read costs a look into the catalog, and only what differs is parked."""
+        fills = change.filled
         return [
-            _unsupported(
-                table, "a statement that could not be understood changed its definition", statement.end
+            TableEffect(
+                table, steps, voids="CREATE TABLE", created=schema, fills=fills,
+                what=f"created like {change.like}" if change.like else "created",
             )
-            for table, schema in live.items()
-            if not same_definition(self._read_table(table), schema)
-        ]
+        ]  # fmt: skip
+
+    def _altered(self, change: Altered, statement: Statement, known: TableSchema) -> list[TableEffect]:
+        cascade = _new_cascade(change)
+        evolution = Evolution(change.after, tuple(origin.before for origin in change.origins), change.silent)
+        effects = self._evolved(evolution, change.before, known)
+        if cascade and self._parks_cascades:
+            park = _cascading(change.table, statement.end)
+            effects = [replace(one, steps=(*one.steps, *park.steps)) for one in effects] or [park]
+        return effects
+
+    def _evolved(
+        self, evolution: Evolution, before: TableDefinition, known: TableSchema
+    ) -> list[TableEffect]:
+        """The table has another definition; of its rows the evolution says what is certain."""
+        after = evolution.definition.to_schema(known.version)
+        reasons = list(evolution.silent)
+        origins: list[plan.ColumnOrigin] = []
+        for column, origin in zip(evolution.definition.columns, evolution.origins, strict=True):
+            value: str | None = None
+            if origin is None:
+                try:
+                    default = column.default
+                    value = literal_of(existing_value(known.table, column.column, default, types=self._types))
+                except TableError as error:
+                    if not any(column.name in reason for reason in reasons):
+                        reasons.append(error.message.split(": ", 1)[-1].rstrip("."))
+            origins.append(plan.ColumnOrigin(origin, value))
+        rereads = "; ".join(dict.fromkeys(reasons)) or None
+        what = what_changed(before, evolution)
+        moved = tuple(origin.before for origin in origins) != tuple(column.name for column in known.columns)
+        if _layout(after) != _layout(known) or moved:
+            after = replace(after, version=known.version + 1)
+        steps: tuple[plan.Step, ...] = ()
+        if after != replace(known, table=after.table) or moved:
+            evolve = plan.Evolve(replace(after, table=known.table), tuple(origins))
+            steps = (evolve,)
+        if not steps and rereads is None:
+            return []
+        return [TableEffect(known.table, steps, voids=rereads, rereads=rereads, what=what)]
+
+    def _moved(
+        self, change: Moved, statement: Statement, live: dict[TableId, TableSchema], held: Held
+    ) -> list[TableEffect]:
+        """RENAME TABLE: what each captured name means now."""
+        effects: list[TableEffect] = []
+        goes_to = {was: name for name, was in change.names}
+        for table in change.left:
+            if table in live:
+                target = goes_to.get(table)
+                if target is not None and target in self._captured:
+                    what = f"renamed to {target}"
+                    effects.append(TableEffect(table, voids="RENAME TABLE", renamed=target, what=what))
+                else:
+                    effects.append(_dropped(table, f"renamed to {target}" if target else "dropped"))
+        for name, was in change.names:
+            if name in live and is_copy_of(was, name):
+                effects += self._swapped(name, was, statement, live[name], held)
+            elif name in live or name in self._captured:
+                effects += self._taken(name, was, held)
+        return effects
+
+    def _taken(self, name: TableId, was: TableId, held: Held) -> list[TableEffect]:
+        """Another table has the name now, with its rows."""
+        definition = held.get(name)
+        schema = definition.to_schema() if definition is not None else self._read_table(name)
+        if schema is None:
+            return [_dropped(name)] if held.is_live(name) else []
+        what = f"is what was {was}"
+        return [TableEffect(name, voids="RENAME TABLE", created=schema, fills=True, what=what)]
+
+    def _swapped(
+        self, name: TableId, copy: TableId, statement: Statement, known: TableSchema, held: Held
+    ) -> list[TableEffect]:
+        """An online schema change has come to its end: the same rows under another definition."""
+        before = TableDefinition.from_schema(known)
+        evolution = held.evolution_of(copy, name)
+        if evolution is None:
+            schema = self._read_table(name)
+            if schema is None:
+                return [_dropped(name)]
+            evolution = Evolution.compared(before, TableDefinition.from_schema(schema), self._server())
+        effects = self._evolved(evolution, before, known)
+        return [replace(one, what=f"{one.what} (online, through {copy.table})") for one in effects]
+
+    def _doubtful(
+        self, table: TableId, why: str, known: TableSchema, statement: Statement
+    ) -> list[TableEffect]:
+        """A look into the catalog decides: it says what we hold, or the table is read again."""
+        now = self._read_table(table)
+        if same_definition(now, known):
+            return []
+        if now is None:
+            return [_unsupported(table, why, statement.end)]
+        return [TableEffect(table, voids=why, rereads=why, what="changed")]
+
+    def _compare(
+        self, live: dict[TableId, TableSchema], what: str, statement: Statement
+    ) -> list[TableEffect]:
+        """A statement nobody could read: every table whose definition differs from the catalog's."""
+        why = f"its definition differs from the catalog's after {what}"
+        effects: list[TableEffect] = []
+        for table, schema in live.items():
+            effects += self._doubtful(table, why, schema, statement)
+        return effects
+
+
+def statement_server(server: Server, statement: Statement) -> Server:
+    """The server with the sql_mode under which the statement ran, as far as the log tells."""
+    mode = statement.sql_mode
+    return replace(server, sql_mode=None if mode is None else sql_mode(mode))
+
+
+def touched(server: Server, statement: Statement, tables: set[TableId]) -> set[TableId]:
+    """Those of the tables whose definition or rows the statement may change by itself, and those it makes."""
+    if _is_event(statement):
+        return tables
+    parsed = parse(statement.sql, statement.database, statement_server(server, statement))
+    named = named_tables(parsed, tables)
+    return tables if named is None else named
+
+
+def _is_event(statement: Statement) -> bool:
+    """No SQL, but an event that may have changed any rows."""
+    return statement.event is not None and statement.event != EXECUTE_LOAD_QUERY
+
+
+def _cut_short(change: Change) -> Change:
+    """A statement of which the relay log's index holds only the beginning."""
+    if isinstance(change, Created | Altered):
+        if isinstance(change, Created):
+            return replace(change, definition=None, why="its statement is very long")
+        return Doubtful(change.table, "a statement that is very long changed it")
+    return change
 
 
 def cascade_reason(table: TableId) -> tuple[str, str]:
@@ -175,29 +307,42 @@ def _cascading(table: TableId, offset: Offset) -> TableEffect:
     return TableEffect.parked(table, offset, reason=reason, hint=hint)
 
 
+def _new_cascade(change: Altered) -> bool:
+    known = {key.name for key in change.before.foreign_keys}
+    return any(key.cascades and key.name not in known for key in change.after.foreign_keys)
+
+
 def same_definition(one: TableSchema | None, other: TableSchema) -> bool:
-    """Columns and key are the same; versions do not count."""
-    return one is not None and (one.columns, one.key) == (other.columns, other.key)
+    """Columns and key are the same; versions do not count, nor does how an expression is printed."""
+    return one is not None and (_comparable(one), one.key) == (_comparable(other), other.key)
 
 
-def _insert(columns: list[Column], column: Column, position: Any) -> str | None:
-    """Puts the column where the statement says; answers in the terms of `NewColumn.after`."""
-    match position:
-        case First():
-            columns.insert(0, column)
-            return ""
-        case After(column=name):
-            at = next((i for i, known in enumerate(columns) if known.name.lower() == name.lower()), None)
-            if at is not None:
-                columns.insert(at + 1, column)
-                return columns[at].name
-    columns.append(column)
-    return None
+def _comparable(schema: TableSchema) -> list[Column]:
+    """Old servers show no default of a TEXT or BLOB, which can only be an expression."""
+    return [
+        replace(column, default=None, default_is_expression=False)
+        if column.default_is_expression or column.type.endswith(("text", "blob"))
+        else column
+        for column in schema.columns
+    ]
+
+
+def _layout(schema: TableSchema) -> object:
+    """What decoding a row and telling it from others depends on."""
+    columns = [
+        replace(column, default=None, default_is_expression=False, invisible=False, collation=None)
+        for column in schema.columns
+    ]
+    return columns, schema.key
+
+
+def _dropped(table: TableId, what: str = "dropped") -> TableEffect:
+    return TableEffect(table, voids="DROP TABLE", dropped=True, what=what)
 
 
 def _unsupported(table: TableId, what: str, offset: Offset) -> TableEffect:
-    reason = f"Table {table} changed in a way that its target cannot follow yet: {what}."
-    return TableEffect.parked(table, offset, reason=reason, hint=_again(table))
+    reason = f"Table {table} changed in a way that its target cannot follow: {what}."
+    return TableEffect(table, (plan.Park(offset, reason, _again(table)),), voids=what)
 
 
 def _again(table: TableId) -> str:
@@ -212,29 +357,3 @@ def _row_statement(table: TableId, kind: str, offset: Offset) -> TableEffect:
         hint="Make every session of the source write binlog_format=ROW (SET GLOBAL binlog_format = 'ROW'), "
         f"then run `penstock resnapshot FILE {table}`.",
     )
-
-
-def spark_literal(value: Value) -> str | None:
-    """A value as a constant of Spark SQL; None for NULL."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case float():
-            return f"CAST('{value!r}' AS DOUBLE)"
-        case Decimal():
-            return f"{value:f}BD"
-        case bytes():
-            return f"X'{value.hex()}'"
-        case str():
-            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        case datetime.datetime():
-            kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
-            return f"{kind}'{value.isoformat(' ')}'"
-        case datetime.date():
-            return f"DATE'{value.isoformat()}'"
-        case _:
-            assert_never(value)

@@ -2,8 +2,9 @@
 
 The lexical rules are those of the server (sql_lex.cc's documentation, "Language Structure" in the manual):
 `/*!50100 … */` is code for servers from 5.1.0 on, `/*M!100100 … */` for MariaDB alone; `--` starts a
-comment only before white space; quotes are doubled or, in strings, escaped by a backslash. Double quotes
-are a string or, under ANSI_QUOTES, an identifier: the cursor takes them for what its caller expects.
+comment only before white space; quotes are doubled or, in strings, escaped by a backslash (but under
+NO_BACKSLASH_ESCAPES). Double quotes are a string or, under ANSI_QUOTES, an identifier: the cursor takes them
+for what its caller expects.
 
 Tokens are made on demand, since statements may be very long and mostly their head matters; time is linear
 in the text that is looked at.
@@ -54,6 +55,7 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
+    backslashes: bool = True
 
     @property
     def keyword(self) -> str:
@@ -62,12 +64,14 @@ class Token(NamedTuple):
     @property
     def value(self) -> str:
         """The contents of a string."""
+        if not self.backslashes:
+            quote = '"' if self.kind == "double" else "'"
+            return self.text.replace(quote * 2, quote)
         return unescape(self.text, '"' if self.kind == "double" else "'")
 
 
 # Each alternative can match a given text in one way only, so failing takes linear time.
-_TOKEN = re.compile(
-    r"""
+_TOKEN_PATTERN = r"""
     (?P<space>\s+ | \#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]*)
   | (?P<code>/\*(?P<maria>M?)!(?P<version>\d{5,6})?)
   | (?P<comment>/\*)
@@ -77,19 +81,35 @@ _TOKEN = re.compile(
   | (?P<double>"[^"\\]*(?:(?:""|\\.)[^"\\]*)*")
   | (?P<word>[\w$\u0080-\U0010ffff]+)
   | (?P<sign>.)
-    """,
+    """
+_TOKEN = re.compile(_TOKEN_PATTERN, re.VERBOSE | re.DOTALL)
+_PLAIN_QUOTES = re.compile(
+    re.sub(
+        r"\(\?P<(string|double)>.*",
+        lambda match: (
+            r"(?P<string>'[^']*(?:''[^']*)*')" if match[1] == "string" else r'(?P<double>"[^"]*(?:""[^"]*)*")'
+        ),
+        _TOKEN_PATTERN,
+    ),
     re.VERBOSE | re.DOTALL,
 )
+"""Under NO_BACKSLASH_ESCAPES."""
 
 
 def tokenize(
-    sql: str, *, version: tuple[int, int, int] | None = None, mariadb: bool = False
+    sql: str,
+    *,
+    version: tuple[int, int, int] | None = None,
+    mariadb: bool = False,
+    backslashes: bool = True,
+    start: int = 0,
 ) -> Iterator[Token]:
-    """`version` decides which version comments are code; None: all of them."""
-    position = 0
+    """`version` decides which version comments are code; None: all of them. `backslashes`: they escape."""
+    position = start
     inside_code = 0
+    pattern = _TOKEN if backslashes else _PLAIN_QUOTES
     while position < len(sql):
-        match = _TOKEN.match(sql, position)
+        match = pattern.match(sql, position)
         assert match is not None  # `.` matches anything
         kind, start, position = str(match.lastgroup), match.start(), match.end()
         if match["code"] is not None:
@@ -111,9 +131,9 @@ def tokenize(
         elif kind == "name":
             yield Token("name", sql[start + 1 : position - 1].replace("``", "`"), start, position)
         elif kind == "string":
-            yield Token("string", sql[start + 1 : position - 1], start, position)
+            yield Token("string", sql[start + 1 : position - 1], start, position, backslashes)
         elif kind == "double":
-            yield Token("double", sql[start + 1 : position - 1], start, position)
+            yield Token("double", sql[start + 1 : position - 1], start, position, backslashes)
         elif kind == "word":
             yield Token("word", match[0], start, position)
         elif match[0] in "'\"`":
@@ -149,6 +169,9 @@ def _comment_end(sql: str, position: int, *, nested: bool) -> int:
     return len(sql)
 
 
+_QUOTED = ("string", "double")
+
+
 class Cursor:
     """A place in the tokens, with the small moves from which a grammar is made."""
 
@@ -156,6 +179,8 @@ class Cursor:
         self.sql = sql
         self.database = database
         self.lower_case = lower_case
+        self.last_end = 0
+        """Where the token that was taken last ends."""
         self._tokens = tokens
         self._ahead: list[Token] = []
         self._count = 0
@@ -171,6 +196,7 @@ class Cursor:
     def next(self) -> Token:
         token = self.peek()
         del self._ahead[0]
+        self.last_end = token.end
         return token
 
     @property
@@ -210,6 +236,12 @@ class Cursor:
         while self.at_any(*keywords):
             self.next()
 
+    def take_any_of(self, *keywords: str) -> str | None:
+        """Steps over one of these keywords; which."""
+        if not self.at_any(*keywords):
+            return None
+        return self.next().keyword
+
     def expect(self, *keywords: str) -> None:
         if not self.take(*keywords):
             raise NotUnderstood(" ".join(keywords))
@@ -221,6 +253,67 @@ class Cursor:
         if token.kind == "double":
             return token.text.replace('""', '"')
         raise NotUnderstood("a name")
+
+    def column_name(self) -> str:
+        """`[[database.]table.] column`"""
+        self.take_sign(".")
+        name = self.identifier()
+        while self.take_sign("."):
+            name = self.identifier()
+        return name
+
+    def number(self) -> int:
+        token = self.next()
+        if token.kind == "word" and token.text.isdecimal():
+            return int(token.text)
+        raise NotUnderstood("a number")
+
+    def string(self) -> str:
+        """One string, or several side by side; a character set before it counts for nothing here."""
+        if self.peek().kind == "word" and self.peek().text[0] in "_nN" and self.peek(1).kind in _QUOTED:
+            self.next()
+        if self.peek().kind not in _QUOTED:
+            raise NotUnderstood("a string")
+        text = ""
+        while self.peek().kind in _QUOTED:
+            text += self.next().value
+        return text
+
+    def parenthesised(self) -> str:
+        """Steps over `( … )`; the SQL inside."""
+        opening = self.next()
+        if opening.kind != "sign" or opening.text != "(":
+            raise NotUnderstood("(")
+        depth = 1
+        while True:
+            token = self.next()
+            if token.kind == "end":
+                raise NotUnderstood("a parenthesis that is not closed")
+            if token.kind == "sign":
+                depth += (token.text == "(") - (token.text == ")")
+            if depth == 0:
+                return self.sql[opening.end : token.start].strip()
+
+    def names(self) -> tuple[str, ...]:
+        """`(name, …)`"""
+        if not self.take_sign("("):
+            raise NotUnderstood("(")
+        found = [self.identifier()]
+        while self.take_sign(","):
+            found.append(self.identifier())
+        if not self.take_sign(")"):
+            raise NotUnderstood(")")
+        return tuple(found)
+
+    def rest(self) -> list[Token]:
+        tokens = []
+        while not self.at_end:
+            tokens.append(self.next())
+        return tokens
+
+    def within(self, tokens: list[Token]) -> Cursor:
+        """A cursor over some of the tokens."""
+        return Cursor(self.sql, iter(tokens), database=self.database, lower_case=self.lower_case)
 
     def table(self) -> TableId:
         """`[database] . table`; without a database, the session's."""

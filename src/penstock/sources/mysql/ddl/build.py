@@ -1,0 +1,261 @@
+"""From what a statement wrote to what the server makes of it: columns, names of keys, defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from penstock.model.schema import KeyPart, TableId
+from penstock.sources.mysql.ddl.column import (
+    CheckSpec,
+    ColumnSpec,
+    Element,
+    ForeignKeySpec,
+    IndexSpec,
+    PeriodSpec,
+    ReferenceSpec,
+)
+from penstock.sources.mysql.ddl.definition import (
+    ColumnDefinition,
+    Default,
+    DefaultExpression,
+    DefaultLiteral,
+    ForeignKey,
+    Key,
+    KeyKind,
+    TableDefinition,
+)
+from penstock.sources.mysql.ddl.printed import default_text
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.ddl.types import resolve
+
+_ZERO_TIMESTAMP = "0000-00-00 00:00:00"
+
+
+class CannotApply(Exception):
+    """The statement does not fit the definition that is known."""
+
+
+def make_column(spec: ColumnSpec, *, inherited: tuple[str, str], server: Server) -> ColumnDefinition:
+    column, data_type = resolve(
+        spec.type, spec.name, inherited=inherited, server=server, collation=spec.collation
+    )
+    nullable = spec.nullable
+    if nullable is None:
+        bare_timestamp = column.type == "timestamp" and not server.explicit_defaults
+        nullable = not bare_timestamp or spec.generated is not None
+    if spec.primary or spec.auto_increment:
+        nullable = False
+    made = ColumnDefinition(
+        column=replace(column, nullable=nullable, generated=spec.generated, invisible=spec.invisible),
+        data_type=data_type,
+        on_update=spec.on_update,
+        auto_increment=spec.auto_increment,
+        expression=spec.expression,
+        comment=spec.comment,
+    )
+    return with_default(made, spec.default, server)
+
+
+def with_default(made: ColumnDefinition, default: Default | None, server: Server) -> ColumnDefinition:
+    text = None if default is None else default_text(made.column, default, server)
+    expression = text is not None and (
+        isinstance(default, DefaultExpression) or getattr(default, "expression", False)
+    )
+    column = replace(made.column, default=text, default_is_expression=expression)
+    return replace(made, column=column, default=default)
+
+
+def timestamps(specs: Sequence[ColumnSpec], made: list[ColumnDefinition], server: Server) -> None:
+    """Without explicit_defaults_for_timestamp the statement's first TIMESTAMP keeps the time of the last
+    change by itself, and others are zero, unless something else was said."""
+    if server.explicit_defaults:
+        return
+    first = True
+    for index, (spec, one) in enumerate(zip(specs, made, strict=True)):
+        if one.column.type != "timestamp" or one.column.generated:
+            continue
+        if not one.column.nullable and spec.default is None:
+            if first and spec.on_update is None:
+                now = DefaultExpression("CURRENT_TIMESTAMP", one.column.fsp or 0)
+                made[index] = with_default(replace(one, on_update="CURRENT_TIMESTAMP"), now, server)
+            else:
+                made[index] = with_default(one, DefaultLiteral("string", _ZERO_TIMESTAMP), server)
+        first = False
+
+
+def primary_not_null(
+    columns: Iterable[ColumnDefinition], keys: Iterable[Key]
+) -> tuple[ColumnDefinition, ...]:
+    """The columns of a primary key are NOT NULL."""
+    primary = {
+        part.column.lower() for key in keys if key.kind == "primary" for part in key.parts if part.column
+    }
+    return tuple(
+        replace(one, column=replace(one.column, nullable=False)) if one.name.lower() in primary else one
+        for one in columns
+    )
+
+
+class Keys:
+    """Gathers keys, foreign keys and checks and finds names for those that have none."""
+
+    def __init__(
+        self,
+        table: TableId,
+        server: Server,
+        *,
+        keys: Iterable[Key] = (),
+        foreign_keys: Iterable[ForeignKey] = (),
+        checks: Iterable[str] = (),
+    ) -> None:
+        self._table = table
+        self._server = server
+        self.keys = list(keys)
+        self.foreign_keys = list(foreign_keys)
+        self.checks = list(checks)
+
+    def add(self, element: Element) -> None:
+        match element:
+            case IndexSpec(kind=kind, name=name, parts=parts, if_not_exists=known):
+                if not (known and name is not None and self.has(name)):
+                    self.add_key(kind, name, parts)
+            case ForeignKeySpec(name=name, index=index, columns=columns, references=reference):
+                self.add_foreign_key(name, index, columns, reference)
+            case CheckSpec(name=name):
+                self.add_check(name)
+            case ColumnSpec():
+                self.add_column_keys(element)
+            case PeriodSpec():
+                pass
+
+    def add_column_keys(self, spec: ColumnSpec) -> None:
+        if spec.primary:
+            self.add_key("primary", None, (KeyPart(spec.name),))
+        elif spec.unique:
+            self.add_key("unique", None, (KeyPart(spec.name),))
+        for check in spec.checks:
+            self.add_check(check)
+        # MySQL before 9.0 takes no notice of a REFERENCES that stands in a column.
+        if spec.references is not None and self._server.at_least((9, 0, 0), (10, 5, 0)):
+            self.add_foreign_key(None, None, (spec.name,), spec.references)
+
+    def has(self, name: str) -> bool:
+        return any(key.name.lower() == name.lower() for key in self.keys)
+
+    def add_key(
+        self, kind: KeyKind, name: str | None, parts: tuple[KeyPart, ...], *, implicit: bool = False
+    ) -> None:
+        if kind == "primary":
+            if any(key.kind == "primary" for key in self.keys):
+                raise CannotApply("it has a primary key already")
+            name = "PRIMARY"
+        elif name is None:
+            name = self._free_name(parts)
+        elif self.has(name) and not implicit:
+            raise CannotApply(f"it has a key {name} already")
+        self.keys.append(Key(name, kind, parts, implicit))
+
+    def _free_name(self, parts: tuple[KeyPart, ...]) -> str:
+        base = parts[0].column or "functional_index"
+        if not self.has(base) and base.upper() != "PRIMARY":
+            return base
+        number = 2
+        while self.has(f"{base}_{number}"):
+            number += 1
+        return f"{base}_{number}"
+
+    def add_foreign_key(
+        self, name: str | None, index: str | None, columns: tuple[str, ...], reference: ReferenceSpec
+    ) -> None:
+        parts = tuple(KeyPart(column) for column in columns)
+        self.add_key("index", name or index, parts, implicit=True)
+        if name is None and not self._server.at_least((8, 0, 16), None):
+            name = index
+        if name is None:
+            pattern = re.compile(re.escape(f"{self._table.table}_ibfk_") + r"(\d+)")
+            numbers = [int(m[1]) for key in self.foreign_keys if (m := pattern.fullmatch(key.name))]
+            name = f"{self._table.table}_ibfk_{max(numbers, default=0) + 1}"
+        self.foreign_keys.append(
+            ForeignKey(
+                name,
+                columns,
+                reference.table,
+                reference.columns or columns,
+                reference.on_delete,
+                reference.on_update,
+            )
+        )
+
+    def add_check(self, name: str | None) -> None:
+        if name is None:
+            number = 1
+            while f"{self._table.table}_chk_{number}" in self.checks:
+                number += 1
+            name = f"{self._table.table}_chk_{number}"
+        self.checks.append(name)
+
+    def settled(self) -> tuple[Key, ...]:
+        """Without indexes that the server makes for foreign keys and that others make needless."""
+        kept: list[Key] = []
+        for index, key in enumerate(self.keys):
+            others = [other for at, other in enumerate(self.keys) if at < index or not other.implicit]
+            wanted = tuple(name.lower() for name in key.columns)
+            if key.implicit and any(
+                tuple(name.lower() for name in other.columns[: len(wanted)]) == wanted and other.whole
+                for other in others
+                if other is not key and other.kind not in ("fulltext", "spatial", "vector")
+            ):
+                continue
+            kept.append(key)
+        return tuple(kept)
+
+
+def make_table(
+    table: TableId, elements: Sequence[Element], *, charset: tuple[str, str], server: Server
+) -> TableDefinition:
+    """The definition behind CREATE TABLE (…), without its options."""
+    specs = [one for one in elements if isinstance(one, ColumnSpec)]
+    made = [make_column(spec, inherited=charset, server=server) for spec in specs]
+    names = [one.name.lower() for one in made]
+    if len(set(names)) < len(names):
+        raise CannotApply("two columns have one name")
+    timestamps(specs, made, server)
+    keys = Keys(table, server)
+    for element in elements:
+        keys.add(element)
+    settled = settle_parts(keys.settled(), made)
+    return TableDefinition(
+        table=table,
+        columns=primary_not_null(made, settled),
+        keys=settled,
+        foreign_keys=tuple(keys.foreign_keys),
+        checks=tuple(keys.checks),
+        charset=charset[0],
+        collation=charset[1],
+    )
+
+
+def settle_parts(keys: Iterable[Key], columns: Sequence[ColumnDefinition]) -> tuple[Key, ...]:
+    """Key parts with the names as the columns spell them; a prefix as long as its column is none."""
+    known = {one.name.lower(): one for one in columns}
+    settled = []
+    for key in keys:
+        parts = []
+        for part in key.parts:
+            if part.column is not None:
+                column = known.get(part.column.lower())
+                if column is None:
+                    raise CannotApply(f"its key {key.name} names a column that it does not have")
+                length = part.length
+                if length is not None and (
+                    column.column.length is not None and length >= column.column.length
+                ):
+                    length = None
+                if key.kind in ("fulltext", "spatial"):
+                    length = None
+                part = KeyPart(column.name, length)
+            parts.append(part)
+        settled.append(replace(key, parts=tuple(parts)))
+    return tuple(settled)

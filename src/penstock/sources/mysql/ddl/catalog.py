@@ -1,0 +1,281 @@
+"""The tables that statements make: `Catalog.apply` is the whole effect of a statement, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from dataclasses import replace
+from typing import Protocol
+
+from typing_extensions import assert_never
+
+from penstock.model.schema import TableId
+from penstock.sources.mysql.ddl import parse
+from penstock.sources.mysql.ddl.build import CannotApply, make_table
+from penstock.sources.mysql.ddl.change import (
+    Altered,
+    Change,
+    Created,
+    Doubtful,
+    Dropped,
+    Emptied,
+    Moved,
+    Origin,
+    RowsChanged,
+)
+from penstock.sources.mysql.ddl.definition import TableDefinition
+from penstock.sources.mysql.ddl.evolve import evolve, table_charset
+from penstock.sources.mysql.ddl.options import SHOWN
+from penstock.sources.mysql.ddl.server import Server, sql_mode
+from penstock.sources.mysql.ddl.statement import (
+    AlterTable,
+    CreateTable,
+    DropDatabase,
+    DropTables,
+    ExchangeRows,
+    NoTable,
+    RenameTables,
+    RowStatement,
+    SetDatabase,
+    SetVariables,
+    Statement,
+    TruncateTable,
+    Unknown,
+    UseDatabase,
+)
+
+
+class Databases(Protocol):
+    """Character set and collation of a database; None: not known."""
+
+    def get(self, name: str, /) -> tuple[str, str] | None: ...
+
+
+class Catalog:
+    """Definitions by name. `tables` and `databases` may be mappings that look elsewhere.
+
+    A table whose definition cannot be told is in `unknown`. `unknown_databases`: a table without a character
+    set of its own, in a database of which nothing is known, has the server's default; else it is doubtful.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        tables: MutableMapping[TableId, TableDefinition] | None = None,
+        databases: MutableMapping[str, tuple[str, str]] | None = None,
+        guess_databases: bool = True,
+    ) -> None:
+        self.server = server
+        self.tables: MutableMapping[TableId, TableDefinition] = {} if tables is None else tables
+        self.databases: MutableMapping[str, tuple[str, str]] = {} if databases is None else databases
+        self.unknown: set[TableId] = set()
+        self.database = ""
+        self._guess_databases = guess_databases
+        self._temporary: set[TableId] = set()
+
+    def execute(self, sql: str) -> list[Change]:
+        """A statement of a script."""
+        return self.apply(parse.parse(sql, self.database, self.server))
+
+    def apply(self, statement: Statement) -> list[Change]:
+        """Never raises: what is not certain is `Doubtful`, and leaves the definition as it was."""
+        match statement:
+            case CreateTable():
+                return self._create(statement)
+            case AlterTable():
+                return self._alter(statement)
+            case DropTables():
+                return self._drop(statement)
+            case RenameTables(pairs=pairs):
+                return [self._move(pairs)]
+            case TruncateTable(table=table):
+                return [] if table in self._temporary else [Emptied(table)]
+            case SetDatabase():
+                self._set_database(statement)
+                return []
+            case DropDatabase(name=name):
+                self.databases.pop(name, None)
+                gone = [table for table in self.tables if table.database == name]
+                for table in gone:
+                    self._forget(table)
+                return [Dropped(table) for table in gone]
+            case UseDatabase(name=name):
+                self.database = name
+                return []
+            case SetVariables(values=values):
+                self._set(dict(values))
+                return []
+            case RowStatement(tables=tables, kind=kind):
+                return [RowsChanged(tables, kind)]
+            case NoTable():
+                return []
+            case Unknown(head=head):
+                return [Doubtful(None, f"a statement that is not understood ({head})")]
+            case _:
+                assert_never(statement)
+
+    def _charset_of(self, database: str) -> tuple[str, str] | None:
+        known = self.databases.get(database)
+        if known is None and self._guess_databases:
+            return self.server.default_charset
+        return known
+
+    def _set_database(self, statement: SetDatabase) -> None:
+        known = self._charset_of(statement.name) or self.server.default_charset
+        inherited = self.server.default_charset if statement.create else known
+        if statement.create and self.databases.get(statement.name) is not None:
+            return  # IF NOT EXISTS
+        self.databases[statement.name] = table_charset(
+            statement.charset, statement.collation, self.server, inherited
+        )
+
+    def _set(self, values: dict[str, str | None]) -> None:
+        if (mode := values.get("sql_mode")) is not None:
+            self.server = replace(self.server, sql_mode=sql_mode(mode))
+        if (explicit := values.get("explicit_defaults_for_timestamp")) is not None:
+            self.server = replace(self.server, explicit_timestamps=explicit.upper() in ("1", "ON", "TRUE"))
+
+    def _create(self, statement: CreateTable) -> list[Change]:
+        table = statement.table
+        if statement.temporary:
+            self._temporary.add(table)
+            return []
+        self._temporary.discard(table)
+        there = table in self.tables or table in self.unknown
+        if there and statement.if_not_exists:
+            return []
+        anew = there
+        why: str | None = None
+        definition: TableDefinition | None = None
+        try:
+            definition = self._made(statement)
+        except CannotApply as error:
+            why = str(error)
+        filled = statement.as_select
+        if definition is None:
+            self._forget(table)
+            self.unknown.add(table)
+        else:
+            self.unknown.discard(table)
+            self.tables[table] = definition
+        return [Created(table, definition, filled, anew, statement.like, why)]
+
+    def _made(self, statement: CreateTable) -> TableDefinition:
+        table = statement.table
+        if statement.like is not None:
+            pattern = self.tables.get(statement.like)
+            if pattern is None:
+                raise CannotApply(f"the definition of {statement.like}, after which it is made, is not known")
+            return replace(pattern, table=table, foreign_keys=())
+        if statement.sequence:
+            raise CannotApply("it is a sequence")
+        if statement.unknown is not None:
+            raise CannotApply(f"{statement.unknown} was understood")
+        if statement.as_select:
+            raise CannotApply("a query decides its columns")
+        options = statement.options
+        database = self._charset_of(table.database)
+        if database is None:
+            if not options.charset and not options.collation:
+                raise CannotApply(f"the character set of the database {table.database} is not known")
+            database = self.server.default_charset
+        charset = table_charset(options.charset, options.collation, self.server, database)
+        made = make_table(table, statement.elements, charset=charset, server=self.server)
+        made = replace(
+            made,
+            partitioned=statement.partitioned,
+            versioned=options.versioned,
+            options=tuple({name: value for name, value in options.others if name in SHOWN}.items()),
+        )
+        return replace(made, keys=made.sorted_keys())
+
+    def _alter(self, statement: AlterTable) -> list[Change]:
+        table = statement.table
+        if table in self._temporary:
+            return []
+        before = self.tables.get(table)
+        if before is None:
+            return [Doubtful(table, "its definition is not known")]
+        database = self._charset_of(table.database) or self.server.default_charset
+        try:
+            evolved = evolve(before, statement, self.server, database=database)
+        except CannotApply as error:
+            return [Doubtful(table, str(error))]
+        self.tables[table] = evolved.definition
+        changes: list[Change] = [Altered(table, before, evolved.definition, evolved.origins, evolved.silent)]
+        changes += [self._exchanged(table, one) for one in evolved.exchanged]
+        if evolved.renamed is not None and evolved.renamed != table:
+            changes.append(self._move(((table, evolved.renamed),)))
+        return changes
+
+    def _exchanged(self, table: TableId, exchange: ExchangeRows) -> Change:
+        other = self.tables.get(exchange.other)
+        if other is None:
+            return Created(exchange.other, None, filled=True, why=f"it was a partition of {table}")
+        origins = tuple(Origin(column.name) for column in other.columns)
+        return Altered(exchange.other, other, other, origins, (f"{exchange.what}: {table}",))
+
+    def _drop(self, statement: DropTables) -> list[Change]:
+        changes: list[Change] = []
+        for table in statement.tables:
+            if table in self._temporary:
+                self._temporary.discard(table)
+            elif not statement.temporary:
+                self._forget(table)
+                changes.append(Dropped(table))
+        return changes
+
+    def _forget(self, table: TableId) -> None:
+        self.tables.pop(table, None)
+        self.unknown.discard(table)
+
+    def _move(self, pairs: tuple[tuple[TableId, TableId], ...]) -> Moved:
+        """Each pair is done after the one before it, so a name may be used several times."""
+        holds: dict[TableId, TableId | None] = {}
+        for old, new in pairs:
+            moved = holds.get(old, old)
+            holds[old] = None
+            holds[new] = moved
+        names = tuple((name, was) for name, was in holds.items() if was is not None and was != name)
+        left = tuple(name for name, was in holds.items() if was is None)
+        definitions = {was: self.tables.get(was) for _, was in names}
+        unknown = {was for _, was in names if was in self.unknown}
+        for name in holds:
+            self._forget(name)
+        for name, was in names:
+            definition = definitions[was]
+            if definition is not None:
+                self.tables[name] = _renamed(definition, name)
+            elif was in unknown:
+                self.unknown.add(name)
+        self._follow_references({was: name for name, was in names})
+        return Moved(names, left)
+
+    def _follow_references(self, moved: dict[TableId, TableId]) -> None:
+        """Foreign keys follow the table they refer to."""
+        for name, definition in list(self._items()):
+            if any(key.references in moved for key in definition.foreign_keys):
+                keys = tuple(
+                    replace(key, references=moved.get(key.references, key.references))
+                    for key in definition.foreign_keys
+                )
+                self.tables[name] = replace(definition, foreign_keys=keys)
+
+    def _items(self) -> Iterator[tuple[TableId, TableDefinition]]:
+        yield from self.tables.items()
+
+
+def _renamed(definition: TableDefinition, name: TableId) -> TableDefinition:
+    """Names that the server made from the table's follow it."""
+    old = definition.table.table
+    foreign = tuple(
+        replace(key, name=name.table + key.name.removeprefix(old))
+        if key.name.startswith(f"{old}_ibfk_")
+        else key
+        for key in definition.foreign_keys
+    )
+    checks = tuple(
+        name.table + check.removeprefix(old) if check.startswith(f"{old}_chk_") else check
+        for check in definition.checks
+    )
+    return replace(definition, table=name, foreign_keys=foreign, checks=checks)

@@ -1,0 +1,156 @@
+"""Whether the rows of a column hold the same values after its definition was changed.
+
+The server converts each value when a column gets another type, and the log says nothing of it. A conversion
+is plain if no value can change; under a strict sql_mode, values that do not fit make the statement fail, so
+one that is in the log has met none.
+"""
+
+from __future__ import annotations
+
+from penstock.model.schema import Column
+from penstock.sources.mysql.ddl import charsets
+from penstock.sources.mysql.ddl.definition import ColumnDefinition
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.ddl.types import text_bytes
+
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+_BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_LABELLED = frozenset({"enum", "set"})
+
+
+def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Server) -> str | None:
+    """Why rows may hold other values in the column now; None: they hold the same."""
+    old, new = before.column, after.column
+    name = f"column {new.name}"
+    if new.generated and (old.generated != new.generated or _expression_differs(before, after)):
+        return f"{name} is generated anew"
+    if not new.generated and old.generated == "virtual":
+        return f"{name} is not generated any more"
+    if old.nullable and not new.nullable and not server.strict:
+        return f"NULL in {name} becomes another value"
+    if old.nullable and not new.nullable and new.type == "timestamp" and not server.explicit_defaults:
+        return f"NULL in {name} becomes another value"
+    if after.auto_increment and not before.auto_increment and not before.from_catalog:
+        return f"{name} numbers rows that hold 0 or NULL"
+    if _plain(old, new, server):
+        return None
+    return f"values of {name} are converted from {_type(old)} to {_type(new)}"
+
+
+def _expression_differs(before: ColumnDefinition, after: ColumnDefinition) -> bool:
+    if before.expression is None:
+        return True
+    return _squeezed(before.expression) != _squeezed(after.expression or "")
+
+
+def _squeezed(expression: str) -> str:
+    return "".join(expression.split()).replace("`", "")
+
+
+def _type(column: Column) -> str:
+    return column.column_type.partition("(")[0] if column.labels else column.column_type or column.type
+
+
+def _plain(old: Column, new: Column, server: Server) -> bool:
+    if old.type in _INTEGER_BITS:
+        return _from_integer(old, new, server)
+    if old.type == "decimal":
+        return _from_decimal(old, new, server)
+    if old.type in ("float", "double"):
+        return (new.type == old.type and _scale(new) is None) or (old.type, new.type) == ("float", "double")
+    if old.type == "bit":
+        return new.type == "bit" and (new.length or 1) >= (old.length or 1)
+    if old.type == "year":
+        return new.type in ("year", "smallint", "mediumint", "int", "bigint")
+    if old.type in _LABELLED:
+        return _from_labels(old, new, server)
+    if old.type in _TEXTS:
+        return _from_text(old, new, server)
+    if old.type in _BINARIES:
+        return _from_binary(old, new)
+    if old.type in ("datetime", "timestamp"):
+        return new.type == old.type and (new.fsp or 0) >= (old.fsp or 0)
+    if old.type == "time":
+        return new.type == "time" and new.fsp == old.fsp  # its digits are part of the value
+    if old.type == "date":
+        return new.type in ("date", "datetime")
+    if old.type == "geometry":
+        return new.type == "geometry"
+    return (old.type, old.length) == (new.type, new.length)
+
+
+def _scale(column: Column) -> str | None:
+    """FLOAT(7,4) rounds."""
+    return column.column_type if "," in column.column_type else None
+
+
+def _from_integer(old: Column, new: Column, server: Server) -> bool:
+    bits = _INTEGER_BITS[old.type] - (0 if old.unsigned else 1)
+    if new.type in _INTEGER_BITS:
+        wider = _INTEGER_BITS[new.type] - (0 if new.unsigned else 1) >= bits
+        return (wider and (old.unsigned or not new.unsigned)) or server.strict
+    if new.type == "decimal":
+        holds = (new.precision or 0) - (new.scale or 0) >= _INTEGER_DIGITS[old.type]
+        return (holds and not (new.unsigned and not old.unsigned)) or server.strict
+    if new.type == "double" and _scale(new) is None:
+        return bits <= 53 and not (new.unsigned and not old.unsigned)
+    return False
+
+
+def _from_decimal(old: Column, new: Column, server: Server) -> bool:
+    if new.type != "decimal" or (new.scale or 0) < (old.scale or 0):
+        return False
+    room = (new.precision or 0) - (new.scale or 0) >= (old.precision or 0) - (old.scale or 0)
+    return (room and not (new.unsigned and not old.unsigned)) or server.strict
+
+
+def _from_labels(old: Column, new: Column, server: Server) -> bool:
+    before, after = old.labels or (), new.labels or ()
+    text = server.strict or charsets.holds(new.charset, old.charset) or "".join(before).isascii()
+    if old.type == new.type == "enum":
+        return set(before) <= set(after) and text
+    if old.type == new.type == "set":
+        return before == after[: len(before)] and text
+    if new.type in _TEXTS and new.type != "char":
+        longest = len(",".join(before)) if old.type == "set" else max(map(len, before), default=0)
+        return _room(new) >= longest * charsets.bytes_max(new.charset or "") and text
+    return False
+
+
+def _room(column: Column) -> int:
+    """Bytes a text or binary column holds."""
+    size = text_bytes(column.type)
+    return size if size is not None else (column.length or 0) * charsets.bytes_max(column.charset or "binary")
+
+
+def _characters(column: Column) -> int:
+    """Characters that certainly fit; of a text type that many of its longest ones."""
+    size = text_bytes(column.type)
+    return size // charsets.bytes_max(column.charset or "") if size is not None else column.length or 0
+
+
+def _from_text(old: Column, new: Column, server: Server) -> bool:
+    if new.type not in _TEXTS or (new.type == "char" and old.type != "char"):
+        return False  # CHAR drops the spaces at the end
+    if not (
+        charsets.holds(new.charset, old.charset)
+        or (server.strict and "binary" not in (old.charset, new.charset))
+    ):
+        return False
+    old_size, new_size = text_bytes(old.type), text_bytes(new.type)
+    if old_size is not None and old.charset == new.charset:
+        return (new_size or _room(new)) >= old_size
+    if old_size is not None:
+        # CONVERT TO chooses a type that holds as many characters as the old one.
+        return new_size is not None and (_characters(new) >= _characters(old) or server.strict)
+    return _characters(new) >= (old.length or 0)
+
+
+def _from_binary(old: Column, new: Column) -> bool:
+    if new.type not in _BINARIES:
+        return False
+    if new.type == "binary":
+        return old.type == "binary" and old.length == new.length
+    return _room(new) >= _room(old)

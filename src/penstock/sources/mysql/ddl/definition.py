@@ -1,0 +1,199 @@
+"""The definition of a table, as rich as a statement can make it; frozen.
+
+`TableDefinition.to_schema` is what `catalog.read_table` would read from the server for the same table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from penstock.model.schema import Column, KeyPart, TableId, TableSchema, UniqueKey
+
+KeyKind = Literal["primary", "unique", "index", "fulltext", "spatial", "vector"]
+
+
+@dataclass(frozen=True)
+class DefaultLiteral:
+    """A constant DEFAULT as written: `text` is the number, the string without quotes, hex digits or bits.
+
+    `expression`: it stands in parentheses, so the server calls it an expression although its value is known.
+    """
+
+    kind: Literal["null", "number", "string", "hex", "bits"]
+    text: str = ""
+    expression: bool = False
+
+
+@dataclass(frozen=True)
+class DefaultExpression:
+    """A DEFAULT that is computed; `now`: it is the time of the statement (with this many digits)."""
+
+    text: str
+    now: int | None = None
+
+
+Default = DefaultLiteral | DefaultExpression
+
+
+@dataclass(frozen=True)
+class ColumnDefinition:
+    """A column: `column` is what the catalog says of it; the rest is what only the statement told."""
+
+    column: Column
+    data_type: str = ""
+    """DATA_TYPE exactly: `point` where `column.type` is geometry."""
+    default: Default | None = None
+    on_update: str | None = None
+    auto_increment: bool = False
+    expression: str | None = None
+    """Of a generated column, as written."""
+    comment: str = ""
+    from_catalog: bool = False
+    """Read from the catalog, which keeps neither `on_update` nor `auto_increment` nor `expression` for us."""
+
+    @property
+    def name(self) -> str:
+        return self.column.name
+
+
+@dataclass(frozen=True)
+class Key:
+    """An index. A part without column is an expression (a functional part)."""
+
+    name: str
+    kind: KeyKind
+    parts: tuple[KeyPart, ...]
+    implicit: bool = False
+    """Made by the server for a foreign key."""
+
+    @property
+    def unique(self) -> bool:
+        return self.kind in ("primary", "unique")
+
+    @property
+    def whole(self) -> bool:
+        """Made of whole columns only."""
+        return all(part.column is not None and part.length is None for part in self.parts)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(part.column for part in self.parts if part.column is not None)
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    name: str
+    columns: tuple[str, ...]
+    references: TableId
+    referenced: tuple[str, ...]
+    on_delete: str = "NO ACTION"
+    on_update: str = "NO ACTION"
+
+    @property
+    def cascades(self) -> bool:
+        """Rows of this table change when rows of the other one do."""
+        return self.on_delete not in _PASSIVE or self.on_update not in _PASSIVE
+
+
+_PASSIVE = ("NO ACTION", "RESTRICT")
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """`charset` None: not known (a definition that an older version of this program kept)."""
+
+    table: TableId
+    columns: tuple[ColumnDefinition, ...]
+    keys: tuple[Key, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    checks: tuple[str, ...] = ()
+    charset: str | None = None
+    collation: str | None = None
+    partitioned: bool = False
+    versioned: bool = False
+    sequence: bool = False
+    options: tuple[tuple[str, str], ...] = field(default=())
+    keys_known: bool = True
+    """Unique keys are all there; False: only the key that identifies a row is."""
+
+    def find(self, name: str) -> ColumnDefinition | None:
+        lowered = name.lower()
+        return next((one for one in self.columns if one.name.lower() == lowered), None)
+
+    def named(self, table: TableId) -> TableDefinition:
+        return replace(self, table=table)
+
+    @property
+    def primary(self) -> Key | None:
+        return next((key for key in self.keys if key.kind == "primary"), None)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row: the primary key, else the first unique key that is whole and over
+        NOT NULL columns. Of a primary key over prefixes, its columns: equal columns have equal prefixes."""
+        primary = self.primary
+        if primary is not None:
+            return primary.columns
+        nullable = {one.name for one in self.columns if one.column.nullable}
+        for key in self.sorted_keys():
+            if key.kind == "unique" and key.whole and nullable.isdisjoint(key.columns):
+                return key.columns
+        return ()
+
+    def sorted_keys(self) -> tuple[Key, ...]:
+        """In the server's order: the primary key, unique keys over NOT NULL columns, other unique keys, the
+        rest, and full-text indexes last (sql_table.cc, sort_keys)."""
+        nullable = {one.name for one in self.columns if one.column.nullable}
+
+        def rank(key: Key) -> tuple[int, bool, bool]:
+            if key.kind == "primary":
+                return (0, False, False)
+            if key.kind == "unique":
+                return (
+                    1,
+                    any(part.column is None or part.column in nullable for part in key.parts),
+                    not key.whole,
+                )
+            return (2, key.kind == "fulltext", False)
+
+        return tuple(sorted(self.keys, key=rank))
+
+    def to_schema(self, version: int = 1) -> TableSchema:
+        keys = [UniqueKey(key.name, key.parts) for key in self.sorted_keys() if key.unique]
+        if self.primary is not None:  # then the order of the others does not matter
+            keys[1:] = sorted(keys[1:], key=lambda key: key.name)
+        return TableSchema(
+            table=self.table,
+            columns=tuple(one.column for one in self.columns),
+            key=self.key,
+            version=version,
+            charset=self.charset,
+            collation=self.collation,
+            unique=tuple(keys) if self.keys_known else None,
+        )
+
+    @classmethod
+    def from_schema(cls, schema: TableSchema) -> TableDefinition:
+        """What is known of a table whose schema was kept or read from the catalog."""
+        keys: tuple[Key, ...]
+        if schema.unique is None:
+            keys = (Key("", "unique", tuple(KeyPart(name) for name in schema.key)),) if schema.key else ()
+        else:
+            keys = tuple(
+                Key(key.name, "primary" if key.name == "PRIMARY" else "unique", key.parts)
+                for key in schema.unique
+            )
+        return cls(
+            table=schema.table,
+            columns=tuple(
+                ColumnDefinition(
+                    column, data_type=column.column_type.partition("(")[0] or column.type, from_catalog=True
+                )
+                for column in schema.columns
+            ),
+            keys=keys,
+            charset=schema.charset,
+            collation=schema.collation,
+            keys_known=schema.unique is not None,
+        )

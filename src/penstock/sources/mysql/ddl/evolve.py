@@ -1,0 +1,429 @@
+"""ALTER TABLE applied to a definition, in the server's order (sql_table.cc, mysql_prepare_alter_table).
+
+First every column that is there, in its place: dropped, changed or kept, whatever the order of the actions;
+then, in the order written, the columns that come new or to another place. Then the keys that are there lose
+what was dropped and follow renamed columns; new keys come behind them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from penstock.model.schema import KeyPart, TableId
+from penstock.sources.mysql.ddl import charsets
+from penstock.sources.mysql.ddl.build import (
+    CannotApply,
+    Keys,
+    make_column,
+    primary_not_null,
+    settle_parts,
+    timestamps,
+    with_default,
+)
+from penstock.sources.mysql.ddl.change import Origin
+from penstock.sources.mysql.ddl.column import ColumnSpec, PeriodSpec
+from penstock.sources.mysql.ddl.conversion import silent_change
+from penstock.sources.mysql.ddl.definition import ColumnDefinition, DefaultExpression, Key, TableDefinition
+from penstock.sources.mysql.ddl.options import KEEPS_ROWS, SHOWN, TableOptions
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.ddl.statement import (
+    AddElement,
+    After,
+    AlterColumn,
+    AlterTable,
+    ChangeColumn,
+    ConvertCharset,
+    DropColumn,
+    DropKey,
+    ExchangeRows,
+    First,
+    LosesRows,
+    NoChange,
+    Partitioning,
+    Position,
+    RenameColumn,
+    RenameKey,
+    RenameTo,
+    SetOptions,
+    UnknownAction,
+    Versioning,
+)
+from penstock.sources.mysql.ddl.types import SPATIAL, size_class, text_bytes
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """The definition after the actions, under its old name; `renamed` and `exchanged` are left to do."""
+
+    definition: TableDefinition
+    origins: tuple[Origin, ...]
+    silent: tuple[str, ...]
+    renamed: TableId | None
+    exchanged: tuple[ExchangeRows, ...]
+
+
+@dataclass
+class _Sorted:
+    """The actions by kind."""
+
+    added: list[AddElement] = field(default_factory=list)
+    changed: dict[str, ChangeColumn] = field(default_factory=dict)
+    order: list[ChangeColumn | AddElement] = field(default_factory=list)
+    dropped: set[str] = field(default_factory=set)
+    renamed: dict[str, str] = field(default_factory=dict)
+    altered: dict[str, list[AlterColumn]] = field(default_factory=dict)
+    drop_keys: list[DropKey] = field(default_factory=list)
+    rename_keys: dict[str, str] = field(default_factory=dict)
+    convert: ConvertCharset | None = None
+    options: list[TableOptions] = field(default_factory=list)
+    partitioned: bool | None = None
+    versioned: bool | None = None
+    silent: list[str] = field(default_factory=list)
+    rename_to: TableId | None = None
+    exchanged: list[ExchangeRows] = field(default_factory=list)
+
+
+def evolve(
+    table: TableDefinition, statement: AlterTable, server: Server, *, database: tuple[str, str]
+) -> Evolved:
+    """Raises `CannotApply` where the actions do not fit the definition, or are not all understood."""
+    todo = _sort(table, statement)
+    charset = _charset(table, todo, server, database)
+    columns, origins = _columns(table, todo, server, charset)
+    keys = _keys(table, todo, server, columns)
+    settled = settle_parts(_kept_parts(keys.settled(), columns), list(columns))
+    final = primary_not_null(columns, settled)
+    silent = [*todo.silent, *_silent(table, final, origins, todo, server)]
+    if statement.ignore:
+        silent.append("ALTER IGNORE drops rows that offend a new unique index")
+    definition = replace(
+        table,
+        columns=final,
+        keys=settled,
+        foreign_keys=tuple(keys.foreign_keys),
+        checks=tuple(keys.checks),
+        charset=charset[0] if table.charset or todo.convert or _names_charset(todo) else None,
+        collation=charset[1] if table.charset or todo.convert or _names_charset(todo) else None,
+        partitioned=table.partitioned if todo.partitioned is None else todo.partitioned,
+        versioned=table.versioned if todo.versioned is None else todo.versioned,
+        options=_merged(table, todo.options),
+    )
+    definition = replace(definition, keys=definition.sorted_keys())
+    return Evolved(
+        definition, tuple(origins), tuple(dict.fromkeys(silent)), todo.rename_to, tuple(todo.exchanged)
+    )
+
+
+def _sort(table: TableDefinition, statement: AlterTable) -> _Sorted:
+    todo = _Sorted()
+    for action in statement.actions:
+        match action:
+            case AddElement(element=element, if_not_exists=known):
+                if isinstance(element, ColumnSpec) and known and _has(table, todo, element.name):
+                    continue
+                todo.added.append(action)
+                todo.order.append(action)
+                if isinstance(element, PeriodSpec) and element.system:
+                    todo.silent.append("a period of system time is added")
+            case ChangeColumn(old=old, if_exists=known):
+                if table.find(old) is None and known:
+                    continue
+                if old.lower() in todo.changed:
+                    raise CannotApply(f"column {old} is changed twice")
+                todo.changed[old.lower()] = action
+                todo.order.append(action)
+            case RenameColumn(old=old, new=new):
+                todo.renamed[old.lower()] = new
+            case DropColumn(name=name, if_exists=known):
+                if table.find(name) is None and known:
+                    continue
+                todo.dropped.add(name.lower())
+            case AlterColumn(name=name):
+                todo.altered.setdefault(name.lower(), []).append(action)
+            case DropKey():
+                todo.drop_keys.append(action)
+            case RenameKey(old=old, new=new):
+                todo.rename_keys[old.lower()] = new
+            case RenameTo(table=new_name):
+                todo.rename_to = new_name
+            case ConvertCharset():
+                todo.convert = action
+            case SetOptions(options=options):
+                todo.options.append(options)
+                _engine(options, todo)
+            case Partitioning(on=on):
+                todo.partitioned = on
+            case LosesRows(what=what):
+                todo.silent.append(what)
+            case ExchangeRows():
+                todo.exchanged.append(action)
+                todo.silent.append(action.what)
+            case Versioning(on=on):
+                todo.versioned = on
+                todo.silent.append("system versioning begins" if on else "system versioning ends")
+            case NoChange():
+                pass
+            case UnknownAction(what=what):
+                raise CannotApply(what)
+    return todo
+
+
+def _has(table: TableDefinition, todo: _Sorted, name: str) -> bool:
+    lowered = name.lower()
+    added = any(
+        isinstance(one.element, ColumnSpec) and one.element.name.lower() == lowered for one in todo.added
+    )
+    return added or (table.find(name) is not None and lowered not in todo.dropped)
+
+
+def _engine(options: TableOptions, todo: _Sorted) -> None:
+    engine = options.get("ENGINE")
+    if engine is not None and engine.upper() not in KEEPS_ROWS:
+        todo.silent.append(f"the table moves to the engine {engine}")
+    if options.union:
+        todo.silent.append("the tables under a MERGE table change")
+
+
+def _names_charset(todo: _Sorted) -> bool:
+    return any(options.charset or options.collation for options in todo.options)
+
+
+def _charset(
+    table: TableDefinition, todo: _Sorted, server: Server, database: tuple[str, str]
+) -> tuple[str, str]:
+    """Character set and collation of the table, which new columns inherit."""
+    charset = (table.charset, table.collation) if table.charset and table.collation else database
+    for options in todo.options:
+        if options.charset or options.collation:
+            charset = table_charset(options.charset, options.collation, server, database)
+    if todo.convert is not None:
+        charset = table_charset(todo.convert.charset, todo.convert.collation, server, database)
+    elif not table.charset and not _names_charset(todo) and _needs_charset(todo):
+        raise CannotApply("the table's character set is not known")
+    return charset
+
+
+def _needs_charset(todo: _Sorted) -> bool:
+    specs = [one.element for one in todo.added if isinstance(one.element, ColumnSpec)]
+    specs += [one.column for one in todo.changed.values()]
+    return any(
+        spec.type.charset is None
+        and spec.collation is None
+        and (spec.type.kind in ("char", "varchar", "enum", "set") or spec.type.kind.endswith("text"))
+        for spec in specs
+    )
+
+
+def table_charset(
+    charset: str | None, collation: str | None, server: Server, database: tuple[str, str]
+) -> tuple[str, str]:
+    """Of CHARACTER SET and COLLATE of a table; `default` is the database's."""
+    if charset == "default":
+        return charsets.settle(server, None, collation, inherited=database)
+    return charsets.settle(server, charset, collation, inherited=database)
+
+
+def _columns(
+    table: TableDefinition, todo: _Sorted, server: Server, charset: tuple[str, str]
+) -> tuple[list[ColumnDefinition], list[Origin]]:
+    for name in (*todo.changed, *todo.dropped, *todo.renamed, *todo.altered):
+        if table.find(name) is None:
+            raise CannotApply(f"it has no column {name}")
+    made = _specified(todo, server, charset)
+    entries: list[tuple[ColumnDefinition, Origin]] = []
+    for old in table.columns:
+        name = old.name.lower()
+        change = todo.changed.get(name)
+        if name in todo.dropped:
+            continue
+        if change is None:
+            entries.append((_kept(old, todo, server, charset), Origin(old.name)))
+        elif change.position is None:
+            entries.append((made[id(change)], Origin(old.name)))
+    for action in todo.order:
+        if isinstance(action, AddElement):
+            if isinstance(action.element, ColumnSpec):
+                _insert(entries, made[id(action)], Origin(None), action.position)
+        elif action.position is not None:
+            old_column = table.find(action.old)
+            assert old_column is not None
+            _insert(entries, made[id(action)], Origin(old_column.name), action.position)
+    names = [column.name.lower() for column, _ in entries]
+    if len(set(names)) < len(names):
+        raise CannotApply("it has a column of that name already")
+    if not entries:
+        raise CannotApply("no column would be left")
+    return [column for column, _ in entries], [origin for _, origin in entries]
+
+
+def _specified(todo: _Sorted, server: Server, charset: tuple[str, str]) -> dict[int, ColumnDefinition]:
+    """The columns that the statement spells out, by the identity of their actions."""
+    actions = [
+        one for one in todo.order if isinstance(one, ChangeColumn) or isinstance(one.element, ColumnSpec)
+    ]
+    specs = [one.column if isinstance(one, ChangeColumn) else one.element for one in actions]
+    columns = [
+        make_column(spec, inherited=charset, server=server) for spec in specs if isinstance(spec, ColumnSpec)
+    ]
+    timestamps([spec for spec in specs if isinstance(spec, ColumnSpec)], columns, server)
+    return {id(action): column for action, column in zip(actions, columns, strict=True)}
+
+
+def _kept(old: ColumnDefinition, todo: _Sorted, server: Server, charset: tuple[str, str]) -> ColumnDefinition:
+    name = old.name.lower()
+    column = old
+    for action in todo.altered.get(name, ()):
+        if action.invisible is not None:
+            column = replace(column, column=replace(column.column, invisible=action.invisible))
+        else:
+            column = with_default(column, action.default, server)
+    if name in todo.renamed:
+        column = replace(column, column=replace(column.column, name=todo.renamed[name]))
+    return _converted(column, charset, server) if todo.convert is not None else column
+
+
+def _converted(column: ColumnDefinition, charset: tuple[str, str], server: Server) -> ColumnDefinition:
+    """CONVERT TO CHARACTER SET: every character column gets it; a text type grows so that it holds as many
+    characters as before."""
+    old = column.column
+    if old.charset is None or (old.charset == "binary" and old.type not in ("enum", "set")):
+        return column
+    kind, text = old.type, old.column_type
+    size = text_bytes(kind)
+    if size is not None:
+        characters = size // charsets.bytes_max(old.charset)
+        kind = text = size_class(characters * charsets.bytes_max(charset[0]))
+    elif kind == "varchar" and (old.length or 0) * charsets.bytes_max(charset[0]) > 65_535:
+        kind = text = size_class((old.length or 0) * charsets.bytes_max(charset[0]))
+    elif charset[0] == "binary" and kind in ("char", "varchar"):
+        raise CannotApply("a conversion to binary is left to the server")
+    length = old.length if kind == old.type else None
+    new = replace(
+        old, type=kind, column_type=text if kind != old.type else old.column_type, length=length,
+        charset=charset[0], collation=charset[1],
+    )  # fmt: skip
+    return replace(column, column=new, data_type=kind if kind != old.type else column.data_type)
+
+
+def _insert(
+    entries: list[tuple[ColumnDefinition, Origin]],
+    column: ColumnDefinition,
+    origin: Origin,
+    position: Position,
+) -> None:
+    match position:
+        case First():
+            entries.insert(0, (column, origin))
+        case After(column=name):
+            at = next((i for i, (one, _) in enumerate(entries) if one.name.lower() == name.lower()), None)
+            if at is None:
+                raise CannotApply(f"it has no column {name}")
+            entries.insert(at + 1, (column, origin))
+        case None:
+            entries.append((column, origin))
+
+
+def _keys(table: TableDefinition, todo: _Sorted, server: Server, columns: list[ColumnDefinition]) -> Keys:
+    keys = list(table.keys)
+    foreign = list(table.foreign_keys)
+    checks = list(table.checks)
+    for action in todo.drop_keys:
+        name = action.name.lower()
+        if "key" in action.kinds:
+            wanted = "primary" if name == "primary" else None
+            keys = [key for key in keys if key.name.lower() != name and key.kind != wanted]
+        if "foreign" in action.kinds:
+            foreign = [key for key in foreign if key.name.lower() != name]
+        if "check" in action.kinds:
+            checks = [check for check in checks if check.lower() != name]
+    if not table.keys_known and (todo.drop_keys or todo.rename_keys):
+        raise CannotApply("its keys are not known")
+    keys = [replace(key, name=todo.rename_keys.get(key.name.lower(), key.name)) for key in keys]
+    gathered = Keys(
+        table.table, server, keys=_followed(keys, table, todo), foreign_keys=foreign, checks=checks
+    )
+    for spelt in todo.order:
+        if isinstance(spelt, AddElement):
+            gathered.add(spelt.element)
+        else:
+            gathered.add_column_keys(spelt.column)
+    return gathered
+
+
+def _followed(keys: list[Key], table: TableDefinition, todo: _Sorted) -> list[Key]:
+    """Keys without the parts that were dropped, with the new names of renamed columns."""
+    names = {old: change.column.name for old, change in todo.changed.items()} | todo.renamed
+    followed = []
+    for key in keys:
+        parts = tuple(
+            KeyPart(names.get(part.column.lower(), part.column), part.length) if part.column else part
+            for part in key.parts
+            if part.column is None or part.column.lower() not in todo.dropped
+        )
+        if parts:
+            followed.append(replace(key, parts=parts))
+    return followed
+
+
+def _kept_parts(keys: tuple[Key, ...], columns: list[ColumnDefinition]) -> tuple[Key, ...]:
+    """A prefix goes where the column's new type takes none."""
+    kinds = {one.name.lower(): one.column.type for one in columns}
+    return tuple(
+        replace(
+            key,
+            parts=tuple(
+                KeyPart(
+                    part.column,
+                    None if _takes_no_prefix(kinds.get((part.column or "").lower())) else part.length,
+                )
+                for part in key.parts
+            ),
+        )
+        for key in keys
+    )
+
+
+def _takes_no_prefix(kind: str | None) -> bool:
+    if kind is None or kind in SPATIAL:
+        return False
+    return text_bytes(kind) is None and kind not in ("char", "varchar", "binary", "varbinary")
+
+
+def _silent(
+    table: TableDefinition,
+    columns: tuple[ColumnDefinition, ...],
+    origins: list[Origin],
+    todo: _Sorted,
+    server: Server,
+) -> list[str]:
+    reasons = []
+    for column, origin in zip(columns, origins, strict=True):
+        before = table.find(origin.before) if origin.before is not None else None
+        if before is not None:
+            reason = silent_change(before, column, server)
+        else:
+            reason = _added(column)
+            if reason is None and table.find(column.name) is not None and column.name.lower() in todo.dropped:
+                reason = f"column {column.name} is dropped and added again"
+        if reason is not None:
+            reasons.append(reason)
+    return reasons
+
+
+def _added(column: ColumnDefinition) -> str | None:
+    """Why only the server knows what existing rows hold in an added column."""
+    name = f"the added column {column.name}"
+    if column.column.generated:
+        return f"{name} is generated"
+    if column.auto_increment:
+        return f"{name} numbers the rows"
+    if isinstance(column.default, DefaultExpression):
+        return f"{name} has an expression as its default"
+    return None
+
+
+def _merged(table: TableDefinition, changes: list[TableOptions]) -> tuple[tuple[str, str], ...]:
+    merged = dict(table.options)
+    for options in changes:
+        merged.update((name, value) for name, value in options.others if name in SHOWN)
+    return tuple(merged.items())

@@ -1,0 +1,361 @@
+"""SQL text to `Statement`: the heads of statements, CREATE TABLE, and statement-format DML.
+
+Nothing here recurses with the statement's nesting, and time is linear in its length. A statement head that is
+not known is `Unknown`; whatever a future server adds is said instead of skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+from penstock.model.schema import TableId
+from penstock.sources.mysql.ddl import column as columns
+from penstock.sources.mysql.ddl import rows
+from penstock.sources.mysql.ddl.alter import read_alter
+from penstock.sources.mysql.ddl.definition import KeyKind
+from penstock.sources.mysql.ddl.options import read_options
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.ddl.statement import (
+    AddElement,
+    AlterTable,
+    CreateTable,
+    DropDatabase,
+    DropKey,
+    DropTables,
+    NoTable,
+    RenameTables,
+    SetDatabase,
+    SetVariables,
+    Statement,
+    TruncateTable,
+    Unknown,
+    UseDatabase,
+)
+from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, keywords, tokenize
+from penstock.sources.mysql.ddl.types import charset_clause, collation_name
+
+_HARMLESS_HEADS = keywords(
+    """ANALYZE BEGIN CHECK CHECKSUM COMMIT DESC DESCRIBE EXPLAIN FLUSH GRANT HELP INSTALL KILL LOCK
+    OPTIMIZE PREPARE DEALLOCATE PURGE RELEASE REPAIR RESET REVOKE ROLLBACK SAVEPOINT SHOW START STOP
+    UNINSTALL UNLOCK XA CHANGE CLONE SHUTDOWN RESTART SIGNAL RESIGNAL GET BACKUP CACHE BINLOG"""
+)
+_HARMLESS_OBJECTS = keywords(
+    """EVENT FUNCTION INSTANCE LIBRARY LOGFILE PACKAGE PROCEDURE PROFILE RESOURCE ROLE
+    SERVER SPATIAL TABLESPACE TRIGGER UNDO USER VIEW PREPARE"""
+)
+_BEFORE_OBJECT = keywords(
+    "OR REPLACE AGGREGATE SQL SECURITY INVOKER DEFINER ALGORITHM UNDEFINED MERGE TEMPTABLE JSON DUALITY"
+)
+
+
+def parse(sql: str, database: str, server: Server) -> Statement:
+    """What the statement says, `database` being the session's. Never raises."""
+    tokens = tokenize(
+        sql,
+        version=server.version,
+        mariadb=server.mariadb,
+        backslashes=not server.mode("NO_BACKSLASH_ESCAPES"),
+    )
+    cursor = Cursor(sql, tokens, database=database, lower_case=server.lower_case)
+    words: list[str] = []
+    try:
+        words = [word for word in (cursor.peek(index).keyword for index in range(3)) if word.isalpha()]
+        return _statement(cursor, server)
+    except NotUnderstood:
+        return Unknown(" ".join(words)[:60] or "(not SQL)")
+
+
+def _statement(cursor: Cursor, server: Server) -> Statement:
+    if cursor.at_end:
+        return NoTable("no statement")
+    while cursor.at("SET", "STATEMENT"):  # MariaDB: SET STATEMENT name = value, … FOR statement
+        while not cursor.take("FOR"):
+            if cursor.next().kind == "end":
+                raise NotUnderstood("FOR")
+    head = cursor.peek().keyword
+    if head == "START" and cursor.peek(1).keyword not in (
+        "TRANSACTION",
+        "SLAVE",
+        "REPLICA",
+        "GROUP_REPLICATION",
+        "ALL",
+    ):
+        raise NotUnderstood("START")
+    if head in _HARMLESS_HEADS:
+        return NoTable(head.lower())
+    if (read_rows := rows.HEADS.get(head)) is not None:
+        cursor.next()
+        return read_rows(cursor)
+    if head == "WITH":
+        return rows.read_with(cursor)
+    parse_head = _HEADS.get(head)
+    if parse_head is None:
+        raise NotUnderstood("a statement that is not known")
+    cursor.next()
+    return parse_head(cursor, server)
+
+
+def _create(cursor: Cursor, server: Server) -> Statement:
+    replaces = cursor.take("OR", "REPLACE")
+    temporary = cursor.take("TEMPORARY")
+    if cursor.take("TABLE"):
+        return _create_table(cursor, server, or_replace=replaces, temporary=temporary)
+    if cursor.take("SEQUENCE"):
+        cursor.take("IF", "NOT", "EXISTS")
+        return CreateTable(cursor.table(), or_replace=replaces, temporary=temporary, sequence=True)
+    if cursor.take_any_of("DATABASE", "SCHEMA"):
+        if replaces:
+            raise NotUnderstood("CREATE OR REPLACE DATABASE")
+        cursor.take("IF", "NOT", "EXISTS")
+        return _database(cursor, create=True)
+    kind = _index_kind(cursor)
+    if cursor.take("INDEX"):
+        return _create_index(cursor, kind)
+    return _other_object(cursor)
+
+
+def _index_kind(cursor: Cursor) -> KeyKind:
+    cursor.take_any("ONLINE", "OFFLINE")
+    if cursor.take("UNIQUE"):
+        return "unique"
+    if cursor.take("FULLTEXT"):
+        return "fulltext"
+    if cursor.take("VECTOR"):
+        return "vector"
+    if cursor.at("SPATIAL", "INDEX") and cursor.take("SPATIAL"):
+        return "spatial"
+    return "index"
+
+
+def _create_index(cursor: Cursor, kind: KeyKind) -> AlterTable:
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    name = cursor.identifier()
+    while cursor.take_any_of("USING", "TYPE"):
+        cursor.identifier()
+    cursor.expect("ON")
+    table = cursor.table()
+    parts = columns.read_index_body(cursor)
+    return AlterTable(table, (AddElement(columns.IndexSpec(kind, name, parts, if_not_exists)),))
+
+
+def _create_table(cursor: Cursor, server: Server, *, or_replace: bool, temporary: bool) -> Statement:
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    table = cursor.table()
+    made = CreateTable(table, if_not_exists=if_not_exists, or_replace=or_replace, temporary=temporary)
+    if cursor.take("LIKE") or (cursor.at_sign("(") and cursor.peek(1).keyword == "LIKE"):
+        if cursor.take_sign("("):
+            cursor.expect("LIKE")
+        return replace(made, like=cursor.table())
+    if cursor.at_end:
+        raise NotUnderstood("the definition of a table")
+    tokens = cursor.rest()
+    body = cursor.within(tokens)
+    try:
+        return _definition(made, body, server)
+    except NotUnderstood as error:
+        return replace(
+            made, as_select=selects(tokens), unknown=f"no {error}" if str(error) else "its definition"
+        )
+
+
+def _definition(made: CreateTable, cursor: Cursor, server: Server) -> CreateTable:
+    elements: list[columns.Element] = []
+    if cursor.at_sign("(") and not _query_in_parentheses(cursor):
+        cursor.next()
+        while True:
+            elements.append(columns.read_element(cursor, server))
+            if not cursor.take_sign(","):
+                break
+        if not cursor.take_sign(")"):
+            raise NotUnderstood(") at the end of the columns")
+    options = read_options(cursor, lenient=True)
+    partitioned = cursor.at("PARTITION", "BY")
+    rest = cursor.rest()
+    as_select = selects(rest)
+    if rest and not partitioned and not as_select:
+        raise NotUnderstood("the end of CREATE TABLE")
+    if not elements and not as_select:
+        raise NotUnderstood("columns")
+    return replace(
+        made, elements=tuple(elements), options=options, partitioned=partitioned, as_select=as_select
+    )
+
+
+def _query_in_parentheses(cursor: Cursor) -> bool:
+    distance = 1
+    while cursor.peek(distance).text == "(" and cursor.peek(distance).kind == "sign" and distance < 16:
+        distance += 1
+    return (
+        cursor.peek(distance).keyword in ("SELECT", "VALUES", "WITH")
+        and cursor.peek(distance + 1).kind != "end"
+    )
+
+
+def selects(tokens: list[Token]) -> bool:
+    """A query follows the definition. No part of a definition itself may hold a query."""
+    for token, following in pairwise([*tokens, Token("end", "", 0, 0)]):
+        if token.keyword == "SELECT":
+            return True
+        if token.keyword == "VALUES" and following.keyword == "ROW":
+            return True
+        if token.keyword == "TABLE" and following.kind in ("word", "name", "double"):
+            return True
+    return False
+
+
+def _database(cursor: Cursor, *, create: bool) -> Statement:
+    name = cursor.database
+    if not cursor.at_any("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "UPGRADE", "READ") or (
+        create and cursor.peek(1).kind in ("end",)
+    ):
+        name = cursor.identifier()
+    charset = collation = None
+    while not cursor.at_end:
+        cursor.take("DEFAULT")
+        if (found := charset_clause(cursor)) is not None:
+            charset = found
+        elif cursor.take("COLLATE"):
+            collation = collation_name(cursor)
+        elif cursor.take_any_of("ENCRYPTION", "COMMENT") or cursor.take("READ", "ONLY"):
+            cursor.take_sign("=")
+            cursor.next()
+        elif cursor.take("UPGRADE"):
+            return NoTable("upgrade data directory name")
+        else:
+            raise NotUnderstood("an option of a database")
+    if not name:
+        raise NotUnderstood("a database")
+    return SetDatabase(name.lower() if cursor.lower_case else name, charset, collation, create)
+
+
+def _drop(cursor: Cursor, server: Server) -> Statement:
+    temporary = cursor.take("TEMPORARY")
+    if cursor.take_any_of("TABLE", "TABLES", "SEQUENCE"):
+        if_exists = cursor.take("IF", "EXISTS")
+        tables = cursor.tables()
+        cursor.take_any("RESTRICT", "CASCADE")
+        if not cursor.at_end and not cursor.at_any("WAIT", "NOWAIT"):
+            raise NotUnderstood("the end of DROP TABLE")
+        return DropTables(tuple(tables), if_exists, temporary)
+    if cursor.take_any_of("DATABASE", "SCHEMA"):
+        cursor.take("IF", "EXISTS")
+        name = cursor.identifier()
+        return DropDatabase(name.lower() if cursor.lower_case else name)
+    cursor.take_any("ONLINE", "OFFLINE")
+    if cursor.take("INDEX"):
+        cursor.take("IF", "EXISTS")
+        name = cursor.identifier()
+        cursor.expect("ON")
+        return AlterTable(cursor.table(), (DropKey(name, frozenset({"key"})),))
+    return _other_object(cursor)
+
+
+def _alter(cursor: Cursor, server: Server) -> Statement:
+    cursor.take_any("ONLINE", "OFFLINE")
+    ignore = cursor.take("IGNORE")
+    if cursor.take("TABLE"):
+        cursor.take("IF", "EXISTS")
+        table = cursor.table()
+        if cursor.take("WAIT"):
+            cursor.next()
+        cursor.take("NOWAIT")
+        return read_alter(cursor, table, server, ignore=ignore)
+    if cursor.take("SEQUENCE"):
+        return NoTable("sequence")
+    if cursor.take_any_of("DATABASE", "SCHEMA"):
+        return _database(cursor, create=False)
+    return _other_object(cursor)
+
+
+def _other_object(cursor: Cursor) -> Statement:
+    """CREATE, ALTER and DROP of everything that holds no captured rows."""
+    definer = False
+    for _ in range(40):
+        word = cursor.peek().keyword
+        if word in _HARMLESS_OBJECTS and not (definer and cursor.peek(1).text == "@"):
+            return NoTable(word.lower())
+        # DEFINER = `user`@`host`, ALGORITHM = MERGE, SQL SECURITY INVOKER
+        token = cursor.next()
+        definer = definer or word == "DEFINER"
+        if not (definer or word in _BEFORE_OBJECT or (token.kind == "sign" and token.text == "=")):
+            break
+    raise NotUnderstood("the kind of object")
+
+
+def _rename(cursor: Cursor, server: Server) -> Statement:
+    if cursor.at("USER"):
+        return NoTable("user")
+    if not cursor.take_any_of("TABLE", "TABLES"):
+        raise NotUnderstood("RENAME")
+    cursor.take("IF", "EXISTS")
+    pairs: list[tuple[TableId, TableId]] = []
+    while True:
+        old = cursor.table()
+        if cursor.take("WAIT"):
+            cursor.next()
+        cursor.take("NOWAIT")
+        cursor.expect("TO")
+        pairs.append((old, cursor.table()))
+        if not cursor.take_sign(","):
+            break
+    if not cursor.at_end:
+        raise NotUnderstood("the end of RENAME TABLE")
+    return RenameTables(tuple(pairs))
+
+
+def _truncate(cursor: Cursor, server: Server) -> Statement:
+    cursor.take("TABLE")
+    return TruncateTable(cursor.table())
+
+
+def _use(cursor: Cursor, server: Server) -> Statement:
+    name = cursor.identifier()
+    return UseDatabase(name.lower() if cursor.lower_case else name)
+
+
+def _set(cursor: Cursor, server: Server) -> Statement:
+    """SET name = value, …: only plain names and constants are told; everything else is no concern."""
+    values: list[tuple[str, str | None]] = []
+    try:
+        if cursor.take("NAMES") or charset_clause(cursor) is not None:
+            return NoTable("set")
+        while not cursor.at_end:
+            tokens = cursor.item()
+            if (value := _assignment(tokens)) is not None:
+                values.append(value)
+            if not cursor.take_sign(","):
+                break
+    except NotUnderstood:
+        pass
+    return SetVariables(tuple(values))
+
+
+def _assignment(tokens: list[Token]) -> tuple[str, str | None] | None:
+    words = [token for token in tokens if not (token.kind == "sign" and token.text in "@:.")]
+    if (
+        any(token.kind == "sign" and token.text == "@" for token in tokens[:1])
+        and tokens[1:2]
+        and tokens[1].text != "@"
+    ):
+        return None  # a variable of the session's own
+    while words and words[0].keyword in ("GLOBAL", "SESSION", "LOCAL", "PERSIST", "PERSIST_ONLY"):
+        if words[0].keyword != "SESSION" and words[0].keyword != "LOCAL":
+            return None
+        words = words[1:]
+    if len(words) < 3 or words[1].text != "=":
+        return None
+    value = words[2].value if words[2].kind in ("string", "double") else words[2].text
+    return words[0].text.lower(), value if len(words) == 3 and words[2].kind != "sign" else None
+
+
+_HEADS: dict[str, Callable[[Cursor, Server], Statement]] = {
+    "CREATE": _create,
+    "DROP": _drop,
+    "ALTER": _alter,
+    "RENAME": _rename,
+    "TRUNCATE": _truncate,
+    "USE": _use,
+    "SET": _set,
+}

@@ -1,0 +1,194 @@
+"""COLUMN_DEFAULT as a server prints it, for a constant as a statement writes it."""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+
+from penstock.model.schema import Column
+from penstock.sources.mysql.ddl.definition import Default, DefaultExpression, DefaultLiteral
+from penstock.sources.mysql.ddl.server import Server
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json"})
+_BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+
+
+def default_text(column: Column, default: Default, server: Server) -> str | None:
+    """None: no default, or NULL. Where only the server knows its form, the text as written."""
+    if isinstance(default, DefaultExpression):
+        if default.now is None:
+            return default.text
+        digits = f"({default.now})" if default.now else ""
+        if server.mariadb:
+            return "current_timestamp" + (digits or "()")
+        return "CURRENT_TIMESTAMP" + digits
+    if default.kind == "null":
+        return None
+    try:
+        return _constant(column, default, server)
+    except (ValueError, InvalidOperation, OverflowError):
+        return default.text
+
+
+def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
+    kind = column.type
+    if default.expression:
+        return default.text
+    if kind == "bit":
+        return "b'" + (f"{_integer(default):b}") + "'"
+    if kind in _INTEGERS:
+        return _whole_number(column, default)
+    if kind == "decimal":
+        return _decimal(column, default)
+    if kind in ("float", "double"):
+        return _floating(column, default, server)
+    if kind in ("enum", "set"):
+        return _labels(column, default)
+    if kind in ("date", "datetime", "timestamp"):
+        return _date(column, default.text.strip())
+    if kind == "time":
+        return _time(column, default.text.strip())
+    if default.kind in ("hex", "bits"):
+        data = _bytes(default)
+        if kind in _BINARIES and server.at_least((8, 0, 0), None):
+            return "0x" + data.hex().upper()
+        return data.decode("utf-8", "replace")
+    if kind in _BINARIES and server.at_least((8, 0, 0), None):
+        return "0x" + default.text.encode().hex().upper()
+    return default.text.rstrip(" ") if kind == "char" else default.text
+
+
+def _integer(default: DefaultLiteral) -> int:
+    if default.kind == "hex":
+        return int(default.text or "0", 16)
+    if default.kind == "bits":
+        return int(default.text or "0", 2)
+    if default.kind == "string":
+        return int.from_bytes(default.text.encode("utf-8"), "big")
+    return int(default.text)
+
+
+def _bytes(default: DefaultLiteral) -> bytes:
+    if default.kind == "hex":
+        return bytes.fromhex(default.text if len(default.text) % 2 == 0 else "0" + default.text)
+    return int(default.text or "0", 2).to_bytes((len(default.text) + 7) // 8, "big")
+
+
+def _number(default: DefaultLiteral) -> Decimal:
+    return Decimal(_integer(default) if default.kind in ("hex", "bits") else default.text.strip())
+
+
+def _whole_number(column: Column, default: DefaultLiteral) -> str:
+    with localcontext() as context:
+        context.prec = 100
+        number = int(_number(default).quantize(Decimal(1), rounding=ROUND_HALF_UP))
+    if column.type == "year":
+        if default.kind == "string" and number == 0 and len(default.text.strip()) < 3:
+            number = 2000
+        elif 1 <= number <= 99:
+            number += 2000 if number < 70 else 1900
+        return f"{number:04d}"
+    return _filled(column, str(number))
+
+
+def _filled(column: Column, text: str) -> str:
+    """ZEROFILL shows in the default, too."""
+    match = re.search(r"\((\d+)(?:,(\d+))?\).*zerofill", column.column_type)
+    if match is None:
+        return text
+    width = int(match[1]) + (1 if column.type == "decimal" and int(match[2] or 0) else 0)
+    return text.zfill(width)
+
+
+def _decimal(column: Column, default: DefaultLiteral) -> str:
+    with localcontext() as context:
+        context.prec = 100
+        places = Decimal(1).scaleb(-(column.scale or 0))
+        number = _number(default).quantize(places, rounding=ROUND_HALF_UP)
+        if number == 0:
+            number = abs(number)
+    return _filled(column, f"{number:f}")
+
+
+def _floating(column: Column, default: DefaultLiteral, server: Server) -> str:
+    scale = re.search(r",(\d+)\)", column.column_type)
+    number = _number(default)
+    if scale is not None:
+        with localcontext() as context:
+            context.prec = 100
+            return f"{number.quantize(Decimal(1).scaleb(-int(scale[1])), rounding=ROUND_HALF_UP):f}"
+    value = float(number)
+    if column.type == "float":
+        text = f"{value:.6g}"
+        value = float(text)
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    text = repr(value)
+    if "e" not in text:
+        return text
+    mantissa, _, exponent = text.partition("e")
+    if -15 <= int(exponent) < 0:
+        return f"{Decimal(text):f}"
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+def _labels(column: Column, default: DefaultLiteral) -> str:
+    """The labels as they were declared, although DEFAULT may spell them in another case."""
+    labels = column.labels or ()
+    if default.kind == "number":
+        number = int(default.text)
+        if column.type == "enum":
+            return labels[number - 1] if 1 <= number <= len(labels) else ""
+        return ",".join(label for index, label in enumerate(labels) if number >> index & 1)
+    declared = {label.casefold(): label for label in reversed(labels)}
+    if column.type == "enum":
+        exact = default.text.rstrip(" ")
+        return exact if exact in labels else declared.get(exact.casefold(), default.text)
+    wanted = {label.casefold().rstrip(" ") for label in default.text.split(",") if label}
+    return ",".join(label for label in labels if label.casefold() in wanted)
+
+
+_DATE = re.compile(
+    r"(\d{4}|\d{2})\D(\d{1,2})\D(\d{1,2})(?:[ T](\d{1,2})\D(\d{1,2})(?:\D(\d{1,2})(?:\.(\d{1,6}))?)?)?"
+)
+_TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?")
+
+
+def _date(column: Column, text: str) -> str:
+    if re.fullmatch(r"\d{14}|\d{8}", text):
+        text = f"{text[:4]}-{text[4:6]}-{text[6:8]} " + (
+            ":".join((text[8:10], text[10:12], text[12:])) if text[8:] else "0:0:0"
+        )
+    if text == "0":
+        text = "0000-00-00"
+    match = _DATE.fullmatch(text)
+    if match is None:
+        raise ValueError("a date")
+    year, month, day, hour, minute, second, fraction = (part or "0" for part in match.groups())
+    whole = int(year) if len(year) == 4 else int(year) + (2000 if int(year) < 70 else 1900)
+    if len(year) == 2 and not (int(year) or int(month) or int(day)):
+        whole = 0
+    date = f"{whole:04d}-{int(month):02d}-{int(day):02d}"
+    if column.type == "date":
+        return date
+    return f"{date} {int(hour):02d}:{int(minute):02d}:{int(second):02d}" + _fraction(column, fraction)
+
+
+def _fraction(column: Column, fraction: str) -> str:
+    digits = column.fsp or 0
+    if fraction[digits:].strip("0"):
+        raise ValueError("digits that are rounded")
+    return "." + fraction[:digits].ljust(digits, "0") if digits else ""
+
+
+def _time(column: Column, text: str) -> str:
+    if re.fullmatch(r"\d{1,7}", text):
+        text = f"{text[:-4] or 0}:{text[-4:-2] or 0}:{text[-2:]}"
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError("a time")
+    sign, hours, minutes, seconds, fraction = match.groups()
+    return f"{sign}{int(hours):02d}:{int(minutes):02d}:{int(seconds or 0):02d}" + _fraction(
+        column, fraction or "0"
+    )

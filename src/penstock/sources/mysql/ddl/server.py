@@ -1,0 +1,103 @@
+"""What of a server decides what a statement means: its version, and the settings of the session."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from penstock.sources.mysql.ddl import charsets
+
+SQL_MODE_BITS = {
+    "REAL_AS_FLOAT": 1 << 0,
+    "PIPES_AS_CONCAT": 1 << 1,
+    "ANSI_QUOTES": 1 << 2,
+    "ANSI": 1 << 18,
+    "NO_BACKSLASH_ESCAPES": 1 << 20,
+    "STRICT_TRANS_TABLES": 1 << 21,
+    "STRICT_ALL_TABLES": 1 << 22,
+    "TRADITIONAL": 1 << 27,
+}
+"""As a QUERY event carries them (MySQL and MariaDB agree on these)."""
+
+_IMPLIED = {
+    "ANSI": ("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES"),
+    "TRADITIONAL": ("STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"),
+}
+
+STRICT = frozenset({"STRICT_TRANS_TABLES"})
+
+
+def sql_mode(text: str | int) -> frozenset[str]:
+    """The modes that matter here, from a list of names or from the bits of a QUERY event."""
+    if isinstance(text, int):
+        return frozenset(name for name, bit in SQL_MODE_BITS.items() if text & bit)
+    names = {name.strip().upper() for name in text.split(",")}
+    for name in tuple(names):
+        names.update(_IMPLIED.get(name, ()))
+    return frozenset(names & SQL_MODE_BITS.keys())
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server and a session. `sql_mode` None: not known, so nothing may be concluded from it."""
+
+    version: tuple[int, int, int] = (8, 0, 36)
+    mariadb: bool = False
+    lower_case: bool = False
+    """Names are stored in lower case (lower_case_table_names = 1)."""
+    sql_mode: frozenset[str] | None = STRICT
+    explicit_timestamps: bool | None = None
+    """explicit_defaults_for_timestamp; None: the version's default."""
+    charset: str | None = None
+    """character_set_server; None: the version's default."""
+    collation: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Server:
+        """`8.0`, `5.7.22`, `mariadb-10.11`. A version that is cut short means the last release of its series.
+
+        Raises `ValueError` for anything else.
+        """
+        match = re.fullmatch(
+            r"(?:(mysql|mariadb)[- ]?)?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-.*)?", text.strip().lower()
+        )
+        if match is None:
+            raise ValueError(f"{text!r} is not a server version; write it like 8.0, 5.7.22 or mariadb-10.11")
+        name, major, minor, patch = match.groups()
+        mariadb = name == "mariadb" or "mariadb" in text.lower() or (name is None and 10 <= int(major) < 20)
+        version = (int(major), int(minor or 99), int(patch or 99))
+        return cls(version=version, mariadb=mariadb)
+
+    def at_least(self, mysql: tuple[int, int, int] | None, mariadb: tuple[int, int, int] | None) -> bool:
+        """The version is this or later; None: no version of that product."""
+        wanted = mariadb if self.mariadb else mysql
+        return wanted is not None and self.version >= wanted
+
+    @property
+    def strict(self) -> bool:
+        """Values that do not fit are refused, so that a statement that succeeded has changed none of them."""
+        return self.sql_mode is not None and bool(
+            self.sql_mode & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "TRADITIONAL"}
+        )
+
+    def mode(self, name: str) -> bool:
+        return self.sql_mode is not None and name in self.sql_mode
+
+    @property
+    def explicit_defaults(self) -> bool:
+        if self.explicit_timestamps is not None:
+            return self.explicit_timestamps
+        return self.at_least((8, 0, 2), (10, 10, 1))
+
+    @property
+    def default_charset(self) -> tuple[str, str]:
+        """Character set and collation of a database that names none."""
+        if self.charset is None and self.collation is None:
+            name = "utf8mb4" if self.at_least((8, 0, 1), (11, 6, 1)) else "latin1"
+            return name, charsets.default_collation(self, name)
+        return charsets.settle(self, self.charset, self.collation)
+
+    @property
+    def has_display_widths(self) -> bool:
+        """COLUMN_TYPE shows `int(11)` and `year(4)`."""
+        return self.mariadb or self.version < (8, 0, 19)

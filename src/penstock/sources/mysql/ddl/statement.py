@@ -1,0 +1,273 @@
+"""What a statement says, before it meets any table: values, one class a kind of statement or action."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.model.schema import TableId
+from penstock.sources.mysql.ddl.column import (
+    ColumnSpec,
+    Element,
+)
+from penstock.sources.mysql.ddl.definition import Default
+from penstock.sources.mysql.ddl.options import TableOptions
+
+
+@dataclass(frozen=True)
+class First:
+    """The column becomes the first one."""
+
+
+@dataclass(frozen=True)
+class After:
+    """The column comes right behind another one."""
+
+    column: str
+
+
+Position = First | After | None
+
+
+@dataclass(frozen=True)
+class AddElement:
+    """ADD [COLUMN | INDEX | CONSTRAINT …]"""
+
+    element: Element
+    position: Position = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class ChangeColumn:
+    """CHANGE and MODIFY: the column `old` gets another definition, perhaps another name and place."""
+
+    old: str
+    column: ColumnSpec
+    position: Position = None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AlterColumn:
+    """ALTER COLUMN: SET DEFAULT (`default`), DROP DEFAULT (None), SET [IN]VISIBLE (`invisible`)."""
+
+    name: str
+    default: Default | None = None
+    invisible: bool | None = None
+
+
+@dataclass(frozen=True)
+class DropKey:
+    """DROP PRIMARY KEY, INDEX, KEY, CONSTRAINT, FOREIGN KEY, CHECK: `kinds` are the ones it may be."""
+
+    name: str
+    kinds: frozenset[str]
+
+
+@dataclass(frozen=True)
+class RenameKey:
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class RenameTo:
+    table: TableId
+
+
+@dataclass(frozen=True)
+class ConvertCharset:
+    charset: str | None
+    collation: str | None
+
+
+@dataclass(frozen=True)
+class SetOptions:
+    options: TableOptions
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """PARTITION BY (`on`) or REMOVE PARTITIONING."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
+class LosesRows:
+    """Rows go or come without row events: partitions dropped or emptied, tablespaces imported …"""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class ExchangeRows:
+    """Rows change places with those of another table."""
+
+    other: TableId
+    what: str
+
+
+@dataclass(frozen=True)
+class Versioning:
+    on: bool
+
+
+@dataclass(frozen=True)
+class NoChange:
+    """Neither rows nor definition change."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class UnknownAction:
+    what: str
+
+
+Action = (
+    AddElement
+    | ChangeColumn
+    | RenameColumn
+    | DropColumn
+    | AlterColumn
+    | DropKey
+    | RenameKey
+    | RenameTo
+    | ConvertCharset
+    | SetOptions
+    | Partitioning
+    | LosesRows
+    | ExchangeRows
+    | Versioning
+    | NoChange
+    | UnknownAction
+)
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """`as_select`: a query adds columns and rows. `unknown`: what of the definition was not understood."""
+
+    table: TableId
+    elements: tuple[Element, ...] = ()
+    options: TableOptions = field(default_factory=TableOptions)
+    like: TableId | None = None
+    if_not_exists: bool = False
+    or_replace: bool = False
+    as_select: bool = False
+    partitioned: bool = False
+    temporary: bool = False
+    sequence: bool = False
+    unknown: str | None = None
+
+
+@dataclass(frozen=True)
+class AlterTable:
+    """Actions in the order written. `ignore`: rows that offend a new key go."""
+
+    table: TableId
+    actions: tuple[Action, ...]
+    ignore: bool = False
+
+
+@dataclass(frozen=True)
+class DropTables:
+    tables: tuple[TableId, ...]
+    if_exists: bool = False
+    temporary: bool = False
+
+
+@dataclass(frozen=True)
+class RenameTables:
+    """One pair after the other, as written."""
+
+    pairs: tuple[tuple[TableId, TableId], ...]
+
+
+@dataclass(frozen=True)
+class TruncateTable:
+    table: TableId
+
+
+@dataclass(frozen=True)
+class SetDatabase:
+    """CREATE (`create`) or ALTER DATABASE. Character set and collation as written."""
+
+    name: str
+    charset: str | None
+    collation: str | None
+    create: bool
+
+
+@dataclass(frozen=True)
+class DropDatabase:
+    """Every table of the database is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class UseDatabase:
+    name: str
+
+
+@dataclass(frozen=True)
+class SetVariables:
+    """SET name = value, … as far as it matters here; None: a value that is not a constant."""
+
+    values: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True)
+class RowStatement:
+    """Statement-format DML: rows of these tables may change, and no row event says how.
+
+    Tables that the statement only reads may be among them. What its triggers and stored functions change is
+    not.
+    """
+
+    tables: tuple[TableId, ...]
+    kind: str
+
+
+@dataclass(frozen=True)
+class NoTable:
+    """Nothing that has rows changes."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """The tables concerned cannot be told. `head` are the leading keywords, never values."""
+
+    head: str
+
+
+Statement = (
+    CreateTable
+    | AlterTable
+    | DropTables
+    | RenameTables
+    | TruncateTable
+    | SetDatabase
+    | DropDatabase
+    | UseDatabase
+    | SetVariables
+    | RowStatement
+    | NoTable
+    | Unknown
+)
