@@ -188,3 +188,19 @@ def test_a_target_that_lacks_the_column_is_an_error_unless_all_rows_come_again(
     again = EvolvedColumn(pa.field("b", TEXT), "a", refills=True)
     assert it.evolve(3, column("id", LONG, "id"), again)
     assert it.rows() == [(1, None, 1)]
+
+
+def test_partitions_and_sort_order_of_the_operators_own_survive_a_change(place: Make, kind: str) -> None:
+    if kind == "delta":
+        pytest.skip("Delta's partitions are set when a table is made")
+    it = filled(place, kind, [("id", LONG), ("day", pa.date32()), ("a", TEXT)], (1, date(2024, 1, 1), "v"))
+    name = it.sink._name(it.table)  # type: ignore[attr-defined]
+    it.spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD day")
+    it.spark.sql(f"ALTER TABLE {name} WRITE ORDERED BY a")
+    changed = [column("on", pa.date32(), "day"), column("id", LONG, "id"), column("b", TEXT, "a")]
+    assert it.evolve(2, *changed, column("c", INT, default="7"))
+    it.sink.append(it.table, it.latest((date(2024, 2, 2), 2, "w", 8, False, 2)), it.commit(3))
+    it.sink.merge(it.table, it.latest((date(2024, 1, 1), 1, "x", 9, False, 3)), it.key, it.commit(4))
+    assert it.rows() == [(date(2024, 1, 1), 1, "x", 9, 3), (date(2024, 2, 2), 2, "w", 8, 2)]
+    with pytest.raises(TableError, match="cannot be changed"):
+        it.evolve(5, column("id", LONG, "id"), column("b", TEXT, "b"), column("c", INT, "c"))
