@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from penstock.config import SchemaConfig
 from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
-from penstock.model.plan import AddColumns, ColumnOrigin, DropTarget, Evolve, Kept, Park, Step, TruncateTarget
+from penstock.model.plan import DropTarget, Evolve, Kept, Park, Step, TruncateTarget
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import SnapshotStatus, TableState, keyless, new_table
 
@@ -48,10 +48,8 @@ def judge(state: TableState, effect: TableEffect, end: Offset, policies: Policie
         steps: tuple[Step, ...] = (DropTarget(),) if drops and state.last_epoch > 0 else ()
         gone = replace(state, status="dropped", reason=f"Table {state.table}: {what}.", parked_at=end)
         return Verdict(steps, gone, version, what, "target dropped" if drops else "target kept")
-    evolve = next(
-        (_evolve(step, state) for step in effect.steps if isinstance(step, AddColumns | Evolve)), None
-    )
-    rest = tuple(step for step in effect.steps if not isinstance(step, AddColumns | Evolve))
+    evolve = next((step for step in effect.steps if isinstance(step, Evolve)), None)
+    rest = tuple(step for step in effect.steps if not isinstance(step, Evolve))
     if any(isinstance(step, Park) for step in rest):
         return Verdict(rest, None, version, what, "parked")
     if evolve is not None and policies.schema.changes == "fail":
@@ -145,17 +143,6 @@ def fitted(state: TableState, evolve: Evolve, *, ignores: bool) -> tuple[Evolve,
     return replace(evolve, origins=origins), "columns were left out before" if lacks else None
 
 
-def _evolve(step: AddColumns | Evolve, state: TableState) -> Evolve:
-    if isinstance(step, Evolve):
-        return step
-    added = {new.column.name: new.default_sql for new in step.columns}
-    origins = tuple(
-        ColumnOrigin(None, added[c.name]) if c.name in added else ColumnOrigin(c.name)
-        for c in step.schema.columns
-    )
-    return Evolve(step.schema, origins)
-
-
 def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
     if not evolve.schema.key:
         return Park(end, *keyless(table))
@@ -199,6 +186,6 @@ def _what(effect: TableEffect) -> str:
             return "truncated"
         if isinstance(step, Park):
             return step.reason
-        if isinstance(step, AddColumns | Evolve):
+        if isinstance(step, Evolve):
             return "columns changed"
     return effect.rereads or effect.voids or "definition looked at"

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.plan import (
-    AddColumns,
     ApplyEvents,
     ColumnOrigin,
     CreateTarget,
@@ -17,7 +16,6 @@ from penstock.model.plan import (
     EpochPlan,
     Evolve,
     Kept,
-    NewColumn,
     Park,
     PlaceChunks,
     Scan,
@@ -77,11 +75,6 @@ steps = st.one_of(
         st.lists(st.builds(ColumnOrigin, st.none() | names, st.none() | names), max_size=2).map(tuple),
         st.booleans(),
         st.none() | kept,
-    ),
-    st.builds(
-        AddColumns,
-        st.lists(st.builds(NewColumn, columns, st.none() | names, st.none() | names), max_size=2).map(tuple),
-        schemas,
     ),
     st.builds(DeleteOlder, offsets),
     st.builds(Park, offsets, names, names),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, Split
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import TableId, TableSchema
 
 Mode = Literal["append", "merge", "changes"]
 """append: rows that collide with nothing in the target; merge: by key, newer wins; changes: append-only
@@ -69,25 +69,6 @@ class TruncateTarget:
     timestamp_us: int | None = None
     sequence: Offset | None = None
     kind: Literal["truncate"] = "truncate"
-
-
-@dataclass(frozen=True)
-class NewColumn:
-    """A column to add: `after` is a column's name, "" for first, None for last; `default_sql` is what
-    existing rows get, as a Spark SQL literal (None: NULL)."""
-
-    column: Column
-    after: str | None
-    default_sql: str | None
-
-
-@dataclass(frozen=True)
-class AddColumns:
-    """Columns that the source has got. From here on the table has `schema`."""
-
-    columns: tuple[NewColumn, ...]
-    schema: TableSchema
-    kind: Literal["add_columns"] = "add_columns"
 
 
 @dataclass(frozen=True)
@@ -158,17 +139,7 @@ class DropTarget:
     kind: Literal["drop"] = "drop"
 
 
-Step = (
-    DropTarget
-    | CreateTarget
-    | ApplyEvents
-    | PlaceChunks
-    | TruncateTarget
-    | AddColumns
-    | Evolve
-    | DeleteOlder
-    | Park
-)
+Step = DropTarget | CreateTarget | ApplyEvents | PlaceChunks | TruncateTarget | Evolve | DeleteOlder | Park
 
 
 @dataclass(frozen=True)
@@ -238,9 +209,6 @@ def _step_json(step: Step) -> dict[str, Any]:
             "chunks": [chunk.to_json() for chunk in step.chunks],
             "scans": [asdict(scan) for scan in step.scans],
         }
-    if isinstance(step, AddColumns):
-        columns = [asdict(new) for new in step.columns]
-        return {"kind": step.kind, "columns": columns, "schema": json.loads(step.schema.to_json())}
     if isinstance(step, Evolve):
         origins = [asdict(origin) for origin in step.origins]
         return {
@@ -267,10 +235,6 @@ def _step(fields: dict[str, Any]) -> Step:
         return PlaceChunks(chunks, scans, fields["mode"])
     if kind == "truncate":
         return TruncateTarget(fields["timestamp_us"], fields["sequence"])
-    if kind == "add_columns":
-        return AddColumns(
-            tuple(_new_column(new) for new in fields["columns"]), TableSchema.from_json(fields["schema"])
-        )
     if kind == "evolve":
         origins = tuple(ColumnOrigin(**origin) for origin in fields["origins"])
         kept = Kept.from_json(fields["kept"]) if fields["kept"] else None
@@ -280,13 +244,6 @@ def _step(fields: dict[str, Any]) -> Step:
     if kind == "park":
         return Park(fields["offset"], fields["reason"], fields["hint"])
     raise ValueError(f"unknown step {kind!r} in a stored plan")
-
-
-def _new_column(fields: dict[str, Any]) -> NewColumn:
-    column = dict(fields["column"])
-    if column.get("labels") is not None:
-        column["labels"] = tuple(column["labels"])
-    return NewColumn(Column(**column), fields["after"], fields["default_sql"])
 
 
 def _splits(items: list[dict[str, Any]]) -> tuple[Split, ...]:

@@ -24,11 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
-from penstock.errors import InternalError, PenstockError, TableError
+from penstock.errors import PenstockError, TableError
 from penstock.model.offset import Offset
 from penstock.model.plan import (
     WHOLE_RANGE_BYTES_MAX,
-    AddColumns,
     ApplyEvents,
     CreateTarget,
     DeleteOlder,
@@ -236,8 +235,6 @@ class EpochRunner:
                 at_offset = plan.range.end if sequence is None else sequence
                 self._sink.truncate(table.table, commit, sequence=at_offset, timestamp_us=at)
                 outcome.truncated, outcome.written = True, False
-            case AddColumns():
-                raise InternalError("A plan holds columns to add; the planner makes one step of all changes.")
             case Evolve():
                 self._evolve(table.table, step, commit)
                 outcome.schema, outcome.kept = step.schema, step.kept

@@ -296,7 +296,7 @@ def cascade_reason(table: TableId) -> tuple[str, str]:
     )
     hint = (
         f"Let the application change {table} itself and take the rule off the key (`penstock doctor FILE` "
-        "prints the SQL), or accept the gap with `foreign_key_cascades: ignore`; then run "
+        "prints the SQL), or accept the gap with `cascades: ignore`; then run "
         f"`penstock resnapshot FILE {table}`."
     )
     return reason, hint
