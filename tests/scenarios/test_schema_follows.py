@@ -72,7 +72,7 @@ HAZARDS = {
     "dropped": hazard(ROWS, "INSERT INTO {t} VALUES (3, 30, 'z')", "DROP TABLE {t}"),
     "only_the_server_knows": hazard(
         ROWS,
-        "ALTER TABLE {t} ADD COLUMN u CHAR(36) NOT NULL DEFAULT (UUID())",
+        "ALTER TABLE {t} ADD COLUMN u INT NOT NULL DEFAULT (id * 2)",
         "INSERT INTO {t} (id) VALUES (3)",
     ),
     "untouched": hazard(ROWS, "INSERT INTO {t} VALUES (3, 30, 'z')"),
