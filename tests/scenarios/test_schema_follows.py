@@ -72,7 +72,7 @@ HAZARDS = {
     "dropped": hazard(ROWS, "INSERT INTO {t} VALUES (3, 30, 'z')", "DROP TABLE {t}"),
     "only_the_server_knows": hazard(
         ROWS,
-        "ALTER TABLE {t} ADD COLUMN u INT NOT NULL DEFAULT (id * 2)",
+        "ALTER TABLE {t} ADD COLUMN u INT AS (id * 2) STORED",
         "INSERT INTO {t} (id) VALUES (3)",
     ),
     "untouched": hazard(ROWS, "INSERT INTO {t} VALUES (3, 30, 'z')"),
