@@ -31,7 +31,7 @@ def staged(number: int, attempt: str) -> StagedChunk:
 
 def reading(state: StateStore, chunks: int) -> None:
     state.put_table(TableState(ORDERS, Offset(4), SCHEMA, snapshot="splitting"))
-    state.set_chunks(ORDERS, [chunk(number) for number in range(chunks)])
+    state.set_chunks(ORDERS, [chunk(number) for number in range(chunks)], start=Offset(4))
 
 
 def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
@@ -70,8 +70,15 @@ def test_chunks_are_found_only_once(tmp_path: Path) -> None:
     """Bounds found twice differ, and a row that lies in two chunks would be appended twice."""
     state = StateStore(tmp_path)
     reading(state, 2)
-    state.set_chunks(ORDERS, [chunk(number) for number in range(5)])
+    state.set_chunks(ORDERS, [chunk(number) for number in range(5)], start=Offset(4))
     assert len(state.chunks(ORDERS)) == 2
+
+
+def test_chunks_found_for_what_a_table_was_before_are_not_taken(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    state.put_table(TableState(ORDERS, Offset(90), SCHEMA, snapshot="splitting"))
+    state.set_chunks(ORDERS, [chunk(0)], start=Offset(4))
+    assert state.chunks(ORDERS) == []
 
 
 def test_a_failing_transaction_leaves_nothing(tmp_path: Path) -> None:

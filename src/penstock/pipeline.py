@@ -325,8 +325,9 @@ class _Run:
             return
         try:
             cuts = list(self._requests())
-            self.rereads.work()
             due = time.monotonic() >= max(self.last_plan + self.config.epoch.interval / 1000, self.held_until)
+            if due:
+                self.rereads.work()
             if (due or cuts) and self.planner.plan_next(cuts) is not None:
                 self.runner.wake()
                 self.last_plan = time.monotonic()
@@ -451,9 +452,13 @@ class _Run:
             behind = log.end - (self.state.applied_offset() or log.start)
         return behind <= self.config.snapshot.pause_when_behind
 
-    def _snapshot_failed(self, table: TableId, error: TableError) -> None:
-        log.warning("%s is parked: %s", table, error)
-        self.state.park(table, offset=self.state.position or Offset(0), reason=error.message, hint=error.hint)
+    def _snapshot_failed(self, read: TableState, error: TableError) -> None:
+        table = self.state.table(read.table)
+        if table is None or table.start != read.start:
+            return  # it has begun anew meanwhile
+        log.warning("%s is parked: %s", read.table, error)
+        at = self.state.position or Offset(0)
+        self.state.park(read.table, offset=at, reason=error.message, hint=error.hint)
 
 
 def _check_paths(config: PipelineConfig) -> None:

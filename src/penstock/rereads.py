@@ -15,6 +15,7 @@ from typing import Any
 from penstock.config import PipelineConfig
 from penstock.discovery import TableGone, Wait, restart_table
 from penstock.errors import PenstockError, TransientError
+from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId
 from penstock.model.table import UNFIT, Change, TableState
 from penstock.relaylog.reader import RelayLog
@@ -24,6 +25,8 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
+WAIT_SECONDS = 5.0
+"""Longest time that planning waits for the relay log to reach the source's end, which it had reached."""
 
 
 class Rereads:
@@ -50,26 +53,39 @@ class Rereads:
         self._cascading = cascading
         self._wait = wait
         self._renew = renew
-        self._not_before: dict[TableId, float] = {}
+        self._not_before = 0.0
+        self._goal: SourcePosition | None = None
 
     def work(self) -> None:
-        """Begins the tables that are due, as far as they can be read now."""
-        now = time.monotonic()
-        for table in self._state.tables().values():
-            if table.due and table.status != "dropped" and self._not_before.get(table.table, 0.0) <= now:
-                try:
-                    self._begin(table)
-                except TransientError as error:
-                    log.warning("%s is not read again yet: %s", table.table, error)
-                    self._not_before[table.table] = time.monotonic() + AGAIN_SECONDS
-                except PenstockError as error:
-                    log.warning("%s cannot be read again: %s", table.table, error)
-                    self._state.put_table(replace(table, due="", status="live"))
-                    at = self._state.position or table.start
-                    self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
+        """Begins the tables that are due, as far as they can be read now. Never waits for long: epochs of the
+        other tables are planned by the same loop."""
+        tables = [table for table in self._state.tables().values() if table.due and table.status != "dropped"]
+        if not tables or time.monotonic() < self._not_before:
+            return
+        # A backlog that is still to be received is waited for here, one look at a time.
+        self._goal = self._goal or self._source.end_position()
+        self._log.refresh()
+        if not self._log.reached(self._goal):
+            return
+        self._goal = None
+        cascading = self._cascading()
+        for table in tables:
+            try:
+                self._begin(table, cascading)
+            except TransientError as error:
+                log.warning("%s is not read again yet: %s", table.table, error)
+                self._not_before = time.monotonic() + AGAIN_SECONDS
+            except PenstockError as error:
+                log.warning("%s cannot be read again: %s", table.table, error)
+                self._state.put_table(replace(table, due="", status="live"))
+                at = self._state.position or table.start
+                self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
 
     def restart(self, table: TableId, why: str = "asked for") -> None:
         """Raises what keeps it from being read."""
+        self._restart(table, why, self._cascading(), self._wait)
+
+    def _restart(self, table: TableId, why: str, cascading: set[TableId], wait: Wait) -> None:
         restart_table(
             self._state,
             self._log,
@@ -77,24 +93,29 @@ class Rereads:
             table,
             self._config,
             sink=self._sink,
-            cascading=self._cascading(),
-            wait=self._wait,
+            cascading=cascading,
+            wait=wait,
             why=why,
         )
         self._renew()
 
-    def _begin(self, table: TableState) -> None:
+    def _begin(self, table: TableState, cascading: set[TableId]) -> None:
         if table.status == "parked" and table.due == UNFIT and not self._explained(table):
             self._state.put_table(replace(table, due=""))
             return
         try:
-            self.restart(table.table, table.due)
+            self._restart(table.table, table.due, cascading, self._wait_shortly)
         except TableGone as error:
             at = self._state.position or table.start
             self._state.put_table(
                 replace(table, due="", status="dropped", parked_at=at, reason=error.message)
             )
             self._state.note(Change(table.table, table.schema.version, at, "dropped", "target kept"))
+
+    def _wait_shortly(
+        self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS
+    ) -> None:
+        self._wait(condition, what, seconds=min(seconds, WAIT_SECONDS))
 
     def _explained(self, table: TableState) -> bool:
         """Whether the catalog tells why the log did not fit: then the table is to be read again, else that

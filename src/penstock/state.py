@@ -255,11 +255,12 @@ class StateStore:
             if state is not None:
                 self.put_table(replace(state, rows_guess=rows))
 
-    def set_chunks(self, table: TableId, chunks: list[Chunk]) -> None:
-        """Every chunk of the table is known; nothing of it has been read."""
+    def set_chunks(self, table: TableId, chunks: list[Chunk], *, start: Offset) -> None:
+        """Every chunk of the table is known; nothing of it has been read. Chunks of what the table was before
+        `start` are no matter any more."""
         with self.transaction():
             state = self.table(table)
-            if state is None or state.snapshot != "splitting":
+            if state is None or state.snapshot != "splitting" or state.start != start:
                 return
             self.forget_chunks(table)
             self._db.executemany(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 5
+"""Of reading a chunk, unless it is a passing fault of the source: that is waited out."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class SnapshotReader:
         find_chunks: FindChunks,
         start_gtids: Callable[[TableState], str],
         allowed: Callable[[], bool],
-        failed: Callable[[TableId, TableError], None],
+        failed: Callable[[TableState, TableError], None],
     ) -> None:
         self._spark = spark
         self._source = source
@@ -143,17 +143,14 @@ class SnapshotReader:
         """All chunks of a table become known in one transaction: bounds found twice would not be the same
         bounds, and a row that belongs to two chunks would be appended twice."""
         try:
-            for attempt in range(1, ATTEMPTS_MAX + 1):
-                try:
-                    self._state.set_chunks(state.table, list(self._find_chunks(state)))
-                    return
-                except TransientError as error:
-                    if attempt == ATTEMPTS_MAX:
-                        raise
-                    log.warning("splitting %s: attempt %d failed: %s", state.table, attempt, error)
-                    self._stopping.wait(attempt)
+            chunks = list(self._find_chunks(state))
+            self._state.set_chunks(state.table, chunks, start=state.start)
+        except TransientError as error:
+            # The source is away, or the log brings the statement that says what happened to the table.
+            log.warning("splitting %s: %s", state.table, error)
+            self._stopping.wait(1)
         except PenstockError as error:
-            self._failed(state.table, _as_table_error(error, state.table))
+            self._failed(state, _as_table_error(error, state.table))
 
     # reading chunks -----------------------------------------------------------------------------------------
 
@@ -184,7 +181,9 @@ class SnapshotReader:
         return None
 
     def _read(self, state: TableState, chunk: Chunk) -> None:
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 self._state.chunk_staged(self._read_once(state, chunk))
                 return
@@ -193,17 +192,17 @@ class SnapshotReader:
                     return
                 found = returned(error)
                 if isinstance(found, TableError):
-                    self._failed(state.table, found)
+                    self._failed(state, found)
                     return
                 if isinstance(found, ChunkOutdated):
                     # The log brings the statement that says what happened to the table; until then it waits.
                     self._stopping.wait(1)
                     return
-                if attempt == ATTEMPTS_MAX:
+                if attempt >= ATTEMPTS_MAX and not isinstance(found, TransientError):
                     raise found from error
                 log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
                             str(found).splitlines()[0])  # fmt: skip
-                time.sleep(min(0.2 * 2**attempt, 5))  # back-off, bounded by ATTEMPTS_MAX
+                self._stopping.wait(min(0.2 * 2**attempt, 15))
 
     def _read_once(self, state: TableState, chunk: Chunk) -> StagedChunk:
         job = StageTask(

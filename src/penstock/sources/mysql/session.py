@@ -18,6 +18,7 @@ from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import Statement
+from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.read import prepare_session
 from penstock.snapshot.split import MySqlChunkPlanner
 from penstock.sources.base import TableFilter
@@ -104,6 +105,8 @@ class SourceSession:
             planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows)
             sized(planner.size.rows)
             return list(planner.chunks())
+        except pymysql.ProgrammingError as error:  # no such table, no such column
+            raise ChunkOutdated(f"{schema.table} changed while its chunks were sought: {error}.") from error
         except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
             raise TransientError(f"The chunks of {schema.table} could not be planned: {error}.") from error
         finally:
