@@ -20,6 +20,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Begins, Change, SnapshotStatus, TableState, new_table
 from penstock.policy import kept_by_name
+from penstock.relaylog.described import described
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Missing
 from penstock.snapshot.place import table_start
@@ -66,9 +67,13 @@ def discover(
     new = {table: schema for table, schema in schemas.items() if table not in known}
     planned = state.position or relay_log.start
     if first and config.start.at != "latest":
-        start = relay_log.start  # the log reaches back further than the definitions: decode checks them
+        start = relay_log.start  # the log reaches back further than the catalog: decode checks definitions
     else:
         start = table_start(last_planned_end=Offset(max(planned, start)), log_start=relay_log.start)
+    if first and config.start.at != "latest" and config.snapshot.mode == "never":
+        # Nothing is read from the tables, so the definitions may be as old as the log.
+        reach = LogRange(start, relay_log.end)
+        new = {table: described(relay_log, schema, reach) or schema for table, schema in new.items()}
     with state.transaction():
         for schema in new.values():
             state.put_table(_new_table(schema, start, config, append_only))

@@ -316,7 +316,7 @@ class _Run:
                 break
             time.sleep(TICK_SECONDS)  # the pace of the loop
         self._every_second(now=True)
-        self.progress.remove()
+        self.progress.end()
         return self.progress
 
     def _plan(self) -> None:

@@ -44,6 +44,7 @@ class Progress:
         self.rows = 0
         self.chunks = 0
         self._recent: deque[tuple[float, int, int]] = deque()
+        self._last: dict[str, Any] | None = None
 
     def applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
         events = sum(plan_events(plan).values())
@@ -69,6 +70,9 @@ class Progress:
         }
 
     def to_json(self) -> dict[str, Any]:
+        """Now; after `end`, as it was then."""
+        if self._last is not None:
+            return self._last
         rates = self.rates()
         document = collect(self._config, self._state, self._log, rates["snapshot_rows_per_s"])
         return document | {
@@ -80,8 +84,9 @@ class Progress:
             "updated": time.time(),
         }
 
-    def remove(self) -> None:
+    def end(self) -> None:
         """The pipeline does not run any more."""
+        self._last = self.to_json() | {"running": False}
         (self._config.state / "status.json").unlink(missing_ok=True)
 
     def write(self) -> None:
