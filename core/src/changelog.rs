@@ -9,7 +9,7 @@ use crate::event::RowsKind;
 use crate::key::KeyReader;
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
-use crate::rows::{skip_image, Present};
+use crate::rows::{skip_image, RowsEvent};
 use crate::scan::{open_rows, RangeScan, RowsAt};
 use crate::table_map::TableMap;
 
@@ -30,8 +30,19 @@ struct Bucket {
 
 impl Bucket {
     /// Whether the image at the cursor, which is left behind it, is of this share.
-    fn wants(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<bool> {
-        Ok(self.keys.read(image, map, present)?.bucket(self.count) == self.share)
+    fn wants(&mut self, image: &mut Cursor<'_>, map: &TableMap, rows: &RowsEvent<'_>) -> Result<bool> {
+        Ok(self.keys.read(image, map, rows.present)?.bucket(self.count) == self.share)
+    }
+
+    /// The same for an image after an update.
+    fn wants_after<'a>(
+        &mut self,
+        before: Cursor<'a>,
+        image: &mut Cursor<'a>,
+        map: &TableMap,
+        rows: &RowsEvent<'a>,
+    ) -> Result<bool> {
+        Ok(self.keys.read_after(before, image, map, rows)?.bucket(self.count) == self.share)
     }
 }
 
@@ -75,50 +86,34 @@ impl Changelog {
         let first = images.position();
         images.skip(done, "rows done before")?;
         let commit_us = rows_at.commit_us;
-        let output = &mut self.output;
         while !images.is_empty() {
-            if output.is_full() {
+            if self.output.is_full() {
                 return Ok(Some(images.position() - first));
             }
-            let before = images.position();
+            let before = images;
             let change = match rows.kind {
                 RowsKind::Insert => Change::Insert,
                 RowsKind::Delete => Change::Delete,
                 RowsKind::Update => Change::UpdatePreimage,
             };
-            if let Some(bucket) = &mut self.bucket {
-                let mut ahead = images;
-                if change == Change::UpdatePreimage && !self.before_images {
-                    skip_image(&mut images, &map, rows.present)?;
-                } else if bucket.wants(&mut ahead, &map, rows.present)? {
-                    output.append(&mut images, &map, rows.present, change, commit_us)?;
-                } else {
-                    images = ahead;
-                }
-            } else if change == Change::UpdatePreimage && !self.before_images {
+            let mut ahead = images;
+            if change == Change::UpdatePreimage && !self.before_images {
                 skip_image(&mut images, &map, rows.present)?;
+            } else if self.bucket.as_mut().map_or(Ok(true), |bucket| bucket.wants(&mut ahead, &map, &rows))? {
+                self.output.append(&mut images, &map, rows.present, change, commit_us)?;
             } else {
-                output.append(&mut images, &map, rows.present, change, commit_us)?;
+                images = ahead;
             }
             if rows.kind == RowsKind::Update {
                 let mut ahead = images;
-                let wanted = match &mut self.bucket {
-                    None => true,
-                    Some(bucket) => bucket.wants(&mut ahead, &map, rows.present_after)?,
-                };
-                if wanted {
-                    output.append(
-                        &mut images,
-                        &map,
-                        rows.present_after,
-                        Change::UpdatePostimage,
-                        commit_us,
-                    )?;
+                let bucket = self.bucket.as_mut();
+                if bucket.map_or(Ok(true), |bucket| bucket.wants_after(before, &mut ahead, &map, &rows))? {
+                    self.output.append_after(before, &mut images, &map, &rows, commit_us)?;
                 } else {
                     images = ahead;
                 }
             }
-            if images.position() == before {
+            if images.position() == before.position() {
                 return Err(images.fail("row images without columns"));
             }
         }

@@ -11,7 +11,7 @@ use crate::column::{ColumnBuilder, TypeOptions, ZeroDates};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
 use crate::output::missing_column;
-use crate::rows::{walk_image, Present, RowSink, Taken};
+use crate::rows::{walk_image, Present, RowSink, RowsEvent, Taken};
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
 
@@ -94,6 +94,29 @@ impl KeyReader {
         let offset = image.offset();
         self.builders.iter_mut().for_each(ColumnBuilder::clear);
         walk_image(image, map, present, self)?;
+        self.key(map, offset)
+    }
+
+    /// The key of the row after an update: see `RowsEvent::walk_after`.
+    #[inline]
+    pub fn read_after<'a>(
+        &mut self,
+        before: Cursor<'a>,
+        image: &mut Cursor<'a>,
+        map: &TableMap,
+        rows: &RowsEvent<'a>,
+    ) -> Result<Key> {
+        if rows.after_is_whole() {
+            return self.read(image, map, rows.present_after);
+        }
+        let offset = image.offset();
+        self.builders.iter_mut().for_each(ColumnBuilder::clear);
+        rows.walk_after(before, image, map, self)?;
+        self.key(map, offset)
+    }
+
+    #[inline]
+    fn key(&mut self, map: &TableMap, offset: u64) -> Result<Key> {
         self.bytes.clear();
         for builder in &self.builders {
             let written = builder.write_key(0, &mut self.bytes);

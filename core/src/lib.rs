@@ -36,6 +36,7 @@ pub mod span;
 pub mod table_map;
 pub mod temporal;
 pub mod text;
+pub mod update;
 pub mod wire;
 pub mod xa;
 

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_schema::SchemaRef;
 
 use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
-use crate::rows::{walk_image, Present, RowSink, Taken};
-use crate::schema::TableSchema;
+use crate::rows::{walk_image, Present, RowSink, RowsEvent, Taken};
+use crate::schema::{ColumnSchema, TableSchema};
 use crate::table_map::TableMap;
 
 /// How a range is to be decoded.
@@ -23,6 +24,11 @@ pub struct Options {
     /// Share i of n of the keys.
     pub bucket: Option<(u32, u32)>,
     pub types: TypeOptions,
+    /// Rows whose images lack columns are let through, and `_present` says which they have.
+    pub partial_images: bool,
+    /// What an insert that leaves a column out gives it: a batch of one row with the columns for which this
+    /// is known.
+    pub defaults: Option<RecordBatch>,
     pub batch_rows: usize,
     pub batch_bytes: usize,
 }
@@ -53,6 +59,10 @@ pub struct Output {
     layout: Layout,
     schema: SchemaRef,
     changes: Vec<Change>,
+    /// `_present` of each row.
+    presents: Option<StringBuilder>,
+    /// The same of the row at hand.
+    row_present: Option<String>,
     sequences: Vec<i64>,
     commits: Vec<i64>,
     image_bytes: usize,
@@ -65,8 +75,18 @@ struct Columns {
     builders: Vec<Option<ColumnBuilder>>,
     /// The builders' positions in the order of the output.
     order: Vec<usize>,
-    /// Columns that an image lacks become null (before images of deletions) instead of an error.
-    lenient: bool,
+    absent: Absent,
+    /// By the column's position in the table, like `builders`.
+    defaults: Vec<Option<ArrayRef>>,
+}
+
+/// What becomes of a column that the image lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absent {
+    Refused,
+    Null,
+    /// Of an insert: the column's default.
+    Default,
 }
 
 impl RowSink for Columns {
@@ -78,11 +98,17 @@ impl RowSink for Columns {
     }
 
     fn absent(&mut self, index: usize) -> Taken {
-        let lenient = self.lenient;
-        match self.column(index) {
-            Some(builder) if lenient => builder.append_null(),
-            Some(_) => return Err(missing_column()),
-            None => {}
+        let Some(builder) = self.builders.get_mut(index).and_then(Option::as_mut) else { return Ok(()) };
+        match (self.absent, self.defaults.get(index)) {
+            (Absent::Null, _) => builder.append_null(),
+            (Absent::Default, Some(Some(default))) => builder.append_from(default)?,
+            (Absent::Default, _) => {
+                return Err(ValueError::new(
+                    "the row image of an insert leaves it out, and its default is not known; the source needs \
+                     binlog_row_image = FULL",
+                ))
+            }
+            (Absent::Refused, _) => return Err(missing_column()),
         }
         Ok(())
     }
@@ -106,7 +132,7 @@ impl Output {
                 })
                 .collect::<Result<Vec<_>>>()?,
         };
-        let schema = arrow_schema(table, Some(&order), options.layout, options.types).map_err(refuse)?;
+        let schema = arrow_schema(table, Some(&order), options.layout, options.types, options.partial_images).map_err(refuse)?;
         let mut builders: Vec<Option<ColumnBuilder>> = table.columns.iter().map(|_| None).collect();
         for position in &order {
             let builder = ColumnBuilder::of(table, *position, options.types).map_err(refuse)?;
@@ -114,8 +140,14 @@ impl Output {
                 return Err(refuse(format!("column `{}` is wanted twice", table.columns[*position].name)));
             }
         }
+        let default = |column: &ColumnSchema| {
+            options.defaults.as_ref().and_then(|batch| batch.column_by_name(&column.name)).cloned()
+        };
+        let defaults = table.columns.iter().map(default).collect();
         Ok(Self {
-            columns: Columns { builders, order, lenient: false },
+            columns: Columns { builders, order, absent: Absent::Refused, defaults },
+            presents: options.partial_images.then(StringBuilder::new),
+            row_present: None,
             layout: options.layout,
             schema: Arc::new(schema),
             changes: Vec::new(),
@@ -142,13 +174,59 @@ impl Output {
         commit_us: i64,
     ) -> Result<()> {
         let start = image.offset();
-        self.columns.lenient = change == Change::Delete && self.layout == Layout::Latest;
+        if !present.is_full() {
+            self.open_partial(change, |index| present.has(index));
+        }
         walk_image(image, map, present, &mut self.columns)?;
+        self.close_row(start, image.offset(), change, commit_us, present.is_full());
+        Ok(())
+    }
+
+    /// Appends the row after an update. `before` stands at the image before, `image` at the one after.
+    #[inline]
+    pub fn append_after<'a>(
+        &mut self,
+        before: Cursor<'a>,
+        image: &mut Cursor<'a>,
+        map: &TableMap,
+        rows: &RowsEvent<'a>,
+        commit_us: i64,
+    ) -> Result<()> {
+        if rows.after_is_whole() {
+            return self.append(image, map, rows.present_after, Change::UpdatePostimage, commit_us);
+        }
+        let start = image.offset();
+        self.open_partial(Change::UpdatePostimage, |index| rows.after_has(index));
+        rows.walk_after(before, image, map, &mut self.columns)?;
+        self.close_row(start, image.offset(), Change::UpdatePostimage, commit_us, false);
+        Ok(())
+    }
+
+    /// Before an image that may lack columns.
+    #[cold]
+    fn open_partial(&mut self, change: Change, has: impl Fn(usize) -> bool) {
+        let deleted = change == Change::Delete && self.layout == Layout::Latest;
+        self.columns.absent = match (&self.presents, change) {
+            _ if deleted => Absent::Null,
+            (None, _) => Absent::Refused,
+            (Some(_), Change::Insert) => Absent::Default,
+            (Some(_), _) => Absent::Null,
+        };
+        let columns = self.columns.builders.len();
+        let text: String = (0..columns).map(|index| if has(index) { '1' } else { '0' }).collect();
+        let whole = deleted || change == Change::Insert || !text.contains('0');
+        self.row_present = (!whole).then_some(text);
+    }
+
+    #[inline]
+    fn close_row(&mut self, start: u64, end: u64, change: Change, commit_us: i64, full: bool) {
         self.sequences.push(start as i64);
         self.commits.push(commit_us);
         self.changes.push(change);
-        self.image_bytes += (image.offset() - start) as usize;
-        Ok(())
+        self.image_bytes += (end - start) as usize;
+        if let Some(presents) = &mut self.presents {
+            presents.append_option(if full { None } else { self.row_present.as_deref() });
+        }
     }
 
     #[inline]
@@ -186,6 +264,9 @@ impl Output {
             let commits = std::mem::replace(&mut self.commits, Vec::with_capacity(room));
             arrays.push(Arc::new(Int64Array::from(sequences)));
             arrays.push(Arc::new(TimestampMicrosecondArray::from(commits).with_timezone("UTC")));
+            if let Some(presents) = &mut self.presents {
+                arrays.push(Arc::new(presents.finish()));
+            }
         }
         self.sequences.clear();
         self.changes.clear();

@@ -189,7 +189,7 @@ impl RowBuilder {
         batch_bytes: usize,
     ) -> std::result::Result<Self, DecodeError> {
         let fail = |reason: String| DecodeError::of_table(table.name(), reason, 0);
-        let schema: Schema = arrow_schema(&table, None, Layout::Rows, types).map_err(fail)?;
+        let schema: Schema = arrow_schema(&table, None, Layout::Rows, types, false).map_err(fail)?;
         let builders: std::result::Result<Vec<_>, String> =
             (0..table.columns.len()).map(|at| ColumnBuilder::of(&table, at, types)).collect();
         let builders = builders.map_err(fail)?;

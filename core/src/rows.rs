@@ -38,6 +38,8 @@ pub trait ValueSink {
     fn label(&mut self, value: u64) -> Taken;
     /// A binary JSON document; `json::write_text` prints it.
     fn json(&mut self, document: &[u8]) -> Taken;
+    /// A binary JSON document and changes of it; `json::write_changed` prints the result.
+    fn json_changed(&mut self, document: &[u8], changes: &[u8]) -> Taken;
 }
 
 /// Takes the values of one row image.
@@ -127,6 +129,10 @@ impl ValueSink for ColumnBuilder {
     fn json(&mut self, document: &[u8]) -> Taken {
         self.append_json(|out| json::write_text(document, out))
     }
+
+    fn json_changed(&mut self, document: &[u8], changes: &[u8]) -> Taken {
+        self.append_json(|out| json::write_changed(document, changes, out))
+    }
 }
 
 /// Which of the table's columns an image has.
@@ -167,6 +173,8 @@ pub struct RowsEvent<'a> {
     /// The same for the after images of updates; of others, `present` again.
     pub present_after: Present<'a>,
     pub columns: usize,
+    /// After images may hold changes of JSON documents: see `update`.
+    pub partial_json: bool,
     /// At the first image.
     pub images: Cursor<'a>,
 }
@@ -188,7 +196,7 @@ impl<'a> RowsEvent<'a> {
             EventKind::UPDATE_ROWS_V1 => (RowsKind::Update, false),
             EventKind::DELETE_ROWS_V1 => (RowsKind::Delete, false),
             EventKind::WRITE_ROWS => (RowsKind::Insert, true),
-            EventKind::UPDATE_ROWS => (RowsKind::Update, true),
+            EventKind::UPDATE_ROWS | EventKind::PARTIAL_UPDATE_ROWS => (RowsKind::Update, true),
             EventKind::DELETE_ROWS => (RowsKind::Delete, true),
             other => {
                 let name = other.name().unwrap_or("unknown");
@@ -211,7 +219,8 @@ impl<'a> RowsEvent<'a> {
             RowsKind::Update => Present::parse(&mut cursor, columns)?,
             _ => present,
         };
-        Ok(Self { kind, table_id, flags, present, present_after, columns, images: cursor })
+        let partial_json = code == EventKind::PARTIAL_UPDATE_ROWS;
+        Ok(Self { kind, table_id, flags, present, present_after, columns, partial_json, images: cursor })
     }
 
     /// The map must be the one its table id names.
@@ -229,7 +238,7 @@ impl<'a> RowsEvent<'a> {
 }
 
 /// Sends the row image at the cursor to the sink and leaves the cursor behind it. The event must have been
-/// checked against the map.
+/// checked against the map. For after images of updates see `RowsEvent::walk_after`.
 #[inline]
 pub fn walk_image<S: RowSink>(
     image: &mut Cursor<'_>,
@@ -237,25 +246,45 @@ pub fn walk_image<S: RowSink>(
     present: Present<'_>,
     sink: &mut S,
 ) -> Result<()> {
-    let nulls = image.take(present.count.div_ceil(8), "null bits of a row")?;
+    let nulls = read_null_bits(image, present)?;
     let mut bit = 0;
-    for (index, column) in map.columns.iter().enumerate() {
+    for index in 0..map.columns.len() {
         if !present.is_full() && !present.has(index) {
-            sink.absent(index).map_err(|error| locate(&error, map, index, image))?;
+            sink.absent(index).map_err(|error| error.of(map, index, image))?;
             continue;
         }
         let null = bit_from_low(nulls, bit);
         bit += 1;
-        match (sink.column(index), null) {
-            (Some(values), false) => {
-                if let Err(fault) = read_value(image, column.wire, values) {
-                    return Err(fault.locate(map, index, image));
-                }
+        take_column(image, map, index, null, sink.column(index))?;
+    }
+    Ok(())
+}
+
+/// A bit for each column that is present.
+#[inline]
+pub fn read_null_bits<'a>(image: &mut Cursor<'a>, present: Present<'_>) -> Result<&'a [u8]> {
+    image.take(present.count.div_ceil(8), "null bits of a row")
+}
+
+/// Sends the value at the cursor on, or steps over it.
+#[inline(always)]
+pub fn take_column<V: ValueSink>(
+    image: &mut Cursor<'_>,
+    map: &TableMap,
+    index: usize,
+    null: bool,
+    values: Option<&mut V>,
+) -> Result<()> {
+    let wire = map.columns[index].wire;
+    match (values, null) {
+        (Some(values), false) => {
+            if let Err(fault) = read_value(image, wire, values) {
+                return Err(fault.locate(map, index, image));
             }
-            (Some(values), true) => values.null().map_err(|error| locate(&error, map, index, image))?,
-            (None, false) => skip_value(image, column.wire)?,
-            (None, true) => {}
         }
+        (Some(values), true) => values.null().map_err(|error| error.of(map, index, image))?,
+        (None, false) => skip_value(image, wire)?,
+        (None, true) => {}
     }
     Ok(())
 }
@@ -263,7 +292,7 @@ pub fn walk_image<S: RowSink>(
 /// Leaves the cursor behind the row image at it.
 #[inline]
 pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<()> {
-    let nulls = image.take(present.count.div_ceil(8), "null bits of a row")?;
+    let nulls = read_null_bits(image, present)?;
     let mut bit = 0;
     for (index, column) in map.columns.iter().enumerate() {
         if present.is_full() || present.has(index) {
@@ -277,7 +306,7 @@ pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) 
 }
 
 #[inline]
-fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
+pub fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
     match wire.extent() {
         Extent::Fixed(size) => image.skip(size.into(), "value"),
         Extent::Prefixed(prefix) => image.take_prefixed(prefix.into(), "value").map(drop),
@@ -307,14 +336,17 @@ impl Fault {
     fn locate(self, map: &TableMap, index: usize, place: &Cursor<'_>) -> DecodeError {
         match self {
             Self::Input(error) => error,
-            Self::Value(error) => locate(&error, map, index, place),
+            Self::Value(error) => error.of(map, index, place),
         }
     }
 }
 
-#[cold]
-fn locate(error: &ValueError, map: &TableMap, index: usize, place: &Cursor<'_>) -> DecodeError {
-    error.at(&map.name(), &map.column_name(index), place.offset())
+impl ValueError {
+    /// At a place of a row image.
+    #[cold]
+    pub fn of(&self, map: &TableMap, index: usize, place: &Cursor<'_>) -> DecodeError {
+        self.at(&map.name(), &map.column_name(index), place.offset())
+    }
 }
 
 /// In the loop over the columns, so that a value costs one jump; what is rare or long stays outside.

@@ -3,6 +3,12 @@
 
 use std::io::Write as _;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef};
+
 use super::encode::{write_base64, write_hex};
 use super::{Binaries, Bytes, ColumnBuilder, Storage, ZeroDates};
 use crate::charset::Charset;
@@ -337,6 +343,39 @@ impl ColumnBuilder {
         };
         write(&mut bytes.values)?;
         bytes.end_value()?;
+        self.nulls.append_non_null();
+        Ok(())
+    }
+
+    /// The first value of an array of the column's own type.
+    pub fn append_from(&mut self, array: &ArrayRef) -> Result {
+        if array.is_empty() || array.data_type() != &self.data_type() {
+            return Err(self.unfit("a default of another type"));
+        }
+        if array.is_null(0) {
+            self.append_null();
+            return Ok(());
+        }
+        match &mut self.storage {
+            Storage::Bool(values) => values.append(array.as_boolean().value(0)),
+            Storage::Int32(values) => values.push(array.as_primitive::<Int32Type>().value(0)),
+            Storage::Date(values) => values.push(array.as_primitive::<Date32Type>().value(0)),
+            Storage::Int64(values) => values.push(array.as_primitive::<Int64Type>().value(0)),
+            Storage::Timestamp(values, _) => {
+                values.push(array.as_primitive::<TimestampMicrosecondType>().value(0))
+            }
+            Storage::Float32(values) => values.push(array.as_primitive::<Float32Type>().value(0)),
+            Storage::Float64(values) => values.push(array.as_primitive::<Float64Type>().value(0)),
+            Storage::Decimal(values, ..) => values.push(array.as_primitive::<Decimal128Type>().value(0)),
+            Storage::Text(bytes) => {
+                bytes.values.extend_from_slice(array.as_string::<i32>().value(0).as_bytes());
+                bytes.end_value()?;
+            }
+            Storage::Binary(bytes) => {
+                bytes.values.extend_from_slice(array.as_binary::<i32>().value(0));
+                bytes.end_value()?;
+            }
+        }
         self.nulls.append_non_null();
         Ok(())
     }

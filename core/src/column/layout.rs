@@ -9,6 +9,7 @@ pub const SEQUENCE: &str = "_sequence";
 pub const DELETED: &str = "_deleted";
 pub const CHANGE_TYPE: &str = "_change_type";
 pub const COMMIT_TIMESTAMP: &str = "_commit_timestamp";
+pub const PRESENT: &str = "_present";
 
 /// What a batch holds beside the table's columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,19 +33,24 @@ impl Layout {
     }
 
     /// The fields that Penstock adds. `_commit_timestamp` may be null: rows of a placed snapshot chunk have
-    /// none.
-    pub fn added_fields(self) -> Vec<Field> {
+    /// none. `_present`, with `partial_images`: a character a column of the table, `1` where the row has its
+    /// value, `0` where it stayed as it was and stands as null; null: the row has all of them.
+    pub fn added_fields(self, partial_images: bool) -> Vec<Field> {
         let first = match self {
             Self::Rows => return Vec::new(),
             Self::Latest => Field::new(DELETED, DataType::Boolean, true),
             Self::Changelog => Field::new(CHANGE_TYPE, DataType::Utf8, true),
         };
         let timestamp = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        vec![
+        let mut fields = vec![
             first,
             Field::new(SEQUENCE, DataType::Int64, true),
             Field::new(COMMIT_TIMESTAMP, timestamp, true),
-        ]
+        ];
+        if partial_images {
+            fields.push(Field::new(PRESENT, DataType::Utf8, true));
+        }
+        fields
     }
 }
 
@@ -55,6 +61,7 @@ pub fn arrow_schema(
     positions: Option<&[usize]>,
     layout: Layout,
     options: TypeOptions,
+    partial_images: bool,
 ) -> Result<Schema, String> {
     let field = |position: usize| {
         let column = &table.columns[position];
@@ -67,7 +74,7 @@ pub fn arrow_schema(
         None => (0..table.columns.len()).map(field).collect::<Result<_, String>>()?,
         Some(positions) => positions.iter().map(|at| field(*at)).collect::<Result<_, String>>()?,
     };
-    fields.extend(layout.added_fields());
+    fields.extend(layout.added_fields(partial_images));
     Ok(Schema::new(fields))
 }
 

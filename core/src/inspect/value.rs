@@ -162,6 +162,13 @@ impl ValueSink for JsonRow<'_> {
         write_utf8(&text, &mut self.out);
         Ok::<(), ValueError>(())
     }
+
+    fn json_changed(&mut self, document: &[u8], changes: &[u8]) -> Taken {
+        let mut text = Vec::new();
+        crate::json::write_changed(document, changes, &mut text)?;
+        write_utf8(&text, &mut self.out);
+        Ok(())
+    }
 }
 
 fn fractional_digits(wire: WireType) -> u8 {

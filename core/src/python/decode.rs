@@ -79,7 +79,7 @@ impl RangeDecoder {
         }
         let layout = parse_layout(layout)?;
         let types = parse_types(types)?;
-        let options = Options { layout, columns, before_images, bucket, types, batch_rows, batch_bytes };
+        let options = Options { layout, columns, before_images, bucket, types, partial_images, defaults, batch_rows, batch_bytes };
         let table = parse_table(table)?;
         let split = Split { path, base, start, end, preamble };
         let exclude = exclude_gtids.map(|set| set.0);

@@ -5,6 +5,8 @@
 //! from the container's first byte; "small" ones are 2 bytes wide, "large" ones 4. (json_binary.h of the
 //! server describes the format; this is written from that description.)
 
+mod change;
+
 use std::io::Write;
 
 use crate::cursor::Cursor;
@@ -13,6 +15,8 @@ use crate::double::write_double;
 use crate::error::{DecodeError, ValueError};
 use crate::temporal::{Date, DateTime, Time};
 use crate::wire::code;
+
+pub use self::change::write_changed;
 
 type Result<T> = std::result::Result<T, ValueError>;
 
@@ -78,59 +82,26 @@ impl Writer<'_> {
     /// `WIDTH`: bytes of offsets, 2 in small containers and 4 in large ones.
     fn container<const WIDTH: usize>(&mut self, data: &[u8], object: bool, depth: usize) -> Result<()> {
         if depth >= DEPTH_MAX {
-            return Err(malformed("deeper than 100 levels"));
+            return Err(too_deep());
         }
-        let mut head = Cursor::new(data, 0);
-        let count = head.uint_le(WIDTH, "element count")? as usize;
-        let size = head.uint_le(WIDTH, "container size")? as usize;
-        let data = data.get(..size).ok_or_else(|| malformed("a container larger than its document"))?;
-        let (key_entry, value_entry) = (WIDTH + 2, WIDTH + 1);
-        let entry = value_entry + if object { key_entry } else { 0 };
-        let Some(table) = data.get(2 * WIDTH..).filter(|table| count.saturating_mul(entry) <= table.len())
-        else {
-            return Err(malformed("more elements than bytes"));
-        };
-        self.spend(count * entry)?;
-        let mut keys = Cursor::new(table, 2 * WIDTH as u64);
-        let mut values = keys;
-        if object {
-            values.skip(count * key_entry, "keys")?;
-        }
+        let mut elements = Elements::<WIDTH>::open(data, object)?;
+        self.spend(elements.table_size)?;
         self.out.push(if object { b'{' } else { b'[' });
-        for index in 0..count {
+        for index in 0..elements.count {
             if index > 0 {
                 self.out.extend_from_slice(b", ");
             }
             if object {
-                let offset = keys.uint_le(WIDTH, "key offset")? as usize;
-                let length = usize::from(keys.u16("key length")?);
-                let key = data.get(offset..).and_then(|rest| rest.get(..length));
-                self.spend(length)?;
-                self.string(key.ok_or_else(|| malformed("a key outside its object"))?);
+                let key = elements.next_key()?;
+                self.spend(key.len())?;
+                self.string(key);
                 self.out.extend_from_slice(b": ");
             }
-            self.entry::<WIDTH>(&mut values, data, depth)?;
+            let (kind, data) = elements.next_value()?;
+            self.value(kind, data, depth + 1)?;
         }
         self.out.push(if object { b'}' } else { b']' });
         Ok(())
-    }
-
-    /// Literals and small integers stand in the entry itself; of others, the entry has the offset.
-    #[inline]
-    fn entry<const WIDTH: usize>(
-        &mut self,
-        entry: &mut Cursor<'_>,
-        container: &[u8],
-        depth: usize,
-    ) -> Result<()> {
-        let kind = entry.u8("value type")?;
-        let slot = entry.take(WIDTH, "value entry")?;
-        if matches!(kind, 0x04..=0x06) || (WIDTH == 4 && matches!(kind, 0x07 | 0x08)) {
-            return self.value(kind, slot, depth + 1);
-        }
-        let offset = Cursor::new(slot, 0).uint_le(WIDTH, "value offset")? as usize;
-        let data = container.get(offset..).ok_or_else(|| malformed("a value outside its container"))?;
-        self.value(kind, data, depth + 1)
     }
 
     fn spend(&mut self, bytes: usize) -> Result<()> {
@@ -234,6 +205,60 @@ impl Writer<'_> {
     }
 }
 
+/// The entries of an object or array, one by one.
+struct Elements<'a, const WIDTH: usize> {
+    /// The whole container, no more.
+    data: &'a [u8],
+    count: usize,
+    /// Bytes of all entries.
+    table_size: usize,
+    keys: Cursor<'a>,
+    values: Cursor<'a>,
+}
+
+impl<'a, const WIDTH: usize> Elements<'a, WIDTH> {
+    #[inline]
+    fn open(data: &'a [u8], object: bool) -> Result<Self> {
+        let mut head = Cursor::new(data, 0);
+        let count = head.uint_le(WIDTH, "element count")? as usize;
+        let size = head.uint_le(WIDTH, "container size")? as usize;
+        let data = data.get(..size).ok_or_else(|| malformed("a container larger than its document"))?;
+        let (key_entry, value_entry) = (WIDTH + 2, WIDTH + 1);
+        let entry = value_entry + if object { key_entry } else { 0 };
+        let Some(table) = data.get(2 * WIDTH..).filter(|table| count.saturating_mul(entry) <= table.len())
+        else {
+            return Err(malformed("more elements than bytes"));
+        };
+        let keys = Cursor::new(table, 2 * WIDTH as u64);
+        let mut values = keys;
+        if object {
+            values.skip(count * key_entry, "keys")?;
+        }
+        Ok(Self { data, count, table_size: count * entry, keys, values })
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<&'a [u8]> {
+        let offset = self.keys.uint_le(WIDTH, "key offset")? as usize;
+        let length = usize::from(self.keys.u16("key length")?);
+        let key = self.data.get(offset..).and_then(|rest| rest.get(..length));
+        key.ok_or_else(|| malformed("a key outside its object"))
+    }
+
+    /// Literals and small integers stand in the entry itself; of others, the entry has the offset.
+    #[inline]
+    fn next_value(&mut self) -> Result<(u8, &'a [u8])> {
+        let kind = self.values.u8("value type")?;
+        let slot = self.values.take(WIDTH, "value entry")?;
+        if matches!(kind, 0x04..=0x06) || (WIDTH == 4 && matches!(kind, 0x07 | 0x08)) {
+            return Ok((kind, slot));
+        }
+        let offset = Cursor::new(slot, 0).uint_le(WIDTH, "value offset")? as usize;
+        let data = self.data.get(offset..).ok_or_else(|| malformed("a value outside its container"))?;
+        Ok((kind, data))
+    }
+}
+
 #[inline]
 fn needs_escape(byte: u8) -> bool {
     (byte < 0x20) | (byte == b'"') | (byte == b'\\')
@@ -293,6 +318,11 @@ fn write_base64(data: &[u8], out: &mut Vec<u8>) {
             out.push(if place <= chunk.len() { digit } else { b'=' });
         }
     }
+}
+
+#[cold]
+fn too_deep() -> ValueError {
+    malformed("deeper than 100 levels")
 }
 
 #[cold]

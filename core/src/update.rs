@@ -1,0 +1,140 @@
+//! The rows of update events: two images each, of which the second need not be whole.
+//!
+//! With `binlog_row_image` MINIMAL or NOBLOB an after image lacks columns that the statement did not set: they
+//! are as in the image before, if it has them. In a PARTIAL_UPDATE_ROWS event a JSON column may hold changes
+//! of its document before instead of a document. So the row after is laid over the row before, column by
+//! column.
+//!
+//! The after image of a PARTIAL_UPDATE_ROWS event begins with options (length-encoded); if the lowest bit is
+//! set, a bit follows for each JSON column of the table, set where the image holds changes.
+
+use crate::cursor::Cursor;
+use crate::error::{Result, ValueError};
+use crate::event::RowsKind;
+use crate::rows::{read_null_bits, skip_image, skip_value, take_column, walk_image, RowSink, RowsEvent, ValueSink};
+use crate::table_map::{bit_from_low, TableMap};
+use crate::wire::WireType;
+
+impl<'a> RowsEvent<'a> {
+    /// Whether an after image can be read without the image before it.
+    #[inline]
+    pub fn after_is_whole(&self) -> bool {
+        self.kind != RowsKind::Update || self.present_after.is_full() && !self.partial_json
+    }
+
+    /// Whether the row after an update is known: from its image, or from the one before it.
+    pub fn after_has(&self, index: usize) -> bool {
+        self.present_after.has(index) || self.kind == RowsKind::Update && self.present.has(index)
+    }
+
+    /// Leaves the cursor behind the after image at it.
+    pub fn skip_after(&self, after: &mut Cursor<'a>, map: &TableMap) -> Result<()> {
+        self.read_changed(after, map)?;
+        skip_image(after, map, self.present_after)
+    }
+
+    /// Sends the row after an update to the sink. `before` stands at the image before; `after` at the one
+    /// after, and is left behind it.
+    pub fn walk_after<S: RowSink>(
+        &self,
+        before: Cursor<'a>,
+        after: &mut Cursor<'a>,
+        map: &TableMap,
+        sink: &mut S,
+    ) -> Result<()> {
+        if self.after_is_whole() {
+            return walk_image(after, map, self.present_after, sink);
+        }
+        let changed = self.read_changed(after, map)?;
+        let documents = self.walk_before(before, map, &changed, sink)?;
+        let nulls = read_null_bits(after, self.present_after)?;
+        let (mut bit, mut json) = (0, 0);
+        for (index, column) in map.columns.iter().enumerate() {
+            let is_json = matches!(column.wire, WireType::Json { .. });
+            let (number, is_changed) = (json, is_json && bit_from_low(changed.bits, json));
+            json += usize::from(is_json);
+            if !self.present_after.has(index) {
+                if !self.present.has(index) {
+                    sink.absent(index).map_err(|error| error.of(map, index, after))?;
+                }
+                continue;
+            }
+            let null = bit_from_low(nulls, bit);
+            bit += 1;
+            match (is_changed && !null, sink.column(index)) {
+                (false, values) => take_column(after, map, index, null, values)?,
+                (true, None) => skip_value(after, column.wire)?,
+                (true, Some(values)) => {
+                    let changes = after.take_prefixed(4, "changes of a JSON document")?;
+                    let document = documents.get(number).copied().flatten();
+                    let taken = match document {
+                        Some(document) => values.json_changed(document, changes),
+                        None => Err(no_document()),
+                    };
+                    taken.map_err(|error| error.of(map, index, after))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what only the image before has; returns, for each JSON column, the document that is changed.
+    fn walk_before<S: RowSink>(
+        &self,
+        mut before: Cursor<'a>,
+        map: &TableMap,
+        changed: &Changed<'a>,
+        sink: &mut S,
+    ) -> Result<Vec<Option<&'a [u8]>>> {
+        let nulls = read_null_bits(&mut before, self.present)?;
+        let mut documents = vec![None; changed.columns];
+        let (mut bit, mut json) = (0, 0);
+        for (index, column) in map.columns.iter().enumerate() {
+            let is_json = matches!(column.wire, WireType::Json { .. });
+            let (number, is_changed) = (json, is_json && bit_from_low(changed.bits, json));
+            json += usize::from(is_json);
+            if !self.present.has(index) {
+                continue;
+            }
+            let null = bit_from_low(nulls, bit);
+            bit += 1;
+            if self.present_after.has(index) {
+                if is_changed && !null {
+                    if let WireType::Json { prefix } = column.wire {
+                        documents[number] = Some(before.take_prefixed(prefix.into(), "JSON document")?);
+                    }
+                } else if !null {
+                    skip_value(&mut before, column.wire)?;
+                }
+            } else {
+                take_column(&mut before, map, index, null, sink.column(index))?;
+            }
+        }
+        Ok(documents)
+    }
+
+    /// What stands before the columns of an after image.
+    fn read_changed(&self, after: &mut Cursor<'a>, map: &TableMap) -> Result<Changed<'a>> {
+        if !self.partial_json {
+            return Ok(Changed { bits: &[], columns: 0 });
+        }
+        let columns = map.columns.iter().filter(|column| matches!(column.wire, WireType::Json { .. })).count();
+        let options = after.lenenc("row value options")?;
+        let bits = if options & 1 != 0 { after.take(columns.div_ceil(8), "partial JSON bits")? } else { &[] };
+        Ok(Changed { bits, columns })
+    }
+}
+
+/// Which JSON columns hold changes.
+struct Changed<'a> {
+    bits: &'a [u8],
+    columns: usize,
+}
+
+#[cold]
+fn no_document() -> ValueError {
+    ValueError::new(
+        "the row image has only changes of the JSON document; partial JSON (binlog_row_value_options) needs \
+         binlog_row_image = FULL",
+    )
+}
