@@ -7,19 +7,19 @@
 
 use std::ops::Range;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
-use hashbrown::HashSet;
-
+use crate::column::{Layout, TypeOptions};
 use crate::cursor::Cursor;
-use crate::error::Result;
+use crate::error::{DecodeError, Result};
 use crate::event::RowsKind;
 use crate::key::{Key, KeyReader};
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
-use crate::reduce::SharedKeys;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
 use crate::rows::RowsEvent;
 use crate::scan::{open_rows, RangeScan, RowsAt};
+use crate::seen::{Columns, Seen, SharedKeys};
 use crate::table_map::TableMap;
 
 pub struct Latest {
@@ -29,6 +29,8 @@ pub struct Latest {
     bucket: Option<(u32, u32)>,
     /// Keys met so far, here and in later ranges.
     seen: SharedKeys,
+    /// Rows with all their columns are noted, but not built.
+    only_partial: bool,
     /// Row events not yet reduced; None: the range was not yet looked through.
     events: Option<Vec<RowsAt>>,
     /// Images of the event at the end of `events` that survive, the last first.
@@ -40,6 +42,8 @@ pub struct Latest {
 /// An image that is to be built.
 struct Survivor {
     bytes: Range<u32>,
+    /// Of a row after an update: the image before it.
+    before: Range<u32>,
     deleted: bool,
     after: bool,
 }
@@ -57,10 +61,17 @@ impl Latest {
             scan,
             bucket: options.bucket,
             seen,
+            only_partial: false,
             events: None,
             open: Vec::new(),
             images: Vec::new(),
         })
+    }
+
+    /// Only the rows of which columns are missing; `seen` gets all keys.
+    pub fn of_partial_rows(scan: RangeScan, types: TypeOptions, seen: SharedKeys) -> Result<Self> {
+        let options = Options { partial_images: true, types, ..Options::of(Layout::Latest) };
+        Ok(Self { only_partial: true, ..Self::new(scan, &options, seen)? })
     }
 
     pub fn schema(&self) -> SchemaRef {
@@ -88,23 +99,36 @@ impl Latest {
     /// Builds survivors of the event until there are none left or the batch is full.
     fn reduce(&mut self, rows_at: &RowsAt) -> Result<()> {
         let map = self.scan.map(rows_at);
+        let columns = self.scan.table().columns.len();
         let (event, format) = self.scan.event(rows_at, Direction::Backward)?;
         let rows = open_rows(&event, format, &map)?;
         if self.open.is_empty() {
             read_keys(&rows, &map, &mut self.keys, &mut self.images)?;
+            let known = (!rows.after_is_whole()).then(|| Columns::of(columns, |index| rows.after_has(index)));
+            let partial = known.as_ref().filter(|known| !known.all());
             let wanted = |key: Key| self.bucket.is_none_or(|(share, count)| key.bucket(count) == share);
-            survivors(rows.kind, &self.images, &mut self.seen.lock(), wanted, &mut self.open);
+            let mut seen = self.seen.lock();
+            let survivors = survivors(rows.kind, &self.images, &mut seen, partial, wanted, &mut self.open);
+            survivors.map_err(|reason| DecodeError::of_table(map.name(), reason, event.offset))?;
             self.open.reverse();
+            if self.only_partial {
+                self.open.retain(|survivor| partial.is_some() && survivor.after);
+            }
         }
         let mut images = rows.images;
         let (base, bytes) = (images.offset(), images.rest());
+        let at = |range: &Range<u32>| {
+            Cursor::new(&bytes[range.start as usize..range.end as usize], base + u64::from(range.start))
+        };
         while let Some(survivor) = self.open.pop() {
-            let start = survivor.bytes.start;
-            let mut image =
-                Cursor::new(&bytes[start as usize..survivor.bytes.end as usize], base + u64::from(start));
-            let present = if survivor.after { rows.present_after } else { rows.present };
-            let change = if survivor.deleted { Change::Delete } else { Change::Insert };
-            self.output.append(&mut image, &map, present, change, rows_at.commit_us)?;
+            let mut image = at(&survivor.bytes);
+            if survivor.after {
+                let before = at(&survivor.before);
+                self.output.append_after(before, &mut image, &map, &rows, rows_at.commit_us)?;
+            } else {
+                let change = if survivor.deleted { Change::Delete } else { Change::Insert };
+                self.output.append(&mut image, &map, rows.present, change, rows_at.commit_us)?;
+            }
             if self.output.is_full() {
                 break;
             }
@@ -114,8 +138,8 @@ impl Latest {
 }
 
 /// All images of the event with their keys. Updates have two for each row.
-fn read_keys(
-    rows: &RowsEvent<'_>,
+fn read_keys<'a>(
+    rows: &RowsEvent<'a>,
     map: &TableMap,
     keys: &mut KeyReader,
     images: &mut Vec<Image>,
@@ -123,10 +147,15 @@ fn read_keys(
     images.clear();
     let mut cursor = rows.images;
     let first = cursor.position();
-    let mut after = false;
+    let (mut before, mut after) = (cursor, false);
     while !cursor.is_empty() || after {
         let start = cursor.position() - first;
-        let key = keys.read(&mut cursor, map, if after { rows.present_after } else { rows.present })?;
+        let key = if after {
+            keys.read_after(before, &mut cursor, map, rows)?
+        } else {
+            before = cursor;
+            keys.read(&mut cursor, map, rows.present)?
+        };
         let end = cursor.position() - first;
         let Some(bytes) =
             u32::try_from(end).ok().map(|end| start as u32..end).filter(|bytes| !bytes.is_empty())
@@ -140,31 +169,50 @@ fn read_keys(
 }
 
 /// Goes backwards through the images of an event and notes what is the last of its key, the last first.
+/// `partial`: the columns of the rows after an update, if they are not all of them.
 fn survivors(
     kind: RowsKind,
     images: &[Image],
-    seen: &mut HashSet<Key>,
+    seen: &mut Seen,
+    partial: Option<&Columns>,
     wanted: impl Fn(Key) -> bool,
     out: &mut Vec<Survivor>,
-) {
-    let mut note = |image: &Image, deleted, after| {
+) -> std::result::Result<(), &'static str> {
+    let note = |seen: &mut Seen, image: &Image, deleted, out: &mut Vec<Survivor>| {
         if wanted(image.key) && seen.insert(image.key) {
-            out.push(Survivor { bytes: image.bytes.clone(), deleted, after });
+            out.push(Survivor { bytes: image.bytes.clone(), before: 0..0, deleted, after: false });
         }
     };
     match kind {
-        RowsKind::Insert => images.iter().rev().for_each(|image| note(image, false, false)),
-        RowsKind::Delete => images.iter().rev().for_each(|image| note(image, true, false)),
+        RowsKind::Insert => images.iter().rev().for_each(|image| note(seen, image, false, out)),
+        RowsKind::Delete => images.iter().rev().for_each(|image| note(seen, image, true, out)),
         RowsKind::Update => {
             for row in images.chunks(2).rev() {
                 let [before, after] = row else { continue };
-                note(after, false, true);
+                let matters = wanted(after.key)
+                    && match partial {
+                        None => seen.insert(after.key),
+                        Some(columns) => seen.add(after.key, columns),
+                    };
+                if matters {
+                    if partial.is_some() && before.key != after.key {
+                        return Err(MOVED);
+                    }
+                    let (bytes, before) = (after.bytes.clone(), before.bytes.clone());
+                    out.push(Survivor { bytes, before, deleted: false, after: true });
+                }
                 // The same key was just noted, so this only counts where the key moved.
-                note(before, true, false);
+                if before.key != after.key {
+                    note(seen, before, true, out);
+                }
             }
         }
     }
+    Ok(())
 }
+
+const MOVED: &str = "an update changes the key, and its row images lack columns: what stood there under the \
+                     old key is not in the log; the source needs binlog_row_image = FULL";
 
 /// Both images of every row event of the range, key by key.
 pub fn for_each_key(scan: &mut RangeScan, keys: &mut KeyReader, mut take: impl FnMut(Key)) -> Result<()> {

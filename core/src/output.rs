@@ -33,6 +33,23 @@ pub struct Options {
     pub batch_bytes: usize,
 }
 
+impl Options {
+    /// All columns of all keys, by the defaults of everything else.
+    pub fn of(layout: Layout) -> Self {
+        Self {
+            layout,
+            columns: None,
+            before_images: true,
+            bucket: None,
+            types: TypeOptions::default(),
+            partial_images: false,
+            defaults: None,
+            batch_rows: 65_536,
+            batch_bytes: 32 * 1024 * 1024,
+        }
+    }
+}
+
 /// `_change_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -85,6 +102,8 @@ struct Columns {
 enum Absent {
     Refused,
     Null,
+    /// As `RowsEvent::absent_is_unchanged` says.
+    Ambiguous,
     /// Of an insert: the column's default.
     Default,
 }
@@ -102,12 +121,14 @@ impl RowSink for Columns {
         match (self.absent, self.defaults.get(index)) {
             (Absent::Null, _) => builder.append_null(),
             (Absent::Default, Some(Some(default))) => builder.append_from(default)?,
-            (Absent::Default, _) => {
-                return Err(ValueError::new(
-                    "the row image of an insert leaves it out, and its default is not known; the source needs \
+            (Absent::Default, _) => return Err(ValueError::new(
+                "the row image of an insert leaves it out, and its default is not known; the source needs \
                      binlog_row_image = FULL",
-                ))
-            }
+            )),
+            (Absent::Ambiguous, _) => return Err(ValueError::new(
+                "the row image lacks it, and MariaDB's does not tell an UPDATE that keeps it from a REPLACE \
+                     that sets it to its default; the source needs binlog_row_image = FULL",
+            )),
             (Absent::Refused, _) => return Err(missing_column()),
         }
         Ok(())
@@ -132,7 +153,8 @@ impl Output {
                 })
                 .collect::<Result<Vec<_>>>()?,
         };
-        let schema = arrow_schema(table, Some(&order), options.layout, options.types, options.partial_images).map_err(refuse)?;
+        let schema = arrow_schema(table, Some(&order), options.layout, options.types, options.partial_images)
+            .map_err(refuse)?;
         let mut builders: Vec<Option<ColumnBuilder>> = table.columns.iter().map(|_| None).collect();
         for position in &order {
             let builder = ColumnBuilder::of(table, *position, options.types).map_err(refuse)?;
@@ -197,6 +219,9 @@ impl Output {
         }
         let start = image.offset();
         self.open_partial(Change::UpdatePostimage, |index| rows.after_has(index));
+        if self.presents.is_some() && !rows.absent_is_unchanged {
+            self.columns.absent = Absent::Ambiguous;
+        }
         rows.walk_after(before, image, map, &mut self.columns)?;
         self.close_row(start, image.offset(), Change::UpdatePostimage, commit_us, false);
         Ok(())

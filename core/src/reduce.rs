@@ -1,6 +1,6 @@
 //! Over several ranges: the last change of each key, and the set of keys that occur.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -8,19 +8,24 @@ use arrow_array::{make_array, Array, ArrayRef, RecordBatch};
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::ArrowError;
 use hashbrown::hash_map::Entry;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
-use crate::column::{TypeOptions, SEQUENCE};
+use crate::column::{TypeOptions, PRESENT, SEQUENCE};
 use crate::error::{DecodeError, Result};
+use crate::fold::Fold;
 use crate::gtid::GtidSet;
 use crate::key::{BatchKeys, Key, KeyReader};
-use crate::latest::for_each_key;
+use crate::latest::{for_each_key, Latest};
 use crate::scan::{RangeScan, Split};
 use crate::schema::TableSchema;
+use crate::seen::SharedKeys;
 
 /// Last change per key over `latest` batches of several splits; the greatest `_sequence` wins.
+///
+/// Where batches have `_present`, rows are put together column by column instead.
 pub struct LatestReducer {
     table: Arc<TableSchema>,
+    fold: Fold,
     batches: Vec<RecordBatch>,
     /// Batch, row, sequence.
     last: HashMap<Key, (u32, u32, i64)>,
@@ -29,10 +34,13 @@ pub struct LatestReducer {
 impl LatestReducer {
     pub fn new(table: Arc<TableSchema>) -> Result<Self> {
         require_key(&table)?;
-        Ok(Self { table, batches: Vec::new(), last: HashMap::new() })
+        Ok(Self { fold: Fold::new(table.clone()), table, batches: Vec::new(), last: HashMap::new() })
     }
 
     pub fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        if batch.column_by_name(PRESENT).is_some() {
+            return self.fold.push(batch);
+        }
         let refuse = |reason: String| DecodeError::of_table(self.table.name(), reason, 0);
         let sequences =
             batch.column_by_name(SEQUENCE).and_then(|array| array.as_primitive_opt::<Int64Type>());
@@ -60,31 +68,26 @@ impl LatestReducer {
             kept[batch as usize][row as usize] = true;
         }
         let filtered = batches.iter().zip(kept).map(|(batch, kept)| filter(batch, &kept));
-        filtered.filter(|batch| batch.as_ref().map_or(true, |batch| batch.num_rows() > 0)).collect()
-    }
-}
-
-/// Keys that several readers fill and ask.
-#[derive(Debug, Clone, Default)]
-pub struct SharedKeys(Arc<Mutex<HashSet<Key>>>);
-
-impl SharedKeys {
-    pub fn lock(&self) -> MutexGuard<'_, HashSet<Key>> {
-        // A set is whole at every moment, whoever panicked with it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let filtered = filtered.filter(|batch| batch.as_ref().map_or(true, |batch| batch.num_rows() > 0));
+        filtered.chain(self.fold.finish()?.into_iter().map(Ok)).collect()
     }
 }
 
 /// Keys, of images before and after, that occur in parts of the log.
+///
+/// With partial images, keys that only occur in updates with incomplete images are kept apart, with what
+/// these updates say.
 pub struct KeySet {
     table: Arc<TableSchema>,
     reader: KeyReader,
     keys: SharedKeys,
+    partial: Option<(TypeOptions, Fold)>,
 }
 
 impl KeySet {
-    pub fn new(table: Arc<TableSchema>, types: TypeOptions) -> Result<Self> {
-        Ok(Self { reader: KeyReader::new(&table, types)?, table, keys: SharedKeys::default() })
+    pub fn new(table: Arc<TableSchema>, types: TypeOptions, partial_images: bool) -> Result<Self> {
+        let partial = partial_images.then(|| (types, Fold::new(table.clone())));
+        Ok(Self { reader: KeyReader::new(&table, types)?, table, keys: SharedKeys::default(), partial })
     }
 
     /// The keys themselves, for a decoder that adds to them.
@@ -94,10 +97,20 @@ impl KeySet {
 
     pub fn add_split(&mut self, split: &Split, exclude: Option<GtidSet>) -> Result<()> {
         let mut scan = RangeScan::new(self.table.clone(), split, exclude)?;
-        let mut keys = self.keys.lock();
-        for_each_key(&mut scan, &mut self.reader, |key| {
-            keys.insert(key);
-        })
+        let Some((types, fold)) = &mut self.partial else {
+            let mut keys = self.keys.lock();
+            return for_each_key(&mut scan, &mut self.reader, |key| {
+                keys.insert(key);
+            });
+        };
+        // Of its own, since splits may come in any order.
+        let keys = SharedKeys::default();
+        let mut changes = Latest::of_partial_rows(scan, *types, keys.clone())?;
+        while let Some(batch) = changes.next_batch()? {
+            fold.push(batch)?;
+        }
+        self.keys.lock().extend(std::mem::take(&mut *keys.lock()));
+        Ok(())
     }
 
     pub fn len(&self) -> usize {
@@ -108,7 +121,8 @@ impl KeySet {
         self.keys.lock().is_empty()
     }
 
-    /// The rows whose key is not in the set.
+    /// The rows whose key is not in the set; where only incomplete images of it are, the row with these laid
+    /// over it.
     pub fn drop_from(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let present = self.keys.lock();
         if present.is_empty() {
@@ -120,9 +134,13 @@ impl KeySet {
             let key = keys
                 .key(row)
                 .map_err(|error| DecodeError::of_table(self.table.name(), error.to_string(), 0))?;
-            kept.push(!present.contains(&key));
+            kept.push(!present.is_whole(key));
         }
-        filter(batch, &kept)
+        let kept = filter(batch, &kept)?;
+        match &self.partial {
+            Some((_, fold)) if !fold.is_empty() => fold.overlay(&kept),
+            _ => Ok(kept),
+        }
     }
 }
 

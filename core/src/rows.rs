@@ -38,8 +38,9 @@ pub trait ValueSink {
     fn label(&mut self, value: u64) -> Taken;
     /// A binary JSON document; `json::write_text` prints it.
     fn json(&mut self, document: &[u8]) -> Taken;
-    /// A binary JSON document and changes of it; `json::write_changed` prints the result.
-    fn json_changed(&mut self, document: &[u8], changes: &[u8]) -> Taken;
+    /// A binary JSON document, if the image before has it, and changes of it; `json::write_changed` prints the
+    /// result.
+    fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken;
 }
 
 /// Takes the values of one row image.
@@ -130,9 +131,18 @@ impl ValueSink for ColumnBuilder {
         self.append_json(|out| json::write_text(document, out))
     }
 
-    fn json_changed(&mut self, document: &[u8], changes: &[u8]) -> Taken {
+    fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
+        let document = document.ok_or_else(no_document)?;
         self.append_json(|out| json::write_changed(document, changes, out))
     }
+}
+
+#[cold]
+fn no_document() -> ValueError {
+    ValueError::new(
+        "the row images have only changes of the JSON document; partial JSON (binlog_row_value_options) needs \
+         binlog_row_image = FULL",
+    )
 }
 
 /// Which of the table's columns an image has.
@@ -175,6 +185,9 @@ pub struct RowsEvent<'a> {
     pub columns: usize,
     /// After images may hold changes of JSON documents: see `update`.
     pub partial_json: bool,
+    /// A column that both images of an update lack kept its value. Not so on MariaDB: there a REPLACE that
+    /// was made an update leaves out the columns it set to their defaults.
+    pub absent_is_unchanged: bool,
     /// At the first image.
     pub images: Cursor<'a>,
 }
@@ -219,8 +232,17 @@ impl<'a> RowsEvent<'a> {
             RowsKind::Update => Present::parse(&mut cursor, columns)?,
             _ => present,
         };
-        let partial_json = code == EventKind::PARTIAL_UPDATE_ROWS;
-        Ok(Self { kind, table_id, flags, present, present_after, columns, partial_json, images: cursor })
+        Ok(Self {
+            kind,
+            table_id,
+            flags,
+            present,
+            present_after,
+            columns,
+            partial_json: code == EventKind::PARTIAL_UPDATE_ROWS,
+            absent_is_unchanged: !format.is_mariadb(),
+            images: cursor,
+        })
     }
 
     /// The map must be the one its table id names.

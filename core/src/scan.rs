@@ -335,10 +335,6 @@ fn open_transaction(event: &Event<'_>, exclude: Option<&GtidSet>) -> Result<Tran
 
 /// Parses the row event and checks that it fits its map.
 pub fn open_rows<'a>(event: &Event<'a>, format: &FormatDescription, map: &TableMap) -> Result<RowsEvent<'a>> {
-    if event.header.kind == EventKind::PARTIAL_UPDATE_ROWS {
-        let reason = "partial JSON updates cannot be decoded; SET GLOBAL binlog_row_value_options = ''";
-        return Err(DecodeError::of_table(map.name(), reason, event.offset));
-    }
     let rows = RowsEvent::parse(event, format)
         .map_err(|error| DecodeError::of_table(map.name(), error.reason(), error.offset()))?;
     rows.check(map)?;

@@ -9,9 +9,11 @@
 //! set, a bit follows for each JSON column of the table, set where the image holds changes.
 
 use crate::cursor::Cursor;
-use crate::error::{Result, ValueError};
+use crate::error::Result;
 use crate::event::RowsKind;
-use crate::rows::{read_null_bits, skip_image, skip_value, take_column, walk_image, RowSink, RowsEvent, ValueSink};
+use crate::rows::{
+    read_null_bits, skip_image, skip_value, take_column, walk_image, RowSink, RowsEvent, ValueSink,
+};
 use crate::table_map::{bit_from_low, TableMap};
 use crate::wire::WireType;
 
@@ -46,7 +48,36 @@ impl<'a> RowsEvent<'a> {
             return walk_image(after, map, self.present_after, sink);
         }
         let changed = self.read_changed(after, map)?;
-        let documents = self.walk_before(before, map, &changed, sink)?;
+        let documents = self.walk_before(before, map, &changed, Some(&mut *sink))?;
+        self.walk_changed(after, map, &changed, &documents, sink, |index| self.present.has(index))
+    }
+
+    /// Sends only what the image after an update has, with changed documents in full.
+    pub fn walk_after_image<S: RowSink>(
+        &self,
+        before: Cursor<'a>,
+        after: &mut Cursor<'a>,
+        map: &TableMap,
+        sink: &mut S,
+    ) -> Result<()> {
+        let changed = self.read_changed(after, map)?;
+        let documents = match changed.bits.is_empty() {
+            true => Vec::new(),
+            false => self.walk_before::<S>(before, map, &changed, None)?,
+        };
+        self.walk_changed(after, map, &changed, &documents, sink, |_| false)
+    }
+
+    /// `known`: columns that were sent before.
+    fn walk_changed<S: RowSink>(
+        &self,
+        after: &mut Cursor<'a>,
+        map: &TableMap,
+        changed: &Changed<'a>,
+        documents: &[Option<&'a [u8]>],
+        sink: &mut S,
+        known: impl Fn(usize) -> bool,
+    ) -> Result<()> {
         let nulls = read_null_bits(after, self.present_after)?;
         let (mut bit, mut json) = (0, 0);
         for (index, column) in map.columns.iter().enumerate() {
@@ -54,7 +85,7 @@ impl<'a> RowsEvent<'a> {
             let (number, is_changed) = (json, is_json && bit_from_low(changed.bits, json));
             json += usize::from(is_json);
             if !self.present_after.has(index) {
-                if !self.present.has(index) {
+                if !known(index) {
                     sink.absent(index).map_err(|error| error.of(map, index, after))?;
                 }
                 continue;
@@ -67,10 +98,7 @@ impl<'a> RowsEvent<'a> {
                 (true, Some(values)) => {
                     let changes = after.take_prefixed(4, "changes of a JSON document")?;
                     let document = documents.get(number).copied().flatten();
-                    let taken = match document {
-                        Some(document) => values.json_changed(document, changes),
-                        None => Err(no_document()),
-                    };
+                    let taken = values.json_changed(document, changes);
                     taken.map_err(|error| error.of(map, index, after))?;
                 }
             }
@@ -84,7 +112,7 @@ impl<'a> RowsEvent<'a> {
         mut before: Cursor<'a>,
         map: &TableMap,
         changed: &Changed<'a>,
-        sink: &mut S,
+        mut sink: Option<&mut S>,
     ) -> Result<Vec<Option<&'a [u8]>>> {
         let nulls = read_null_bits(&mut before, self.present)?;
         let mut documents = vec![None; changed.columns];
@@ -107,7 +135,8 @@ impl<'a> RowsEvent<'a> {
                     skip_value(&mut before, column.wire)?;
                 }
             } else {
-                take_column(&mut before, map, index, null, sink.column(index))?;
+                let values = sink.as_mut().and_then(|sink| sink.column(index));
+                take_column(&mut before, map, index, null, values)?;
             }
         }
         Ok(documents)
@@ -118,7 +147,8 @@ impl<'a> RowsEvent<'a> {
         if !self.partial_json {
             return Ok(Changed { bits: &[], columns: 0 });
         }
-        let columns = map.columns.iter().filter(|column| matches!(column.wire, WireType::Json { .. })).count();
+        let columns =
+            map.columns.iter().filter(|column| matches!(column.wire, WireType::Json { .. })).count();
         let options = after.lenenc("row value options")?;
         let bits = if options & 1 != 0 { after.take(columns.div_ceil(8), "partial JSON bits")? } else { &[] };
         Ok(Changed { bits, columns })
@@ -129,12 +159,4 @@ impl<'a> RowsEvent<'a> {
 struct Changed<'a> {
     bits: &'a [u8],
     columns: usize,
-}
-
-#[cold]
-fn no_document() -> ValueError {
-    ValueError::new(
-        "the row image has only changes of the JSON document; partial JSON (binlog_row_value_options) needs \
-         binlog_row_image = FULL",
-    )
 }

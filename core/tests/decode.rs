@@ -25,6 +25,8 @@ fn options(layout: Layout) -> Options {
         columns: None,
         before_images: true,
         bucket: None,
+        partial_images: false,
+        defaults: None,
         types: TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() },
         batch_rows: 3,
         batch_bytes: 1 << 20,

@@ -334,7 +334,7 @@ def test_damaged_files_end_the_command_with_a_position_in_bounded_time_and_memor
     assert sum(answers[file.name][1][0] for file in files) > 100
 
 
-def test_differences_of_json_documents_are_named_and_no_value_is_shown_for_them(
+def test_changes_of_json_documents_are_applied_and_without_the_document_named(
     mysql_factory: Callable[..., MySqlServer],
 ) -> None:
     server = mysql_factory(binlog_row_metadata="FULL")
@@ -347,19 +347,22 @@ def test_differences_of_json_documents_are_named_and_no_value_is_shown_for_them(
         "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'",
         "UPDATE d.p SET doc = JSON_SET(doc, '$.count', 2), whole = '[2]', note = 'b'",
         "UPDATE d.p SET note = 'c'",
+        "SET SESSION binlog_row_image = 'MINIMAL'",
+        "UPDATE d.p SET doc = JSON_SET(doc, '$.count', 3)",
         "FLUSH LOGS",
     )
     path = log_file(server)
     assert "PARTIAL_UPDATE_ROWS_EVENT" in summary(path)["events"]
-    assert any("partial JSON" in note for note in summary(path)["notes"])
-    _, changed, other = changes(path)
-    assert changed["partial"] == ["doc"]
+    _, changed, other, unknown = changes(path)
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT JSON_SET(doc, '$.count', 2) FROM d.p")
+        [(text,)] = cursor.fetchall()
     assert json.loads(changed["before"]["doc"]) == json.loads(document)
-    assert changed["after"] == {"id": 1, "whole": "[2]", "note": "b"}
-    # The log holds no differences of documents that stayed as they were, and no documents either.
-    assert other["partial"] == ["whole", "doc"]
-    assert other["after"] == {"id": 1, "note": "c"}
-    assert "(differences, not applied)" in " ".join(run(path).stdout.replace("│", " ").split())
+    assert changed["after"] == {"id": 1, "whole": "[2]", "doc": text, "note": "b"}
+    # The log has no documents that stayed as they were.
+    assert other["after"] == {"id": 1, "whole": "[2]", "doc": text, "note": "c"}
+    assert (unknown["partial"], unknown["after"]) == (["doc"], {})
+    assert "(only changes are known)" in " ".join(run(path).stdout.replace("│", " ").split())
 
 
 def test_an_event_that_claims_four_gigabytes_is_refused_at_once(tmp_path: Path) -> None:

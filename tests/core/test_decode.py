@@ -284,24 +284,6 @@ def test_rows_of_a_prepared_xa_transaction_are_not_emitted(mysql_factory: Factor
     server.execute("XA ROLLBACK 'y'")
 
 
-def test_row_images_without_all_columns_are_refused(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_image="MINIMAL")
-    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
-    server.execute("INSERT INTO d.t VALUES (1, 2, 3)", "UPDATE d.t SET a = 5")
-    schema = schema_of(server, "d.t")
-    with pytest.raises(_core.SchemaMismatch, match=r"`id` of d\.t: the row image lacks it.*FULL"):
-        decode(server, schema, before_images=False)
-
-
-def test_partial_json_updates_are_refused(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_value_options="PARTIAL_JSON")
-    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a JSON)")
-    server.execute("""INSERT INTO d.t VALUES (1, '{"a": 1, "b": "text of some length"}')""")
-    server.execute("UPDATE d.t SET a = JSON_SET(a, '$.a', 2)")
-    with pytest.raises(_core.SchemaMismatch, match="partial JSON"):
-        decode(server, schema_of(server, "d.t"))
-
-
 def test_bytes_that_mean_nothing_in_their_character_set_are_escaped_not_lost(mysql_factory: Factory) -> None:
     server = mysql_factory(binlog_checksum="NONE")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(20), b VARCHAR(9))")

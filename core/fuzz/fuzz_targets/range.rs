@@ -24,6 +24,8 @@ fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
         columns: None,
         before_images: true,
         bucket: None,
+        partial_images: layout == Layout::Latest,
+        defaults: None,
         types: TypeOptions::default(),
         batch_rows: 1000,
         batch_bytes: 1 << 20,

@@ -17,7 +17,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     let (kind, bytes) = input;
     let Some((mut log, table_id)) = log::up_to_the_first_map() else { return };
     let body: Vec<u8> = table_id.iter().chain(bytes).copied().collect();
-    log.extend(log::event([30, 31, 32, 23, 24, 25][usize::from(kind % 6)], &body));
+    log.extend(log::event([30, 31, 32, 23, 24, 25, 39][usize::from(kind % 7)], &body));
     let Ok(table) = TableSchema::from_json(log::SCHEMA) else { return };
     let split = Split { path: String::new(), base: 0, start: 0, end: log.len() as u64, preamble: Vec::new() };
     let options = Options {
@@ -25,6 +25,8 @@ fuzz_target!(|input: (u8, &[u8])| {
         columns: None,
         before_images: true,
         bucket: None,
+        partial_images: true,
+        defaults: None,
         types: TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() },
         batch_rows: 1000,
         batch_bytes: 1 << 20,

@@ -23,7 +23,7 @@ use crate::gtid::GtidEvent;
 use crate::payload::Payload;
 use crate::rows::{skip_image, walk_image, Present, RowsEvent};
 use crate::schema::TableSchema;
-use crate::table_map::{bit_from_low, TableMap};
+use crate::table_map::TableMap;
 use crate::temporal::DateTime;
 use crate::wire::WireType;
 
@@ -298,7 +298,6 @@ impl Inspector {
 
     fn take_images(&mut self, event: &Event<'_>, rows: &mut RowsEvent<'_>, table: &KnownTable) -> Result<()> {
         let (map, lines) = (&table.map, table.wanted && !self.options.count_only);
-        let partial = event.header.kind == EventKind::PARTIAL_UPDATE_ROWS;
         let tail = lines.then(|| self.tail(event));
         while !rows.images.is_empty() {
             let start = rows.images;
@@ -307,15 +306,16 @@ impl Inspector {
             } else {
                 self.options.base + start.offset()
             };
-            let (mut before, mut after, mut partial_columns) = (None, None, Vec::new());
+            let (mut before, mut after, mut unknown) = (None, None, Vec::new());
             if rows.kind != RowsKind::Insert {
-                before = self.image(&mut rows.images, table, rows.present, lines, &[])?;
+                before = self.image(&mut rows.images, table, rows.present, lines)?;
             }
-            if rows.kind != RowsKind::Delete {
-                if partial {
-                    partial_columns = self.partial_columns(&mut rows.images, table)?;
-                }
-                after = self.image(&mut rows.images, table, rows.present_after, lines, &partial_columns)?;
+            if rows.kind == RowsKind::Update {
+                let mut image = rows.images;
+                (after, unknown) = self.image_after(rows, start, &mut image, table, lines)?;
+                rows.images = image;
+            } else if rows.kind == RowsKind::Insert {
+                after = self.image(&mut rows.images, table, rows.present, lines)?;
             }
             if rows.images.position() == start.position() {
                 return Err(start.fail(format!("a row event of {} with rows of no length", map.name())));
@@ -324,7 +324,10 @@ impl Inspector {
                 self.summary.count_row(rows.kind, &table.name);
             }
             if let Some(tail) = &tail {
-                let end = end_of_line(sequence, table, &partial_columns);
+                if !unknown.is_empty() {
+                    self.summary.note(ONLY_CHANGES);
+                }
+                let end = end_of_line(sequence, table, &unknown);
                 self.lines.push_back(line(&table.name, rows.kind, before, after, tail, &end));
             }
         }
@@ -337,39 +340,33 @@ impl Inspector {
         table: &KnownTable,
         present: Present<'_>,
         wanted: bool,
-        hidden: &[usize],
     ) -> Result<Option<Vec<u8>>> {
         if !wanted {
             skip_image(images, &table.map, present)?;
             return Ok(None);
         }
-        let mut row = JsonRow::new(&table.map, &table.names, hidden);
+        let mut row = JsonRow::new(&table.map, &table.names);
         walk_image(images, &table.map, present, &mut row)?;
         Ok(Some(row.finish()))
     }
 
-    /// Before the after image of a PARTIAL_UPDATE_ROWS event: options, then a bit for each JSON column that
-    /// tells whether the image holds differences instead of a document; differences have a length of four
-    /// bytes, as documents have. They are not applied: those columns are named, and no value is shown.
-    fn partial_columns(&mut self, images: &mut Cursor<'_>, table: &KnownTable) -> Result<Vec<usize>> {
-        let options = images.lenenc("row value options")?;
-        let is_json = |index: &usize| matches!(table.map.columns[*index].wire, WireType::Json { .. });
-        let json: Vec<usize> = (0..table.map.columns.len()).filter(is_json).collect();
-        let mut hidden = Vec::new();
-        if options & 1 != 0 {
-            let bits = images.take(json.len().div_ceil(8), "partial JSON bits")?;
-            hidden = json
-                .iter()
-                .enumerate()
-                .filter(|(bit, _)| bit_from_low(bits, *bit))
-                .map(|(_, index)| *index)
-                .collect();
+    /// The image after an update, which may hold changes of the JSON documents before.
+    fn image_after<'a>(
+        &self,
+        rows: &RowsEvent<'a>,
+        before: Cursor<'a>,
+        image: &mut Cursor<'a>,
+        table: &KnownTable,
+        wanted: bool,
+    ) -> Result<(Option<Vec<u8>>, Vec<usize>)> {
+        if !wanted {
+            rows.skip_after(image, &table.map)?;
+            return Ok((None, Vec::new()));
         }
-        if !hidden.is_empty() {
-            self.summary
-                .note("columns changed by partial JSON (binlog_row_value_options) are left out of `after`");
-        }
-        Ok(hidden)
+        let mut row = JsonRow::new(&table.map, &table.names);
+        rows.walk_after_image(before, image, &table.map, &mut row)?;
+        let unknown = std::mem::take(&mut row.unknown);
+        Ok((Some(row.finish()), unknown))
     }
 
     /// The part of a line that all rows of an event share.
@@ -412,13 +409,16 @@ fn line(
     utf8(&out)
 }
 
-fn end_of_line(sequence: u64, table: &KnownTable, partial_columns: &[usize]) -> Vec<u8> {
+const ONLY_CHANGES: &str = "JSON columns of which the log has only changes (partial JSON without the image \
+                            before) are left out of `after`";
+
+fn end_of_line(sequence: u64, table: &KnownTable, unknown: &[usize]) -> Vec<u8> {
     let mut end = sequence.to_string().into_bytes();
-    for (count, index) in partial_columns.iter().enumerate() {
+    for (count, index) in unknown.iter().enumerate() {
         end.extend_from_slice(if count == 0 { b",\"partial\":[" } else { b"," });
         write_json_string(&table.map.column_name(*index), &mut end);
     }
-    end.extend_from_slice(if partial_columns.is_empty() { b"}" } else { b"]}" });
+    end.extend_from_slice(if unknown.is_empty() { b"}" } else { b"]}" });
     end
 }
 
@@ -436,7 +436,6 @@ fn parse_rows<'a>(event: &Event<'a>, file: &FileEvents) -> Result<RowsEvent<'a>>
         EventKind::MARIADB_WRITE_ROWS_COMPRESSED => EventKind::WRITE_ROWS,
         EventKind::MARIADB_UPDATE_ROWS_COMPRESSED => EventKind::UPDATE_ROWS,
         EventKind::MARIADB_DELETE_ROWS_COMPRESSED => EventKind::DELETE_ROWS,
-        EventKind::PARTIAL_UPDATE_ROWS => EventKind::UPDATE_ROWS,
         other => other,
     };
     let mut event = *event;

@@ -22,15 +22,17 @@ pub struct JsonRow<'a> {
     map: &'a TableMap,
     /// `"name":` of each column, escaped.
     names: &'a [Vec<u8>],
-    /// Columns to leave out.
-    hidden: &'a [usize],
     index: usize,
-    pub out: Vec<u8>,
+    /// Where the column at hand begins.
+    start: usize,
+    /// Columns of which there are only changes: they are left out.
+    pub unknown: Vec<usize>,
+    out: Vec<u8>,
 }
 
 impl<'a> JsonRow<'a> {
-    pub fn new(map: &'a TableMap, names: &'a [Vec<u8>], hidden: &'a [usize]) -> Self {
-        Self { map, names, hidden, index: 0, out: vec![b'{'] }
+    pub fn new(map: &'a TableMap, names: &'a [Vec<u8>]) -> Self {
+        Self { map, names, index: 0, start: 1, unknown: Vec::new(), out: vec![b'{'] }
     }
 
     pub fn finish(mut self) -> Vec<u8> {
@@ -54,9 +56,7 @@ impl RowSink for JsonRow<'_> {
     type Column = Self;
 
     fn column(&mut self, index: usize) -> Option<&mut Self> {
-        if self.hidden.contains(&index) {
-            return None;
-        }
+        self.start = self.out.len();
         if self.out.len() > 1 {
             self.out.push(b',');
         }
@@ -163,7 +163,12 @@ impl ValueSink for JsonRow<'_> {
         Ok::<(), ValueError>(())
     }
 
-    fn json_changed(&mut self, document: &[u8], changes: &[u8]) -> Taken {
+    fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
+        let Some(document) = document else {
+            self.out.truncate(self.start);
+            self.unknown.push(self.index);
+            return Ok(());
+        };
         let mut text = Vec::new();
         crate::json::write_changed(document, changes, &mut text)?;
         write_utf8(&text, &mut self.out);

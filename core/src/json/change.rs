@@ -29,6 +29,9 @@ enum Leg {
 
 /// Appends the text of `document` after all `changes`, as the server would print it.
 pub fn write_changed(document: &[u8], changes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    if changes.is_empty() {
+        return super::write_text(document, out);
+    }
     let mut keys = Vec::new();
     let mut steps = Vec::new();
     let mut cursor = Cursor::new(changes, 0);

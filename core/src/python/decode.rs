@@ -16,6 +16,7 @@ use crate::latest::Latest;
 use crate::output::Options;
 use crate::reduce;
 use crate::scan::{RangeScan, Split};
+use crate::seen::SharedKeys;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RangeDecoder>()?;
@@ -52,7 +53,7 @@ impl RangeDecoder {
     #[new]
     #[pyo3(signature = (
         table, path, base, start, end, *, preamble = Vec::new(), layout = "changelog", columns = None,
-        before_images = true, bucket = None, exclude_gtids = None, seen = None, types = "{}",
+        before_images = true, bucket = None, exclude_gtids = None, seen = None, types = "{}", partial_images = false, defaults = None,
         batch_rows = 65536, batch_bytes = 32 * 1024 * 1024
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -71,6 +72,8 @@ impl RangeDecoder {
         exclude_gtids: Option<GtidSet>,
         seen: Option<PyRef<'_, KeySet>>,
         types: &str,
+        partial_images: bool,
+        defaults: Option<PyArrowType<RecordBatch>>,
         batch_rows: usize,
         batch_bytes: usize,
     ) -> PyResult<Self> {
@@ -79,7 +82,18 @@ impl RangeDecoder {
         }
         let layout = parse_layout(layout)?;
         let types = parse_types(types)?;
-        let options = Options { layout, columns, before_images, bucket, types, partial_images, defaults, batch_rows, batch_bytes };
+        let defaults = defaults.map(|batch| batch.0);
+        let options = Options {
+            layout,
+            columns,
+            before_images,
+            bucket,
+            types,
+            partial_images,
+            defaults,
+            batch_rows,
+            batch_bytes,
+        };
         let table = parse_table(table)?;
         let split = Split { path, base, start, end, preamble };
         let exclude = exclude_gtids.map(|set| set.0);
@@ -88,7 +102,7 @@ impl RangeDecoder {
                 return Err(PyValueError::new_err("seen is for layout \"latest\""));
             }
             Some(keys) => keys.keys.lock().map_err(broken)?.shared(),
-            None => reduce::SharedKeys::default(),
+            None => SharedKeys::default(),
         };
         let decoder = py.detach(|| -> PyResult<Decoder> {
             let scan = RangeScan::new(table, &split, exclude)?;
@@ -151,9 +165,10 @@ struct KeySet {
 #[pymethods]
 impl KeySet {
     #[new]
-    #[pyo3(signature = (table, *, types = "{}"))]
-    fn new(table: &str, types: &str) -> PyResult<Self> {
-        Ok(Self { keys: Mutex::new(reduce::KeySet::new(parse_table(table)?, parse_types(types)?)?) })
+    #[pyo3(signature = (table, *, types = "{}", partial_images = false))]
+    fn new(table: &str, types: &str, partial_images: bool) -> PyResult<Self> {
+        let keys = reduce::KeySet::new(parse_table(table)?, parse_types(types)?, partial_images)?;
+        Ok(Self { keys: Mutex::new(keys) })
     }
 
     #[pyo3(signature = (path, base, start, end, *, preamble = Vec::new(), exclude_gtids = None))]

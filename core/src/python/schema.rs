@@ -34,7 +34,8 @@ pub fn parse_types(json: &str) -> PyResult<TypeOptions> {
 #[pyo3(signature = (table, layout, types = "{}", partial_images = false))]
 fn schema_of(table: &str, layout: &str, types: &str, partial_images: bool) -> PyResult<PyArrowType<Schema>> {
     let table = parse_table(table)?;
-    let schema = column::arrow_schema(&table, None, parse_layout(layout)?, parse_types(types)?, partial_images);
+    let schema =
+        column::arrow_schema(&table, None, parse_layout(layout)?, parse_types(types)?, partial_images);
     Ok(PyArrowType(schema.map_err(PyValueError::new_err)?))
 }
 

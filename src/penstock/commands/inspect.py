@@ -153,7 +153,7 @@ def _columns(change: dict[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys([*before, *after, *partial]):
         if name in partial:
             known = _shown(before[name]) if name in before else "?"
-            yield f"{name}={known} → (differences, not applied)"
+            yield f"{name}={known} → (only changes are known)"
             continue
         old, new = before.get(name, after.get(name)), after.get(name, before.get(name))
         yield f"{name}={_shown(old)}" if old == new else f"{name}={_shown(old)} → {_shown(new)}"
