@@ -4,12 +4,10 @@
 //! `inspect` see the same decoder. A sink says for each column whether it wants it; what nobody wants is
 //! stepped over.
 
-use crate::column::ColumnBuilder;
 use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::error::{DecodeError, Result, ValueError};
 use crate::event::{Event, EventKind, FormatDescription, RowsKind};
-use crate::json;
 use crate::table_map::{bit_from_low, TableMap};
 use crate::temporal::{Date, DateTime, Time};
 use crate::wire::{Extent, WireType};
@@ -52,97 +50,6 @@ pub trait RowSink {
 
     /// The image does not have this column.
     fn absent(&mut self, index: usize) -> Taken;
-}
-
-impl ValueSink for ColumnBuilder {
-    #[inline]
-    fn null(&mut self) -> Taken {
-        self.append_null();
-        Ok(())
-    }
-
-    #[inline]
-    fn int(&mut self, value: i64) -> Taken {
-        self.append_i64(value)
-    }
-
-    #[inline]
-    fn uint(&mut self, value: u64) -> Taken {
-        self.append_u64(value)
-    }
-
-    #[inline]
-    fn float(&mut self, value: f32) -> Taken {
-        self.append_f32(value)
-    }
-
-    #[inline]
-    fn double(&mut self, value: f64) -> Taken {
-        self.append_f64(value)
-    }
-
-    #[inline]
-    fn decimal(&mut self, image: DecimalImage<'_>) -> Taken {
-        self.append_decimal(image)
-    }
-
-    #[inline]
-    fn bytes(&mut self, value: &[u8]) -> Taken {
-        self.append_bytes(value)
-    }
-
-    #[inline]
-    fn bit(&mut self, value: u64) -> Taken {
-        self.append_bit(value)
-    }
-
-    #[inline]
-    fn year(&mut self, value: u16) -> Taken {
-        self.append_i64(value.into())
-    }
-
-    #[inline]
-    fn date(&mut self, value: Date) -> Taken {
-        self.append_date(value)
-    }
-
-    #[inline]
-    fn datetime(&mut self, value: DateTime) -> Taken {
-        self.append_datetime(value)
-    }
-
-    #[inline]
-    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
-        self.append_timestamp(seconds, micros)
-    }
-
-    #[inline]
-    fn time(&mut self, value: Time) -> Taken {
-        self.append_time(value)
-    }
-
-    #[inline]
-    fn label(&mut self, value: u64) -> Taken {
-        self.append_label(value)
-    }
-
-    #[inline]
-    fn json(&mut self, document: &[u8]) -> Taken {
-        self.append_json(|out| json::write_text(document, out))
-    }
-
-    fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
-        let document = document.ok_or_else(no_document)?;
-        self.append_json(|out| json::write_changed(document, changes, out))
-    }
-}
-
-#[cold]
-fn no_document() -> ValueError {
-    ValueError::new(
-        "the row images have only changes of the JSON document; partial JSON (binlog_row_value_options) needs \
-         binlog_row_image = FULL",
-    )
 }
 
 /// Which of the table's columns an image has.

@@ -134,12 +134,13 @@ def scan_span(
 
 # column/ : the only home of the type mapping ------------------------------------------------------
 
-def arrow_schema(table: str, layout: str, types: str = "{}") -> pa.Schema:
+def arrow_schema(table: str, layout: str, types: str = "{}", partial_images: bool = False) -> pa.Schema:
     """The Arrow schema of a layout.
 
     - `rows`: the table's columns only (snapshot chunks, result sets).
     - `latest`: columns, then `_deleted: bool`, `_sequence: int64`, `_commit_timestamp: timestamp[us, UTC]`.
     - `changelog`: columns, then `_change_type: string`, `_sequence`, `_commit_timestamp`.
+    - with `partial_images`, `latest` and `changelog` end with `_present: string`: see `RangeDecoder`.
     Column order is the source's. Every column is nullable in `latest` and `changelog`.
 
     Bytes that mean nothing in their column's character set stand in the text as `\\xNN`: nothing is lost
@@ -177,6 +178,20 @@ class RangeDecoder:
     that set. `seen` (layout `latest`): keys in it are left out, the split's own are added. So splits read
     from the last to the first with one set between them give one row per key of them all, and nothing but
     keys is held in memory.
+
+    Changes of JSON documents (PARTIAL_JSON) are applied to the document in the image before; without it,
+    `SchemaMismatch`.
+
+    Images that lack columns (binlog_row_image MINIMAL, NOBLOB) are a `SchemaMismatch` unless
+    `partial_images`. With it, what only the image before has is taken from there, and `_present` says what
+    the row has then: null, everything; else a character for each column of the table (also of those not in
+    `columns`), `1`: the value is here, `0`: the column kept its value and is null here. In layout `latest` a
+    key may then have several rows, each with columns that the newer ones lack: `LatestReducer` makes one of
+    them. A row that is not whole may be the only thing the log says of its key: the target completes it.
+    Inserts and deletions are whole. An insert that leaves out columns has their `defaults` (a batch of one
+    row, of the types of `arrow_schema`, with the columns for which this is known); what is needed and not in
+    it is a `SchemaMismatch`, and so is an update that changes the key and lacks columns, and any update of
+    MariaDB that lacks them in both images (a REPLACE looks the same there).
     """
 
     def __init__(
@@ -195,6 +210,8 @@ class RangeDecoder:
         exclude_gtids: GtidSet | None = None,
         seen: KeySet | None = None,
         types: str = "{}",
+        partial_images: bool = False,
+        defaults: pa.RecordBatch | None = None,
         batch_rows: int = 65536,
         batch_bytes: int = 32 * 1024 * 1024,
     ) -> None: ...
@@ -205,7 +222,11 @@ class RangeDecoder:
 
 class LatestReducer:
     """Last change per key over `latest` batches from anywhere (after a shuffle, say); the greatest
-    `_sequence` wins. Holds every batch until `finish`."""
+    `_sequence` wins. Holds every batch until `finish`.
+
+    Batches with `_present` are put together column by column: of each column the newest value there is, of
+    `_deleted`, `_sequence` and `_commit_timestamp` the newest row's. What is still missing then is not in
+    these batches, and `_present` of the result says so."""
 
     def __init__(self, table: str, *, types: str = "{}") -> None: ...
     def push(self, batch: pa.RecordBatch) -> None: ...
@@ -213,9 +234,12 @@ class LatestReducer:
 
 class KeySet:
     """Keys (before and after images) that occur in parts of the log, as 128-bit hashes: 16 bytes a key and
-    overhead."""
+    overhead.
 
-    def __init__(self, table: str, *, types: str = "{}") -> None: ...
+    With `partial_images`, `add_split` keeps apart the keys of which the splits only have updates that lack
+    columns, with what these say; `drop_from` then leaves their rows in and lays it over them."""
+
+    def __init__(self, table: str, *, types: str = "{}", partial_images: bool = False) -> None: ...
     def add_split(
         self,
         path: str,

@@ -21,6 +21,7 @@ mod finish;
 mod key;
 mod layout;
 mod options;
+mod sink;
 
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
 use arrow_schema::{DataType, TimeUnit};

@@ -1,0 +1,99 @@
+//! Values of row images into builders.
+
+use super::ColumnBuilder;
+use crate::decimal::DecimalImage;
+use crate::error::ValueError;
+use crate::json;
+use crate::rows::{Taken, ValueSink};
+use crate::temporal::{Date, DateTime, Time};
+
+impl ValueSink for ColumnBuilder {
+    #[inline]
+    fn null(&mut self) -> Taken {
+        self.append_null();
+        Ok(())
+    }
+
+    #[inline]
+    fn int(&mut self, value: i64) -> Taken {
+        self.append_i64(value)
+    }
+
+    #[inline]
+    fn uint(&mut self, value: u64) -> Taken {
+        self.append_u64(value)
+    }
+
+    #[inline]
+    fn float(&mut self, value: f32) -> Taken {
+        self.append_f32(value)
+    }
+
+    #[inline]
+    fn double(&mut self, value: f64) -> Taken {
+        self.append_f64(value)
+    }
+
+    #[inline]
+    fn decimal(&mut self, image: DecimalImage<'_>) -> Taken {
+        self.append_decimal(image)
+    }
+
+    #[inline]
+    fn bytes(&mut self, value: &[u8]) -> Taken {
+        self.append_bytes(value)
+    }
+
+    #[inline]
+    fn bit(&mut self, value: u64) -> Taken {
+        self.append_bit(value)
+    }
+
+    #[inline]
+    fn year(&mut self, value: u16) -> Taken {
+        self.append_i64(value.into())
+    }
+
+    #[inline]
+    fn date(&mut self, value: Date) -> Taken {
+        self.append_date(value)
+    }
+
+    #[inline]
+    fn datetime(&mut self, value: DateTime) -> Taken {
+        self.append_datetime(value)
+    }
+
+    #[inline]
+    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
+        self.append_timestamp(seconds, micros)
+    }
+
+    #[inline]
+    fn time(&mut self, value: Time) -> Taken {
+        self.append_time(value)
+    }
+
+    #[inline]
+    fn label(&mut self, value: u64) -> Taken {
+        self.append_label(value)
+    }
+
+    #[inline]
+    fn json(&mut self, document: &[u8]) -> Taken {
+        self.append_json(|out| json::write_text(document, out))
+    }
+
+    fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
+        let document = document.ok_or_else(no_document)?;
+        self.append_json(|out| json::write_changed(document, changes, out))
+    }
+}
+
+#[cold]
+fn no_document() -> ValueError {
+    ValueError::new(
+        "the row images have only changes of the JSON document; partial JSON (binlog_row_value_options) needs \
+         binlog_row_image = FULL",
+    )
+}
