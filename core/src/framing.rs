@@ -13,6 +13,11 @@ pub enum Piece {
         name: String,
         bytes: Vec<u8>,
     },
+    /// Row events in `(start, end]`, given before, that the transaction has taken back.
+    TakenBack {
+        start: u64,
+        end: u64,
+    },
     /// A new segment. `entries` close the one before.
     Segment {
         base: u64,

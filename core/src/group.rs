@@ -108,7 +108,18 @@ pub struct Step<'a> {
     pub uncounted: bool,
     /// It stands in the log otherwise than the source sent it.
     pub rewritten: bool,
+    pub savepoint: Option<Savepoint<'a>>,
     pub statement: Option<Statement<'a>>,
+}
+
+/// Savepoints stand in the log where rows could not be taken out of the transaction again: those between the
+/// savepoint and the rollback are in the log and do not count.
+#[derive(Debug, Clone, Copy)]
+pub enum Savepoint<'a> {
+    Set(&'a [u8]),
+    RolledBackTo(&'a [u8]),
+    /// The whole transaction.
+    RolledBack,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -188,6 +199,11 @@ impl Group {
         match control(sql) {
             Control::Begin => self.state = State::Begun,
             Control::End => (step.ends, step.rewritten) = (true, is_rewritten(sql)),
+            Control::Rollback => (step.ends, step.savepoint) = (true, Some(Savepoint::RolledBack)),
+            Control::Savepoint(savepoint) => {
+                step.savepoint = Some(savepoint);
+                step.ends = self.state != State::Begun;
+            }
             Control::XaCommit => {
                 // In a relay log its rows stand here, so what is left as sent commits rows nobody knows.
                 step.ends = true;
@@ -237,17 +253,19 @@ fn load_query(body: &[u8], base: u64) -> Result<(&[u8], &[u8])> {
     Ok((database, cursor.rest()))
 }
 
-enum Control {
+enum Control<'a> {
     Begin,
-    /// COMMIT, ROLLBACK, XA ROLLBACK.
+    /// COMMIT, XA ROLLBACK.
     End,
+    Rollback,
     XaCommit,
-    /// SAVEPOINT, ROLLBACK TO, RELEASE, XA END: says nothing about the transaction's end.
+    Savepoint(Savepoint<'a>),
+    /// RELEASE, XA END: says nothing about the transaction's end.
     Inside,
     No,
 }
 
-fn control(sql: &[u8]) -> Control {
+fn control(sql: &[u8]) -> Control<'_> {
     let starts = |word: &str| {
         sql.len() >= word.len()
             && sql[..word.len()].eq_ignore_ascii_case(word.as_bytes())
@@ -256,9 +274,14 @@ fn control(sql: &[u8]) -> Control {
     match sql.first().map(u8::to_ascii_uppercase) {
         Some(b'B') if starts("BEGIN") => Control::Begin,
         Some(b'C') if starts("COMMIT") => Control::End,
-        Some(b'R') if starts("ROLLBACK TO") || starts("RELEASE SAVEPOINT") => Control::Inside,
-        Some(b'R') if starts("ROLLBACK") => Control::End,
-        Some(b'S') if starts("SAVEPOINT") => Control::Inside,
+        Some(b'R') if starts("ROLLBACK TO") => {
+            let rest = sql[11..].trim_ascii();
+            let known = rest.get(..10).is_some_and(|word| word.eq_ignore_ascii_case(b"SAVEPOINT "));
+            Control::Savepoint(Savepoint::RolledBackTo(if known { &rest[10..] } else { rest }))
+        }
+        Some(b'R') if starts("RELEASE SAVEPOINT") => Control::Inside,
+        Some(b'R') if starts("ROLLBACK") => Control::Rollback,
+        Some(b'S') if starts("SAVEPOINT") => Control::Savepoint(Savepoint::Set(&sql[9..])),
         Some(b'S') if starts("START TRANSACTION") => Control::Begin,
         Some(b'X') if starts("XA START") || starts("XA BEGIN") => Control::Begin,
         Some(b'X') if starts("XA END") => Control::Inside,

@@ -1,10 +1,11 @@
 //! The entry of a part of a span, from its events: what readers need when an entry says too much.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 
 use crate::error::{DecodeError, Result};
-use crate::group::{is_gtid, Header, FORMAT_DESCRIPTION, HEADER, PREVIOUS_GTIDS, QUERY};
+use crate::group::{is_gtid, is_rows, Header, FLAG_IGNORABLE, FORMAT_DESCRIPTION, HEADER, IGNORABLE};
+use crate::group::{PREVIOUS_GTIDS, QUERY};
 use crate::gtid::GtidSet;
 use crate::span::{Place, Tracker};
 
@@ -37,6 +38,33 @@ pub fn scan(path: &str, base: u64, start: u64, end: u64, open: &[u64], source: P
         offset += event.len() as u64;
     }
     Ok(tracker.entry(""))
+}
+
+/// Makes the row events of `(start, end]` of a segment IGNORABLE ones, before anybody has read them: their
+/// transaction took them back. Their tables' counts in the index stay, as upper bounds.
+pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
+    let mut reader = Events::open(path, base)?;
+    reader.seek(start)?;
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    let mut file = file.map_err(|error| reader.fail(error))?;
+    let (mut event, mut offset) = (Vec::new(), start);
+    while offset < end {
+        reader.next_into(&mut event, end)?;
+        if is_rows(event[4]) {
+            event[4] = IGNORABLE;
+            let flags = u16::from_le_bytes([event[17], event[18]]) | FLAG_IGNORABLE;
+            event[17..19].copy_from_slice(&flags.to_le_bytes());
+            if reader.checksum {
+                let covered = event.len() - 4;
+                let (covered, sum) = event.split_at_mut(covered);
+                sum.copy_from_slice(&crc32fast::hash(covered).to_le_bytes());
+            }
+            let written = file.seek(SeekFrom::Start(offset - base)).and_then(|_| file.write_all(&event));
+            written.map_err(|error| reader.fail(error))?;
+        }
+        offset += event.len() as u64;
+    }
+    Ok(())
 }
 
 /// The events of a segment file, one after the other.

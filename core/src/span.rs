@@ -3,13 +3,17 @@
 //! The same `Tracker` serves the receiver (events as they arrive) and readers that need to know more than
 //! an entry of a closed segment says (`scan` walks the events of a part of it again).
 
+mod entry;
+
 use std::fmt::Write as _;
 
 use hashbrown::HashMap;
 
+pub use entry::json;
+
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::group::{is_gtid, is_rows, Group, Header, Statement, Step, GTID_TAGGED, HEADER};
+use crate::group::{is_gtid, is_rows, Group, Header, Savepoint, Statement, Step, GTID_TAGGED, HEADER};
 use crate::group::{ANONYMOUS_GTID, TABLE_MAP};
 use crate::gtid::{Gtid, GtidEvent, GtidSet};
 use crate::xa::Change;
@@ -67,6 +71,10 @@ struct Transaction {
     source_start: u64,
     maps: Vec<(usize, u64)>,
     maps_stale: bool,
+    /// Names and offsets behind them, and the last row event's.
+    savepoints: Vec<(Vec<u8>, u64)>,
+    last_rows: u64,
+    undone: bool,
 }
 
 #[derive(Default)]
@@ -122,6 +130,8 @@ pub struct Tracker {
     pub last_commit_us: Option<u64>,
     /// To be set before the last event of a transaction.
     pub ending: Option<Ending>,
+    /// Row events in `(start, end]` that the transaction took back.
+    pub taken_back: Option<(u64, u64)>,
     names: Names,
     counts: Vec<(u64, u64)>,
     transaction: Transaction,
@@ -144,6 +154,7 @@ impl Tracker {
             events: 0,
             last_commit_us: None,
             ending: None,
+            taken_back: None,
             names: Names::default(),
             counts: Vec::new(),
             transaction: Transaction::default(),
@@ -171,6 +182,7 @@ impl Tracker {
             self.table_map(body, base, offset)?;
         } else if is_rows(header.kind) {
             self.rows(body, base, length)?;
+            self.transaction.last_rows = offset;
         } else if is_gtid(header.kind) {
             let event = match header.kind {
                 GTID_TAGGED => GtidEvent::parse_tagged(body, base)?,
@@ -187,6 +199,9 @@ impl Tracker {
         }
         if let Some(statement) = step.statement {
             self.statement(&statement, header, offset);
+        }
+        if let Some(savepoint) = step.savepoint {
+            self.savepoint(savepoint);
         }
         if step.ends {
             self.finish(header, &step);
@@ -309,6 +324,28 @@ impl Tracker {
         self.span.statements.push(text);
     }
 
+    #[cold]
+    fn savepoint(&mut self, savepoint: Savepoint<'_>) {
+        let (transaction, end) = (&mut self.transaction, self.end);
+        let start = match savepoint {
+            Savepoint::Set(name) => {
+                transaction.savepoints.push((savepoint_name(name), end));
+                return;
+            }
+            Savepoint::RolledBack => transaction.start,
+            Savepoint::RolledBackTo(name) => {
+                let name = savepoint_name(name);
+                let found = transaction.savepoints.iter().rposition(|(known, _)| *known == name);
+                found.map_or(transaction.start, |at| transaction.savepoints[at].1)
+            }
+        };
+        transaction.undone = true;
+        if transaction.last_rows >= start {
+            transaction.last_rows = 0;
+            self.taken_back = Some((start, end));
+        }
+    }
+
     fn finish(&mut self, header: &Header, step: &Step<'_>) {
         self.committed = self.end;
         self.committed_source.position = self.source.position;
@@ -333,7 +370,7 @@ impl Tracker {
         }
         ended.sent = match ending.as_ref().and_then(|ending| ending.sent) {
             Some((length, crc)) => Sent::Otherwise(length, crc),
-            None if step.rewritten => Sent::Unknown,
+            None if step.rewritten || self.transaction.undone => Sent::Unknown,
             None => Sent::AsStored,
         };
         ended.gtid = self.transaction.gtid.take();
@@ -393,100 +430,16 @@ impl Tracker {
         self.span = Span { start: self.end, open: self.open(), ..Span::default() };
         Some(entry)
     }
+}
 
-    fn open(&self) -> Option<String> {
-        if self.group.is_idle() {
-            return None;
-        }
-        let mut text = String::from("{\"gtid_event\":");
-        match self.transaction.gtid_event {
-            Some(offset) => drop(write!(text, "{offset}")),
-            None => text.push_str("null"),
-        }
-        text.push_str(",\"table_maps\":{");
-        if !self.transaction.maps_stale {
-            for (index, (slot, offset)) in self.transaction.maps.iter().enumerate() {
-                let comma = if index > 0 { "," } else { "" };
-                let _ = write!(text, "{comma}{}:{offset}", json(&self.names.names[*slot]));
-            }
-        }
-        text.push_str("}}");
-        Some(text)
-    }
-
-    pub fn entry(&self, extra: &str) -> String {
-        let (span, name) = (&self.span, |slot: &usize| json(&self.names.names[*slot]));
-        let mut text = format!(
-            "{{\"start\":{},\"end\":{},\"committed\":{},\"file\":{},\"position\":{}",
-            span.start,
-            self.end,
-            self.committed,
-            json(&self.committed_source.file),
-            self.committed_source.position
-        );
-        if span.transactions > 0 {
-            let _ = write!(text, ",\"transactions\":{}", span.transactions);
-        }
-        if !span.gtids.is_empty() {
-            let _ = write!(text, ",\"gtids\":\"{}\"", span.gtids);
-        }
-        if let (Some(first), Some(last)) = (span.first_commit_us, span.last_commit_us) {
-            let _ = write!(text, ",\"first_commit_us\":{first},\"last_commit_us\":{last}");
-        }
-        if !span.touched.is_empty() {
-            let tables: Vec<String> = span
-                .touched
-                .iter()
-                .map(|slot| format!("{}:[{},{}]", name(slot), self.counts[*slot].0, self.counts[*slot].1))
-                .collect();
-            let _ = write!(text, ",\"tables\":{{{}}}", tables.join(","));
-        }
-        if !span.statements.is_empty() {
-            let _ = write!(text, ",\"statements\":[{}]", span.statements.join(","));
-        }
-        if !span.changes.is_empty() {
-            let changes: Vec<String> = span.changes.iter().map(Change::json).collect();
-            let _ = write!(text, ",\"prepared\":[{}]", changes.join(","));
-        }
-        if let Some(open) = &span.open {
-            let _ = write!(text, ",\"open\":{open}");
-        }
-        if let Some(last) = self.last() {
-            let _ = write!(text, ",\"last\":{last}");
-        }
-        text.push_str(extra);
-        text.push('}');
-        text
-    }
-
-    /// The transaction that ended last in this span: what a reconnect asks for again to compare.
-    fn last(&self) -> Option<String> {
-        if self.span.transactions == 0 {
-            return None;
-        }
-        let ended = &self.ended;
-        let gtid = ended.gtid.as_ref().map_or(String::from("null"), |gtid| format!("\"{gtid}\""));
-        let sent = match ended.sent {
-            Sent::AsStored => String::new(),
-            Sent::Otherwise(length, crc) => format!(",\"sent\":[{length},{crc}]"),
-            Sent::Unknown => String::from(",\"sent\":[]"),
-        };
-        Some(format!(
-            "{{\"start\":{},\"end\":{},\"gtid\":{gtid},\"file\":{},\"position\":{}{sent}}}",
-            ended.start,
-            ended.end,
-            json(&ended.source.file),
-            ended.source.position
-        ))
-    }
+fn savepoint_name(sql: &[u8]) -> Vec<u8> {
+    let name = sql.trim_ascii();
+    let quoted = name.strip_prefix(b"`").and_then(|rest| rest.strip_suffix(b"`"));
+    quoted.unwrap_or(name).to_ascii_lowercase()
 }
 
 fn is_dml(sql: &[u8]) -> bool {
     ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"]
         .iter()
         .any(|word| sql.len() >= word.len() && sql[..word.len()].eq_ignore_ascii_case(word.as_bytes()))
-}
-
-pub fn json(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_else(|_| String::from("\"\""))
 }

@@ -102,7 +102,7 @@ fn run(framer: &mut Framer, bytes: &[u8], size: usize) -> Result<Yield, String> 
             for part in framer.feed(piece).map_err(|error| error.to_string())? {
                 match part {
                     Piece::Bytes(bytes) => output.extend(bytes),
-                    Piece::Spool { .. } => {}
+                    Piece::Spool { .. } | Piece::TakenBack { .. } => {}
                     Piece::Segment { base, entries: closing, .. } => {
                         entries.extend(closing);
                         bases.push(base);

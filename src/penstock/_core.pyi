@@ -77,11 +77,13 @@ class Framer:
         spool_number: int = 0,
         generation: int = 0,
     ) -> None: ...
-    def feed(self, data: bytes) -> list[bytes | tuple[str, bytes] | tuple[int, bytes, list[str]]]:
+    def feed(
+        self, data: bytes
+    ) -> list[bytes | tuple[str, bytes] | tuple[int, int] | tuple[int, bytes, list[str]]]:
         """Bytes to append to the open segment; `(file, bytes)` to append to a spool file, which they make if
-        it is new; and `(base, head, entries)`: commit `entries`, close the segment, open the one at `base`
-        beginning with `head`. All of it has to be written before the next call. Call again with nothing
-        while `more`."""
+        it is new; `(start, end)` when the row events between have been taken back (`take_back`); and `(base,
+        head, entries)`: commit `entries`, close the segment, open the one at `base` beginning with `head`.
+        All of it has to be written before the next call. Call again with nothing while `more`."""
     @property
     def more(self) -> bool: ...
     def cut(self) -> list[str]:
@@ -124,6 +126,9 @@ class Framer:
     @property
     def server_error(self) -> tuple[int, str, str] | None:
         """Code, SQLSTATE and message of the ERR packet that ended the stream."""
+
+def take_back(path: str, base: int, start: int, end: int) -> None:
+    """Makes the row events of `(start, end]` of a segment IGNORABLE ones."""
 
 def scan_span(
     path: str, base: int, start: int, end: int, *, open: Sequence[int] = (), file: str = "", position: int = 0

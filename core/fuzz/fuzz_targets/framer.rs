@@ -29,7 +29,7 @@ fn run(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
             for piece in pieces {
                 match piece {
                     Piece::Bytes(bytes) => stored.extend(bytes),
-                    Piece::Spool { .. } => {}
+                    Piece::Spool { .. } | Piece::TakenBack { .. } => {}
                     Piece::Segment { head, .. } => heads.push(head),
                 }
             }

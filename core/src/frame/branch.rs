@@ -79,10 +79,16 @@ impl Framer {
     /// Takes an event of a transaction whose place is not known yet.
     pub(super) fn hold(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
         if self.aside.is_idle() {
+            // MariaDB: sequence (8), domain (4), flags; 64 is FL_PREPARED_XA, and no XA START follows.
+            let xa =
+                header.kind == EventKind::MARIADB_GTID.0 && body.get(12).is_some_and(|flags| flags & 64 != 0);
             self.aside.step(header, body, self.tracker.end)?;
             self.digest(event);
             let (intended, source) = (self.held.intended, self.tracker.source.clone());
-            self.held = Held { intended, source, gtid: event.to_vec(), ..Held::default() };
+            self.held = Held { intended, source, gtid: event.to_vec(), xa, ..Held::default() };
+            if xa {
+                self.held.bytes.extend_from_slice(event);
+            }
             return Ok(());
         }
         if !self.held.xa {

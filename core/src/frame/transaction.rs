@@ -3,6 +3,7 @@
 
 use super::{Fate, Framer};
 use crate::error::Result;
+use crate::framing::Piece;
 use crate::group::{is_gtid, Header, GTID, GTID_TAGGED};
 use crate::gtid::GtidEvent;
 
@@ -27,6 +28,10 @@ impl Framer {
         let offset = self.tracker.end;
         self.output.extend_from_slice(event);
         self.tracker.event(header, body, event.len(), offset)?;
+        if let Some((start, end)) = self.tracker.taken_back.take() {
+            self.flush_output();
+            self.pieces.push(Piece::TakenBack { start, end });
+        }
         if self.tracker.span_bytes() >= self.options.span_size {
             self.entries.extend(self.tracker.cut(""));
         }

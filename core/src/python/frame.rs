@@ -15,6 +15,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<GtidSet>()?;
     module.add_class::<Framer>()?;
     module.add_function(wrap_pyfunction!(scan_span, module)?)?;
+    module.add_function(wrap_pyfunction!(take_back, module)?)?;
     Ok(())
 }
 
@@ -162,6 +163,7 @@ impl Framer {
             match piece {
                 Piece::Bytes(bytes) => list.append(PyBytes::new(py, &bytes))?,
                 Piece::Spool { name, bytes } => list.append((name, PyBytes::new(py, &bytes)))?,
+                Piece::TakenBack { start, end } => list.append((start, end))?,
                 Piece::Segment { base, head, entries } => {
                     list.append((base, PyBytes::new(py, &head), entries))?
                 }
@@ -257,6 +259,11 @@ impl Framer {
     fn server_error(&self) -> Option<(u16, String, String)> {
         self.0.server_error.clone().map(|error| (error.code, error.sqlstate, error.message))
     }
+}
+
+#[pyfunction]
+fn take_back(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> PyResult<()> {
+    Ok(py.detach(|| crate::rescan::take_back(path, base, start, end))?)
 }
 
 #[pyfunction]

@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from penstock._core import scan_span
+from penstock._core import scan_span, take_back
 from penstock.config import RelayLogConfig
 from penstock.errors import InternalError, RelayLogCorrupt, TransientError
 from penstock.model.offset import Offset
@@ -52,7 +52,7 @@ UNFLUSHED_MAX = 64 * 1024**2
 LINES_MAX = 20_000
 """Index lines of one open segment; beyond that it is rolled, so readers never hold a huge index in memory."""
 
-Piece: TypeAlias = "bytes | tuple[str, bytes] | tuple[int, bytes, list[str]]"
+Piece: TypeAlias = "bytes | tuple[str, bytes] | tuple[int, int] | tuple[int, bytes, list[str]]"
 T = TypeVar("T")
 
 
@@ -204,11 +204,14 @@ class RelayLogWriter:
         for piece in pieces:
             if isinstance(piece, bytes):
                 self._append(piece, partial(write_all, self._open.binlog, piece))
-            elif len(piece) == 2:
-                self._check_space()
-                self._append(piece[1], partial(self.spool.append, *piece))
-            else:
+            elif len(piece) == 3:
                 self._roll(*piece)
+            elif isinstance(piece[1], bytes):
+                self._check_space()
+                self._append(piece[1], partial(self.spool.append, str(piece[0]), piece[1]))
+            else:
+                name = self._open.name
+                take_back(str(self.folder / name.binlog), name.base, int(piece[0]), piece[1])
 
     def _append(self, data: bytes, write: Callable[[], None]) -> None:
         if self._unflushed > UNFLUSHED_MAX:
