@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use branch::{Held, Replay, Spool};
 
 use crate::cursor::Cursor;
+use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
 use crate::format::{has_gtids, previous_gtids, same_format, Format, MAGIC};
 use crate::framing::{Options, Piece};
@@ -70,8 +71,7 @@ pub struct Framer {
     spooled: usize,
     replay: Option<Replay>,
     aside_gtid: Option<Gtid>,
-    aside_crc: crc32fast::Hasher,
-    aside_length: u64,
+    aside_digest: Digest,
     output: Vec<u8>,
     pieces: Vec<Piece>,
     entries: Vec<String>,
@@ -107,8 +107,7 @@ impl Framer {
             spooled: 0,
             replay: None,
             aside_gtid: None,
-            aside_crc: crc32fast::Hasher::new(),
-            aside_length: 0,
+            aside_digest: Digest::default(),
             output: Vec::new(),
             pieces: Vec::new(),
             entries: Vec::new(),

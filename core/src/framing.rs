@@ -39,7 +39,8 @@ pub struct Expected {
     /// None: the first transaction that comes.
     pub gtid: Option<Gtid>,
     pub length: u64,
-    pub crc: u32,
+    /// See `digest.rs`.
+    pub digest: u64,
 }
 
 pub struct Options {

@@ -7,6 +7,7 @@ pub mod column;
 pub mod cursor;
 pub mod decimal;
 pub mod described;
+pub mod digest;
 pub mod double;
 pub mod error;
 pub mod event;

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 
+use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
+use crate::event::Checksum;
 use crate::group::{is_gtid, is_rows, Header, FLAG_IGNORABLE, FORMAT_DESCRIPTION, HEADER, IGNORABLE};
 use crate::group::{PREVIOUS_GTIDS, QUERY};
 use crate::gtid::GtidSet;
@@ -65,6 +67,24 @@ pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
         offset += event.len() as u64;
     }
     Ok(())
+}
+
+/// Length and digest of the events of `(start, end]` of a segment, each proven by its checksum.
+pub fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
+    let mut reader = Events::open(path, base)?;
+    reader.seek(start)?;
+    let (mut event, mut offset, mut digest) = (Vec::new(), start, Digest::default());
+    while offset < end {
+        reader.next_into(&mut event, end)?;
+        let checksum = if reader.checksum { Checksum::Crc32 } else { Checksum::None };
+        if !checksum.verify(&event) {
+            let reason = "the event is damaged: its checksum is wrong";
+            return Err(DecodeError::new(reason, offset).in_file(path));
+        }
+        digest.update(&event);
+        offset += event.len() as u64;
+    }
+    Ok(digest.finish())
 }
 
 /// The events of a segment file, one after the other.

@@ -92,8 +92,8 @@ struct Span {
 
 /// What the end of the transaction that passes by means beyond its events.
 pub struct Ending {
-    /// Length and CRC32 of what the source sent, where that is not what is stored.
-    pub sent: Option<(u64, u32)>,
+    /// Length and digest of what the source sent, where that is not what is stored.
+    pub sent: Option<(u64, u64)>,
     pub change: Change,
 }
 
@@ -102,8 +102,8 @@ pub struct Ending {
 enum Sent {
     #[default]
     AsStored,
-    /// Length and CRC32.
-    Otherwise(u64, u32),
+    /// Length and digest.
+    Otherwise(u64, u64),
     Unknown,
 }
 
@@ -369,7 +369,7 @@ impl Tracker {
             ended.source.file.clone_from(&self.source.file);
         }
         ended.sent = match ending.as_ref().and_then(|ending| ending.sent) {
-            Some((length, crc)) => Sent::Otherwise(length, crc),
+            Some((length, digest)) => Sent::Otherwise(length, digest),
             None if step.rewritten || self.transaction.undone => Sent::Unknown,
             None => Sent::AsStored,
         };

@@ -53,8 +53,8 @@ class Framer:
     spans of at most about `span_size`. `executed`: GTIDs before `offset` (None: taken from the source file's
     PREVIOUS_GTIDS). `file` and `position`: where the source is known to stand; never moves back.
     `skip_until_us` / `skip_until` drop transactions until one begins at or after the commit time / source
-    position. `expected` is `(GTID or None, length, CRC32)` of our last transaction, asked for again: compared
-    when it comes, not stored. `prepared`: the XA transactions prepared at `offset` as (xid, file, start,
+    position. `expected` is `(GTID or None, length, digest)` of our last transaction, asked for again:
+    compared when it comes, not stored. `prepared`: the XA transactions prepared at `offset` as (xid, file, start,
     length), their events in files of the folder `spool`; `spool_number` is that of the next file, and
     `generation` the writer's.
     """
@@ -126,6 +126,10 @@ class Framer:
     @property
     def server_error(self) -> tuple[int, str, str] | None:
         """Code, SQLSTATE and message of the ERR packet that ended the stream."""
+
+def digest_span(path: str, base: int, start: int, end: int) -> tuple[int, int]:
+    """Length and digest of the events of `(start, end]` of a segment, as `Framer` compares them. Raises
+    `DecodeError` where they are damaged."""
 
 def take_back(path: str, base: int, start: int, end: int) -> None:
     """Makes the row events of `(start, end]` of a segment IGNORABLE ones."""

@@ -83,10 +83,10 @@ impl Framer {
             let xa =
                 header.kind == EventKind::MARIADB_GTID.0 && body.get(12).is_some_and(|flags| flags & 64 != 0);
             self.aside.step(header, body, self.tracker.end)?;
-            self.digest(event);
             let (intended, source) = (self.held.intended, self.tracker.source.clone());
             self.held = Held { intended, source, gtid: event.to_vec(), xa, ..Held::default() };
             if xa {
+                self.aside_digest.update(event);
                 self.held.bytes.extend_from_slice(event);
             }
             return Ok(());
@@ -96,6 +96,7 @@ impl Framer {
                 Some((XaStatement::Start, xid)) => {
                     (self.held.xa, self.held.xid) = (true, Some(xid));
                     self.held.bytes.clone_from(&self.held.gtid);
+                    self.aside_digest.update(&self.held.gtid);
                 }
                 Some((XaStatement::Commit, xid)) => return self.committed(&xid, header, event, body),
                 Some((XaStatement::Rollback, xid)) => {
@@ -107,7 +108,7 @@ impl Framer {
                 _ => return self.release(header, event, body),
             }
         }
-        self.digest(event);
+        self.aside_digest.update(event);
         if header.log_pos != 0 {
             self.tracker.source.advance(header.log_pos);
         }
@@ -131,11 +132,6 @@ impl Framer {
         }
         let (_, sql) = query(body, self.tracker.end)?;
         Ok(statement(sql))
-    }
-
-    fn digest(&mut self, event: &[u8]) {
-        self.aside_crc.update(event);
-        self.aside_length += event.len() as u64;
     }
 
     /// It is no prepared transaction: it goes where it was meant to go, with the event that showed it.
@@ -206,8 +202,8 @@ impl Framer {
 
     /// The source sent something else for the transaction that is about to end: its digest.
     fn ending(&mut self, change: Change) {
-        let crc = std::mem::take(&mut self.aside_crc).finalize();
-        self.tracker.ending = Some(Ending { sent: Some((self.aside_length, crc)), change });
+        let sent = std::mem::take(&mut self.aside_digest).finish();
+        self.tracker.ending = Some(Ending { sent: Some(sent), change });
     }
 
     fn store_query(&mut self, event: &[u8], header: &Header, sql: &str) -> Result<()> {
@@ -227,8 +223,9 @@ impl Framer {
         let Some(prepared) = self.prepared.get(xid).cloned() else {
             return self.release(header, event, body);
         };
-        self.digest(event);
         let gtid = self.let_go();
+        self.aside_digest.update(&gtid);
+        self.aside_digest.update(event);
         self.route_whole(&gtid)?;
         self.store_query(event, header, "BEGIN")?;
         let position = prepared.start;

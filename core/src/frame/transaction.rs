@@ -2,6 +2,7 @@
 //! the one we hold.
 
 use super::{Fate, Framer};
+use crate::digest::Digest;
 use crate::error::Result;
 use crate::framing::Piece;
 use crate::group::{is_gtid, Header, GTID, GTID_TAGGED};
@@ -61,8 +62,7 @@ impl Framer {
             }
         }
         self.aside_gtid = event.gtid;
-        self.aside_crc = crc32fast::Hasher::new();
-        self.aside_length = 0;
+        self.aside_digest = Digest::default();
         if self.fate != Fate::Compare && is_gtid(header.kind) {
             self.held.intended = std::mem::replace(&mut self.fate, Fate::Hold);
         }
@@ -78,8 +78,9 @@ impl Framer {
     }
 
     fn set_aside(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
-        self.aside_crc.update(event);
-        self.aside_length += event.len() as u64;
+        if self.fate == Fate::Compare {
+            self.aside_digest.update(event);
+        }
         let step = self.aside.step(header, body, self.tracker.end)?;
         if header.log_pos != 0 {
             self.tracker.source.advance(header.log_pos);
@@ -102,8 +103,8 @@ impl Framer {
             self.dropped += 1;
             self.skipped_enough();
         } else if let Some(expected) = self.options.expected.take() {
-            let crc = std::mem::take(&mut self.aside_crc).finalize();
-            self.verified = (expected.length, expected.crc) == (self.aside_length, crc);
+            let found = std::mem::take(&mut self.aside_digest).finish();
+            self.verified = (expected.length, expected.digest) == found;
             self.diverged = !self.verified;
         }
         self.fate = Fate::Store;

@@ -16,6 +16,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Framer>()?;
     module.add_function(wrap_pyfunction!(scan_span, module)?)?;
     module.add_function(wrap_pyfunction!(take_back, module)?)?;
+    module.add_function(wrap_pyfunction!(digest_span, module)?)?;
     Ok(())
 }
 
@@ -118,16 +119,16 @@ impl Framer {
         position: u64,
         skip_until_us: Option<u64>,
         skip_until: Option<(String, u64)>,
-        expected: Option<(Option<String>, u64, u32)>,
+        expected: Option<(Option<String>, u64, u64)>,
         prepared: Vec<(String, String, u64, u64)>,
         spool: String,
         spool_number: u64,
         generation: u64,
     ) -> PyResult<Self> {
         let expected = match expected {
-            Some((gtid, length, crc)) => {
+            Some((gtid, length, digest)) => {
                 let gtid = gtid.map(|text| text.parse::<Gtid>()).transpose()?;
-                Some(Expected { gtid, length, crc })
+                Some(Expected { gtid, length, digest })
             }
             None => None,
         };
@@ -259,6 +260,11 @@ impl Framer {
     fn server_error(&self) -> Option<(u16, String, String)> {
         self.0.server_error.clone().map(|error| (error.code, error.sqlstate, error.message))
     }
+}
+
+#[pyfunction]
+fn digest_span(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> PyResult<(u64, u64)> {
+    Ok(py.detach(|| crate::rescan::digest(path, base, start, end))?)
 }
 
 #[pyfunction]

@@ -80,7 +80,7 @@ impl Tracker {
         let gtid = ended.gtid.as_ref().map_or(String::from("null"), |gtid| format!("\"{gtid}\""));
         let sent = match ended.sent {
             Sent::AsStored => String::new(),
-            Sent::Otherwise(length, crc) => format!(",\"sent\":[{length},{crc}]"),
+            Sent::Otherwise(length, digest) => format!(",\"sent\":[{length},{digest}]"),
             Sent::Unknown => String::from(",\"sent\":[]"),
         };
         Some(format!(

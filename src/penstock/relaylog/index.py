@@ -52,7 +52,7 @@ class LastTransaction:
     file: str
     position: int
     sent: Sequence[int] | None = None
-    """Length and CRC32 of what the source sent, where that is not what is stored; empty: not known."""
+    """Length and digest of what the source sent, where that is not what is stored; empty: not known."""
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,12 @@
 from __future__ import annotations
 
 import datetime
-import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pymysql
 
-from penstock._core import GtidSet
+from penstock._core import DecodeError, GtidSet, digest_span
 from penstock.config import PipelineConfig, SourceConfig, StartAt
 from penstock.errors import BEGIN_ANEW, ConfigError, LogDiverged, LogPurged, RelayLogCorrupt, SourceError
 from penstock.model.offset import Offset, SourcePosition
@@ -70,7 +68,7 @@ class Held:
     server_uuid: str
     last: LastTransaction | None
     digest: tuple[int, int] | None
-    """Length and CRC32 of the last transaction's bytes, as the source sent them."""
+    """Length and digest of the last transaction's bytes, as the source sent them."""
     prepared: tuple[Prepared, ...] = ()
 
 
@@ -145,20 +143,20 @@ def _digest(log: RelayLog, last: LastTransaction) -> tuple[int, int] | None:
     if last.end - last.start > COMPARED_BYTES_MAX:
         return None
     path, base = log.segment_of(last.end)
-    crc, left = 0, last.end - last.start
-    with Path(path).open("rb") as file:
-        file.seek(last.start - base)
-        while left > 0 and (data := file.read(min(left, 1 << 20))):
-            crc = zlib.crc32(data, crc)
-            left -= len(data)
-    if left > 0:
-        raise RelayLogCorrupt(
-            f"The segment {path} ends before offset {last.end}, up to which its index commits it.",
-            hint=DAMAGED_HINT,
-            path=path,
-            offset=int(last.end),
-        )
-    return last.end - last.start, crc
+    try:
+        return digest_span(path, base, last.start, last.end)
+    except DecodeError as error:
+        raise damaged(error) from error
+
+
+def damaged(error: DecodeError) -> RelayLogCorrupt:
+    """What our own copy of the log is when it cannot be read."""
+    return RelayLogCorrupt(
+        f"The file {error.path} of the relay log is damaged at offset {error.offset}: {error.reason}.",
+        hint=DAMAGED_HINT,
+        path=error.path,
+        offset=error.offset,
+    )
 
 
 def check(config: PipelineConfig) -> None:

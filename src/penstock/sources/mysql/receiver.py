@@ -34,13 +34,12 @@ from penstock.errors import (
     ConfigError,
     LogDiverged,
     PenstockError,
-    RelayLogCorrupt,
     SourceError,
     TransientError,
 )
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import DAMAGED_HINT, FORMAT, RELAY_FILE, read_relay, replace_file
+from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay, replace_file
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import follow, refusal
@@ -176,7 +175,7 @@ class Receiver:
                 trouble = explain(error, self.config.source)
             except DecodeError as error:
                 if error.path is not None:
-                    raise _damaged(error) from error
+                    raise follow.damaged(error) from error
                 trouble = TransientError(
                     f"The source sent what cannot be read: {error}.", offset=error.offset
                 )
@@ -422,15 +421,6 @@ class Receiver:
             "events": framer.events,
         }
         self.status.write()
-
-
-def _damaged(error: DecodeError) -> RelayLogCorrupt:
-    return RelayLogCorrupt(
-        f"The file {error.path} of the relay log is damaged at byte {error.offset}: {error.reason}.",
-        hint=DAMAGED_HINT,
-        path=error.path,
-        offset=error.offset,
-    )
 
 
 def stop_with_parent(stopping: Stopping, *, grace_s: float = 15.0) -> None:
