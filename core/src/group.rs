@@ -89,6 +89,9 @@ enum State {
     Loose,
 }
 
+const Q_FLAGS2_CODE: u8 = 0;
+const Q_SQL_MODE_CODE: u8 = 1;
+
 /// A QUERY (or LOAD DATA, INCIDENT, unknown event) that may change rows or tables without row events.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement<'a> {
@@ -96,6 +99,8 @@ pub struct Statement<'a> {
     pub sql: &'a [u8],
     /// Not a QUERY: the type of the event.
     pub kind: Option<u8>,
+    /// The session's, if the event tells.
+    pub sql_mode: Option<u64>,
 }
 
 /// What one event did to the transaction it belongs to.
@@ -164,7 +169,8 @@ impl Group {
             TABLE_MAP => self.loosen(),
             EXECUTE_LOAD_QUERY => {
                 let (database, sql) = load_query(body, base)?;
-                step.statement = Some(Statement { database, sql, kind: Some(EXECUTE_LOAD_QUERY) });
+                step.statement =
+                    Some(Statement { database, sql, kind: Some(EXECUTE_LOAD_QUERY), sql_mode: None });
                 step.ends = self.state != State::Begun;
             }
             kind if is_harmless(kind) || header.flags & FLAG_IGNORABLE != 0 => {
@@ -177,7 +183,8 @@ impl Group {
             }
             kind => {
                 // INCIDENT, or an event we do not know and must not ignore: it may have changed anything.
-                step.statement = Some(Statement { database: b"", sql: b"", kind: Some(kind) });
+                step.statement =
+                    Some(Statement { database: b"", sql: b"", kind: Some(kind), sql_mode: None });
                 step.ends = self.state != State::Begun;
             }
         }
@@ -207,11 +214,11 @@ impl Group {
             Control::XaCommit => {
                 // In a relay log its rows stand here, so what is left as sent commits rows nobody knows.
                 step.ends = true;
-                step.statement = Some(Statement { database, sql, kind: Some(XA_PREPARE) });
+                step.statement = Some(Statement { database, sql, kind: Some(XA_PREPARE), sql_mode: None });
             }
             Control::Inside => step.ends = self.state != State::Begun,
             Control::No => {
-                step.statement = Some(Statement { database, sql, kind: None });
+                step.statement = Some(Statement { database, sql, kind: None, sql_mode: sql_mode(body) });
                 if self.state != State::Begun {
                     // CREATE TABLE … SELECT of 8.0.21+: the row events and an XID follow.
                     if ends_with_start_transaction(sql) {
@@ -237,6 +244,15 @@ pub fn query(body: &[u8], base: u64) -> Result<(&[u8], &[u8])> {
     let database = cursor.take(database_length.into(), "database")?;
     cursor.skip(1, "end of database")?;
     Ok((database, cursor.rest()))
+}
+
+/// The sql_mode in the status variables of a QUERY event's body. It is the second of them, behind the flags.
+fn sql_mode(body: &[u8]) -> Option<u64> {
+    let length = usize::from(u16::from_le_bytes(body.get(11..13)?.try_into().ok()?));
+    let variables = body.get(13..13 + length)?;
+    let variables = if variables.first() == Some(&Q_FLAGS2_CODE) { variables.get(5..)? } else { variables };
+    let (&Q_SQL_MODE_CODE, value) = variables.split_first()? else { return None };
+    Some(u64::from_le_bytes(value.get(..8)?.try_into().ok()?))
 }
 
 /// EXECUTE_LOAD_QUERY: a QUERY with 13 more bytes in its fixed part.

@@ -320,6 +320,9 @@ impl Tracker {
         if let Some(kind) = statement.kind {
             let _ = write!(text, ",\"event\":{kind}");
         }
+        if let Some(mode) = statement.sql_mode.filter(|_| !dml) {
+            let _ = write!(text, ",\"sql_mode\":{mode}");
+        }
         text.push('}');
         self.span.statements.push(text);
     }

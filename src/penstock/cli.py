@@ -119,6 +119,19 @@ def inspect(
 
 
 @app.command()
+def schema(
+    files: Annotated[list[Path], typer.Argument(help="SQL files.", show_default=False)],
+    server_version: Annotated[str, typer.Option(help="Such as 5.7.22, 8.0, 9.7, mariadb-10.11.")] = "8.0",
+    database: Annotated[str, typer.Option(help="The database before any USE.")] = "test",
+    as_json: Json = False,
+) -> None:
+    """Show the tables that SQL files make, without a server."""
+    from penstock.commands.schema import schema as command
+
+    raise typer.Exit(command(files, version=server_version, database=database, as_json=as_json))
+
+
+@app.command()
 def verify(
     file: File,
     tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,

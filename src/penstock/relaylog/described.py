@@ -7,6 +7,7 @@ the catalog can be decoded without anybody remembering the definitions of its ti
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from penstock._core import first_described
 from penstock.model.offset import LogRange
@@ -36,7 +37,12 @@ def _merged(known: TableSchema, found: dict[str, object]) -> TableSchema:
     merged = tuple(_column(known, fields) for fields in columns)
     names = {column.name for column in merged}
     key = found["key"] if isinstance(found["key"], list) else known.key
-    return TableSchema(known.table, merged, tuple(key) if names.issuperset(key) else (), known.version)
+    unique = known.unique
+    if unique is not None and any(
+        part.column not in names for one in unique for part in one.parts if part.column
+    ):
+        unique = None  # of another time
+    return replace(known, columns=merged, key=tuple(key) if names.issuperset(key) else (), unique=unique)
 
 
 def _column(known: TableSchema, fields: dict[str, object]) -> Column:

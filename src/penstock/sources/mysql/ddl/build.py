@@ -60,10 +60,10 @@ def make_column(spec: ColumnSpec, *, inherited: tuple[str, str], server: Server)
 
 def with_default(made: ColumnDefinition, default: Default | None, server: Server) -> ColumnDefinition:
     text = None if default is None else default_text(made.column, default, server)
-    expression = text is not None and (
-        isinstance(default, DefaultExpression) or getattr(default, "expression", False)
-    )
-    column = replace(made.column, default=text, default_is_expression=expression)
+    expression = isinstance(default, DefaultExpression)
+    if isinstance(default, DefaultLiteral) and default.expression:
+        expression = not server.mariadb  # a constant is one there, also in parentheses
+    column = replace(made.column, default=text, default_is_expression=expression and text is not None)
     return replace(made, column=column, default=default)
 
 

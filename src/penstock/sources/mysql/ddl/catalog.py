@@ -66,12 +66,18 @@ class Catalog:
         guess_databases: bool = True,
     ) -> None:
         self.server = server
+        self._initial = server
         self.tables: MutableMapping[TableId, TableDefinition] = {} if tables is None else tables
         self.databases: MutableMapping[str, tuple[str, str]] = {} if databases is None else databases
         self.unknown: set[TableId] = set()
         self.database = ""
         self._guess_databases = guess_databases
         self._temporary: set[TableId] = set()
+
+    def reset_session(self) -> None:
+        """Another session begins: its settings, and no temporary tables."""
+        self.server = self._initial
+        self._temporary.clear()
 
     def execute(self, sql: str) -> list[Change]:
         """A statement of a script."""
@@ -130,8 +136,10 @@ class Catalog:
         )
 
     def _set(self, values: dict[str, str | None]) -> None:
-        if (mode := values.get("sql_mode")) is not None:
-            self.server = replace(self.server, sql_mode=sql_mode(mode))
+        if "sql_mode" in values:
+            mode = values["sql_mode"]  # one that is restored from a variable is the one before
+            modes = self._initial.sql_mode if mode is None or mode.upper() == "DEFAULT" else sql_mode(mode)
+            self.server = replace(self.server, sql_mode=modes)
         if (explicit := values.get("explicit_defaults_for_timestamp")) is not None:
             self.server = replace(self.server, explicit_timestamps=explicit.upper() in ("1", "ON", "TRUE"))
 
@@ -170,7 +178,7 @@ class Catalog:
         if statement.sequence:
             raise CannotApply("it is a sequence")
         if statement.unknown is not None:
-            raise CannotApply(f"{statement.unknown} was understood")
+            raise CannotApply(f"its definition is not understood ({statement.unknown})")
         if statement.as_select:
             raise CannotApply("a query decides its columns")
         options = statement.options

@@ -94,7 +94,7 @@ def read_constraint(cursor: Cursor) -> IndexSpec | ForeignKeySpec | CheckSpec | 
     """None: what comes is no index or constraint, so a column."""
     if cursor.at("PERIOD", "FOR"):
         system = cursor.peek(2).keyword in ("SYSTEM_TIME", "SYSTEM")
-        cursor.rest()
+        cursor.item()
         return PeriodSpec(system)
     name: str | None = None
     named = cursor.take("CONSTRAINT")

@@ -155,9 +155,7 @@ def _create_table(cursor: Cursor, server: Server, *, or_replace: bool, temporary
     try:
         return _definition(made, body, server)
     except NotUnderstood as error:
-        return replace(
-            made, as_select=selects(tokens), unknown=f"no {error}" if str(error) else "its definition"
-        )
+        return replace(made, as_select=selects(tokens), unknown=f"expected: {error}")
 
 
 def _definition(made: CreateTable, cursor: Cursor, server: Server) -> CreateTable:

@@ -33,7 +33,7 @@ def default_text(column: Column, default: Default, server: Server) -> str | None
 
 def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
     kind = column.type
-    if default.expression:
+    if default.expression and not server.mariadb:
         return default.text
     if kind == "bit":
         return "b'" + (f"{_integer(default):b}") + "'"
@@ -53,10 +53,14 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
         data = _bytes(default)
         if kind in _BINARIES and server.at_least((8, 0, 0), None):
             return "0x" + data.hex().upper()
-        return data.decode("utf-8", "replace")
+        return _padded(column, data.decode("utf-8", "replace"))
     if kind in _BINARIES and server.at_least((8, 0, 0), None):
-        return "0x" + default.text.encode().hex().upper()
-    return default.text.rstrip(" ") if kind == "char" else default.text
+        return "0x" + _as_text(default).encode().hex().upper()
+    return _as_text(default).rstrip(" ") if kind == "char" else _padded(column, _as_text(default))
+
+
+def _padded(column: Column, text: str) -> str:
+    return text.ljust(column.length or 0, "\0") if column.type == "binary" else text
 
 
 def _integer(default: DefaultLiteral) -> int:
@@ -119,18 +123,30 @@ def _floating(column: Column, default: DefaultLiteral, server: Server) -> str:
             context.prec = 100
             return f"{number.quantize(Decimal(1).scaleb(-int(scale[1])), rounding=ROUND_HALF_UP):f}"
     value = float(number)
-    if column.type == "float":
-        text = f"{value:.6g}"
-        value = float(text)
-    if value == int(value) and abs(value) < 1e15:
-        return str(int(value))
-    text = repr(value)
-    if "e" not in text:
+    return _shortest(float(f"{value:.6g}") if column.type == "float" else value)
+
+
+def _shortest(value: float) -> str:
+    """A floating-point number as the server prints it: exponents from 1e15 on and below 1e-15."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    magnitude = len(digits) + exponent - 1
+    if value == 0 or -15 <= magnitude < 15:
+        return f"{Decimal(repr(value)).normalize():f}"
+    text = "".join(map(str, digits))
+    return ("-" if sign else "") + text[0] + ("." + text[1:] if text[1:] else "") + f"e{magnitude}"
+
+
+def _as_text(default: DefaultLiteral) -> str:
+    """A number as the server makes it a string."""
+    text = default.text
+    if default.kind != "number":
         return text
-    mantissa, _, exponent = text.partition("e")
-    if -15 <= int(exponent) < 0:
-        return f"{Decimal(text):f}"
-    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+    if "e" in text.lower():
+        return _shortest(float(text))
+    sign = "-" if text.startswith("-") else ""
+    whole = text.lstrip("+-")
+    return sign + ("0" + whole if whole.startswith(".") else whole)
 
 
 def _labels(column: Column, default: DefaultLiteral) -> str:

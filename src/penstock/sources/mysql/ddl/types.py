@@ -151,7 +151,7 @@ def _arguments(spec: TypeSpec, cursor: Cursor) -> TypeSpec:
         raise NotUnderstood("a length")
     length = cursor.number()
     decimals = None
-    if cursor.take_sign(","):
+    if cursor.take_sign(",") or cursor.take_sign("."):
         cursor.take_sign("-")
         decimals = cursor.number()
     cursor.take_any("CHAR", "BYTE", "CHARACTER")  # VARCHAR2(10 CHAR)
@@ -266,7 +266,7 @@ def _text(
     width = charsets.bytes_max(charset)
     if kind == "varchar" and length is None and not server.mariadb:
         raise NotUnderstood("a length")
-    if kind == "text" and length is not None:
+    if kind == "text" and length is not None and (length or not server.mariadb):
         kind, length = size_class(length * width), None
     elif kind == "varchar" and (length or 0) * width > _VARCHAR_BYTES_MAX:
         kind, length = size_class((length or 0) * width), None
@@ -288,7 +288,7 @@ def _text(
 
 
 def _binary(server: Server, kind: str, length: int | None) -> tuple[str, int | None, str | None, str | None]:
-    if kind == "blob" and length is not None:
+    if kind == "blob" and length is not None and (length or not server.mariadb):
         return _BLOBS[size_class(length)], None, None, None
     if kind == "varbinary" and (length or 0) > _VARCHAR_BYTES_MAX:
         return _BLOBS[size_class(length or 0)], None, None, None

@@ -1,0 +1,245 @@
+"""`penstock schema FILE…`: the tables that SQL files make, without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ConfigError
+from penstock.sources.mysql.ddl.catalog import Catalog
+from penstock.sources.mysql.ddl.change import Altered, Created, Doubtful
+from penstock.sources.mysql.ddl.definition import ColumnDefinition, Key, TableDefinition
+from penstock.sources.mysql.ddl.parse import parse
+from penstock.sources.mysql.ddl.script import ScriptStatement, read_script
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.ddl.statement import Unknown
+from penstock.sources.mysql.ddl.tokens import NotUnderstood, keywords, tokenize
+
+_NOT_ABOUT_TABLES = keywords(
+    "SELECT CALL DO EXECUTE VALUES HANDLER DECLARE IF WHILE LOOP RETURN FETCH OPEN CLOSE END"
+)
+_WORDS_MAX = 4
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`understood`: the statement was, but does not fit the tables that are there."""
+
+    file: str
+    line: int
+    statement: str
+    reason: str
+    understood: bool
+    touches_table: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "line": self.line,
+            "statement": self.statement,
+            "reason": self.reason,
+            "understood": self.understood,
+            "touches_table": self.touches_table,
+        }
+
+
+def schema(files: list[Path], *, version: str, database: str, as_json: bool) -> int:
+    """Prints the tables; exit code 1 if a statement about a table was not understood."""
+    try:
+        server = Server.parse(version)
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from error
+    catalog = Catalog(server)
+    problems: list[Problem] = []
+    count = 0
+    for path in files:
+        catalog.database = database
+        catalog.reset_session()
+        for statement in statements(path):
+            count += 1
+            problems += applied(catalog, statement, str(path))
+    tables = [table_json(definition) for _, definition in sorted(catalog.tables.items())]
+    if as_json:
+        document = {
+            "server": ("mariadb-" if server.mariadb else "") + version.lower().removeprefix("mariadb-"),
+            "statements": count,
+            "tables": tables,
+            "problems": [problem.to_json() for problem in problems],
+        }
+        print(json.dumps(document, ensure_ascii=False))
+    else:
+        for table in tables:
+            _show(table)
+        for problem in problems:
+            what = "does not apply" if problem.understood else "not understood"
+            print(f"{problem.file}:{problem.line}: {what}: {problem.statement} … ({problem.reason})")
+        print(f"{len(tables)} table(s) from {count} statement(s), {len(problems)} problem(s)")
+    return int(any(problem.touches_table and not problem.understood for problem in problems))
+
+
+def statements(path: Path) -> Iterator[ScriptStatement]:
+    try:
+        with open(path, encoding=_encoding(path), errors="replace", newline="") as stream:
+            yield from read_script(stream)
+    except OSError as error:
+        raise ConfigError(f"{path} could not be read: {error.strerror}.") from error
+
+
+def _encoding(path: Path) -> str:
+    with open(path, "rb") as file:
+        start = file.read(2)
+    return "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+
+
+def applied(catalog: Catalog, statement: ScriptStatement, file: str) -> list[Problem]:
+    """Runs a statement; what was wrong with it."""
+    parsed = parse(statement.sql, catalog.database, catalog.server)
+    words = _leading_words(statement.sql, catalog.server)
+
+    def problem(reason: str, *, understood: bool, touches_table: bool) -> Problem:
+        return Problem(file, statement.line, " ".join(words), reason, understood, touches_table)
+
+    if isinstance(parsed, Unknown):
+        first = parsed.head.partition(" ")[0]
+        if first in _NOT_ABOUT_TABLES or statement.sql.startswith("("):
+            return []
+        touches = first in ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE") and "TABLE" in words
+        return [problem("a statement that is not known", understood=False, touches_table=touches)]
+    found = []
+    for change in catalog.apply(parsed):
+        match change:
+            case Created(definition=None, why=why) if not getattr(parsed, "sequence", False):
+                missing = getattr(parsed, "like", None) is not None
+                found.append(problem(why or "", understood=missing, touches_table=True))
+            case Doubtful(table=table, why=why):
+                fits = table is not None and not why.startswith("an ALTER TABLE")
+                found.append(problem(why, understood=fits, touches_table=True))
+            case Altered() | _:
+                pass
+    return found
+
+
+def _leading_words(sql: str, server: Server) -> list[str]:
+    """The keywords with which a statement begins; no values."""
+    words: list[str] = []
+    try:
+        for token in tokenize(sql, version=server.version, mariadb=server.mariadb):
+            if not token.keyword.isalpha() or len(words) == _WORDS_MAX:
+                break
+            words.append(token.keyword)
+    except NotUnderstood:
+        pass
+    return words or ["(no keyword)"]
+
+
+def table_json(definition: TableDefinition) -> dict[str, Any]:
+    """See docs/schema.md."""
+    return {
+        "database": definition.table.database,
+        "table": definition.table.table,
+        "charset": definition.charset,
+        "collation": definition.collation,
+        "columns": [_column_json(definition, column) for column in definition.columns],
+        "primary_key": list(definition.primary.columns) if definition.primary else [],
+        "key": list(definition.key),
+        "unique_keys": [_key_json(key) for key in definition.keys if key.kind == "unique"],
+        "indexes": [_key_json(key) for key in definition.keys if not key.unique],
+        "foreign_keys": [
+            {
+                "name": key.name,
+                "columns": list(key.columns),
+                "references": {
+                    "database": key.references.database,
+                    "table": key.references.table,
+                    "columns": list(key.referenced),
+                },
+                "on_delete": key.on_delete,
+                "on_update": key.on_update,
+            }
+            for key in definition.foreign_keys
+        ],
+        "checks": list(definition.checks),
+        "options": {name.lower(): value for name, value in definition.options},
+        "partitioned": definition.partitioned,
+        "system_versioned": definition.versioned,
+    }
+
+
+def _column_json(table: TableDefinition, definition: ColumnDefinition) -> dict[str, Any]:
+    column = definition.column
+    return {
+        "name": column.name,
+        "type": definition.data_type,
+        "column_type": column.column_type,
+        "nullable": column.nullable,
+        "default": column.default,
+        "default_is_expression": column.default_is_expression,
+        "length": column.length,
+        "precision": column.precision,
+        "scale": column.scale,
+        "fractional_digits": column.fsp,
+        "unsigned": column.unsigned,
+        "charset": column.charset,
+        "collation": column.collation,
+        "labels": None if column.labels is None else list(column.labels),
+        "generated": column.generated,
+        "expression": definition.expression,
+        "invisible": column.invisible,
+        "auto_increment": definition.auto_increment,
+        "on_update": definition.on_update,
+        "key": _column_key(table, column.name),
+        "comment": definition.comment,
+    }
+
+
+def _column_key(table: TableDefinition, name: str) -> str:
+    """COLUMN_KEY: PRI, UNI, MUL or nothing."""
+    if table.primary is not None and name in table.primary.columns:
+        return "PRI"
+    if table.primary is None and name in table.key:
+        return "PRI"
+    kind = ""
+    for key in table.keys:
+        if key.parts and key.parts[0].column == name:
+            if key.kind == "unique" and len(key.parts) == 1:
+                return "UNI"
+            kind = "MUL"
+    return kind
+
+
+def _key_json(key: Key) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "kind": key.kind,
+        "parts": [{"column": part.column, "length": part.length} for part in key.parts],
+    }
+
+
+def _show(table: dict[str, Any]) -> None:
+    print(f"{table['database']}.{table['table']}  ({table['collation']})")
+    width = max((len(column["name"]) for column in table["columns"]), default=0)
+    for column in table["columns"]:
+        facts = [column["column_type"]]
+        facts += [column["collation"]] if column["collation"] not in (None, table["collation"]) else []
+        facts += [] if column["nullable"] else ["NOT NULL"]
+        facts += [f"DEFAULT {column['default']}"] if column["default"] is not None else []
+        facts += [f"{column['generated']} ({column['expression']})"] if column["generated"] else []
+        facts += ["INVISIBLE"] if column["invisible"] else []
+        facts += ["AUTO_INCREMENT"] if column["auto_increment"] else []
+        print(f"  {column['name']:<{width}}  {' '.join(facts)}")
+    if table["primary_key"]:
+        print(f"  primary key ({', '.join(table['primary_key'])})")
+    for key in table["unique_keys"]:
+        print(
+            f"  unique {key['name']} ({', '.join(part['column'] or 'expression' for part in key['parts'])})"
+        )
+    for key in table["foreign_keys"]:
+        to = key["references"]
+        print(
+            f"  foreign key {key['name']} ({', '.join(key['columns'])}) to {to['database']}.{to['table']} "
+            f"({', '.join(to['columns'])})"
+        )
+    print()
