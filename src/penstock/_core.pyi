@@ -54,9 +54,9 @@ class Framer:
     PREVIOUS_GTIDS). `file` and `position`: where the source is known to stand; never moves back.
     `skip_until_us` / `skip_until` drop transactions until one begins at or after the commit time / source
     position. `expected` is `(GTID or None, length, digest)` of our last transaction, asked for again:
-    compared when it comes, not stored. `prepared`: the XA transactions prepared at `offset` as (xid, file, start,
-    length), their events in files of the folder `spool`; `spool_number` is that of the next file, and
-    `generation` the writer's.
+    compared when it comes, not stored. `prepared`: the XA transactions prepared at `offset` as (xid, file,
+    start, length), their events in files of the folder `spool`; `spool_number` is that of the next file,
+    and `generation` the writer's.
     """
 
     def __init__(
