@@ -200,3 +200,24 @@ def test_a_large_prepared_transaction_takes_little_memory(
             assert time.monotonic() < deadline, "the spool was not removed"
             time.sleep(0.05)
         assert receiver.stop() == 0
+
+
+def test_a_log_that_begins_at_the_end_has_what_is_prepared_then(server: MySqlServer, tmp_path: Path) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        for sql in ("XA START 'early'", "INSERT INTO d.t VALUES (-500, 'x')", "XA END 'early'"):
+            cursor.execute(sql)
+        cursor.execute("XA PREPARE 'early'")
+        server.execute("INSERT INTO d.t VALUES (-501, 'x')")
+        with receiving(server, tmp_path, start="latest") as receiver:
+            receiver.wait_until_level()
+            log = receiver.log
+            assert rows_between(receiver, log.start) == (0, 0)
+            assert [one.xid for one in log.prepared] == ["X'6561726c79',X'',1"]
+            cursor.execute("XA COMMIT 'early'")
+            receiver.wait_until_level()
+            log.refresh()
+            assert rows_between(receiver, log.start)[0] == 1
+            assert log.statements(LogRange(log.start, log.end)) == []
+            if server.variable("gtid_mode") == "ON":
+                assert log.gtids_at(log.end) == GtidSet(server.gtid_executed())
+            assert receiver.stop() == 0

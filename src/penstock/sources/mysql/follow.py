@@ -2,9 +2,11 @@
 
 `plan` decides before a stream is asked for:
 
-- A new log begins where the pipeline file says. File + position and timestamps are found by reading the
-   binlog file that holds them from its begin and dropping transactions until the start, so that the
-   executed GTIDs at the start are known exactly (PREVIOUS_GTIDS of the file and what was dropped).
+- A new log begins where the pipeline file says. Transactions before it are dropped, but prepared XA
+   transactions are kept: their rows count from an XA COMMIT on that may lie behind it. File + position and
+   timestamps are found by reading the binlog file that holds them from its begin and dropping transactions
+   until the start, so that the executed GTIDs at the start are known exactly (PREVIOUS_GTIDS of the file and
+   what was dropped). At `latest` the newest file is read like that only if something is prepared.
 - A log that holds something goes on behind its last transaction. Before that the source must prove to be
    the same: every GTID we hold is in its `gtid_executed` (a reset, a restore, a lossy failover fail this),
    and our last transaction is asked for again and compared byte for byte, because a restored server numbers
@@ -56,6 +58,8 @@ class Server:
     purged: GtidSet
     files: tuple[tuple[str, int], ...]
     """Binlog files and sizes, oldest first; empty if the account may not see them."""
+    prepared: bool = False
+    """It has XA transactions that are prepared; False also if the account may not see them."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,15 @@ def describe(connection: Any) -> Server:
         executed=GtidSet(row[5]),
         purged=GtidSet(row[6]),
         files=_files(connection),
+        prepared=_has_prepared(connection),
     )
+
+
+def _has_prepared(connection: Any) -> bool:
+    try:
+        return bool(query(connection, "XA RECOVER"))
+    except pymysql.Error:  # MySQL 8.0 asks for XA_RECOVER_ADMIN, which we do without
+        return False
 
 
 def _files(connection: Any) -> tuple[tuple[str, int], ...]:
@@ -196,6 +208,10 @@ def _begin(config: SourceConfig, server: Server, start: StartAt) -> Stream:
         return _begin_at_position(server, start.file, start.position)
     if start.timestamp is not None:
         return _begin_at_time(config, server, start.timestamp)
+    if server.prepared and server.files and start.at != "earliest":
+        # What they changed stands before the start: read the newest file from its begin to have it, too.
+        file, size = server.files[-1]
+        return Stream(file=file, skip_until=(file, size))
     if server.has_gtids:
         executed = server.purged if start.at == "earliest" else server.executed
         return Stream(gtids=executed, executed=executed)

@@ -358,8 +358,9 @@ def note_prepared_transactions(source: Source) -> Iterator[Finding]:
         statements.append(f"XA ROLLBACK {xid};")
     yield Finding(
         "warning", "xa", source.name,
-        f"{len(rows)} XA transaction(s) are prepared at the source {source.name}. A table that they "
-        "changed is parked when they come in the log; of those prepared before the relay log began nothing "
-        "is known there. End them before a pipeline starts.",
+        f"{len(rows)} XA transaction(s) are prepared at the source {source.name}. What they changed arrives "
+        "when they are committed. One that was prepared before the relay log began, in an older file than "
+        "the source's newest binlog then, has no rows there: at its XA COMMIT every captured table is read "
+        "again. End those that nobody is going to commit.",
         "\n".join(statements[:10]),
     )  # fmt: skip
