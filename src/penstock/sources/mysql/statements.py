@@ -57,6 +57,8 @@ Earlier = Callable[[Offset], Iterable[Statement]]
 
 
 EXECUTE_LOAD_QUERY = 18
+INCIDENT = 26
+XA_PREPARE = 38
 
 
 class MySqlStatements:
@@ -89,7 +91,7 @@ class MySqlStatements:
         """In the order in which they are to be judged; a table may have two (one goes, another takes its
         name). Repeating a statement repeats the answer."""
         if _is_event(statement):
-            why = f"an event of type {statement.event} may have changed rows"
+            why = _event_reason(statement)
             return [TableEffect(table, voids=why, rereads=why, what="unknown") for table in live]
         held = self._shadows.at(statement, live)
         catalog = Catalog(
@@ -277,6 +279,14 @@ def touched(server: Server, statement: Statement, tables: set[TableId]) -> set[T
 def _is_event(statement: Statement) -> bool:
     """No SQL, but an event that may have changed any rows."""
     return statement.event is not None and statement.event != EXECUTE_LOAD_QUERY
+
+
+def _event_reason(statement: Statement) -> str:
+    if statement.event == INCIDENT:
+        return "the source says that events were lost (INCIDENT)"
+    if statement.event == XA_PREPARE:
+        return f"the log does not hold the rows of {statement.sql}"
+    return f"an event of type {statement.event} at offset {statement.offset} may have changed rows"
 
 
 def _cut_short(change: Change) -> Change:
