@@ -118,7 +118,9 @@ class Rereads:
         self._wait(condition, what, seconds=min(seconds, WAIT_SECONDS))
 
     def _explained(self, table: TableState) -> bool:
-        """Whether the catalog tells why the log did not fit: then the table is to be read again, else that
-        would not help."""
+        """Whether reading it again helps. The definition may have been newer than the log, which began in the
+        past: then it helps once. After that only if the catalog says something else by now."""
+        if not any(one.table == table.table and one.decision == UNFIT for one in self._state.history()):
+            return True
         now = self._source.read_table(table.table)
         return now is None or (now.columns, now.key) != (table.schema.columns, table.schema.key)

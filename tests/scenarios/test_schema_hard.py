@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -293,3 +294,63 @@ def test_a_change_that_is_not_wanted_parks_its_table_and_resnapshot_takes_it(sce
     case.assert_equal("t", "p")
     history = json.loads(case.command("status", "--history", "--json").stdout)
     assert "target dropped" in [one["decision"] for one in history]
+
+
+def test_a_pipeline_that_begins_in_the_past_finds_each_definition_in_the_log_or_reads_the_table_again(
+    scenario: Make,
+) -> None:
+    case = scenario()
+    case.server.execute(
+        "CREATE TABLE older (id INT PRIMARY KEY, a INT, b VARCHAR(20))",
+        "INSERT INTO older VALUES (1, 1, 'x')",
+    )
+    [(executed,)] = case.server.query("SELECT @@gtid_executed")
+    case.server.execute(
+        "CREATE TABLE born (id INT PRIMARY KEY, a INT)",
+        "INSERT INTO born VALUES (1, 10)",
+        "INSERT INTO older VALUES (2, 2, 'y')",
+        "ALTER TABLE born ADD COLUMN b VARCHAR(20) FIRST",
+        "INSERT INTO born VALUES ('y', 2, 20)",
+        "ALTER TABLE older DROP COLUMN a",
+        "INSERT INTO older VALUES (3, 'z')",
+        "ALTER TABLE born DROP COLUMN a",
+        "UPDATE born SET b = 'x' WHERE id = 1",
+    )
+    case.write_file(start={"gtid": executed.replace("\n", "")})
+    done = case.command("run", "--once")
+    assert done.returncode == 0, done.stderr
+    case.assert_equal("born", "older")
+    history = json.loads(case.command("status", "--history", "--json").stdout)
+    assert not [one for one in history if one["table"].endswith(".born") and "read again" in one["what"]]
+
+
+def test_definitions_that_change_faster_than_they_can_be_read_stop_nothing(scenario: Make) -> None:
+    case = scenario()
+    case.server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)",
+        "CREATE TABLE calm (id INT PRIMARY KEY)",
+    )  # fmt: skip
+    stop = threading.Event()
+
+    def storm() -> None:
+        number = 0
+        while not stop.is_set() and number < 150:
+            number += 1
+            case.server.execute(
+                f"ALTER TABLE t ADD COLUMN c{number} INT AS (id * {number}) STORED",
+                f"ALTER TABLE t DROP COLUMN c{number}",
+                f"INSERT INTO calm VALUES ({number})",
+            )
+
+    thread = threading.Thread(target=storm)
+    with case.running() as pipeline:
+        thread.start()
+        try:
+            pipeline.wait_until(lambda s: s["epoch"] > 5, "epochs in the storm", seconds=240)
+        finally:
+            stop.set()
+            thread.join()
+        case.server.execute("INSERT INTO t VALUES (2, 2)")
+        status = case.drain(pipeline)
+        assert {table["status"] for table in status["tables"]} == {"live"}
+    case.assert_equal("t", "calm")
