@@ -16,7 +16,9 @@ from penstock.sinks.base import EvolvedColumn, Ours
 
 Make = Callable[..., Place]
 
-pytestmark = pytest.mark.parametrize("kind", ["iceberg", "delta"])
+both = pytest.mark.parametrize("kind", ["iceberg", "delta"])
+iceberg_first = pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
+"""The same over Delta takes longer, and tells little more."""
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 
@@ -48,6 +50,7 @@ ADDED: list[tuple[pa.DataType, str | None, Any]] = [
 ]
 
 
+@iceberg_first
 def test_added_columns_give_existing_rows_their_default(place: Make, kind: str) -> None:
     it = filled(place, kind, [("id", LONG), ("name", TEXT)], (1, "a"))
     new = [column(f"c{n}", arrow, default=default) for n, (arrow, default, _) in enumerate(ADDED)]
@@ -63,6 +66,7 @@ def test_added_columns_give_existing_rows_their_default(place: Make, kind: str) 
     assert it.rows() == [(1, "z", 6, *nothing[1:], 21), (2, "b", *nothing, 20)]
 
 
+@iceberg_first
 def test_added_timestamp_default_is_utc(place: Make, kind: str) -> None:
     it = filled(place, kind, [("id", LONG)], (1,))
     at = column("at", pa.timestamp("us", "UTC"), default="TIMESTAMP'2024-07-01 12:00:00Z'")
@@ -70,6 +74,7 @@ def test_added_timestamp_default_is_utc(place: Make, kind: str) -> None:
     assert it.sink.read(it.table).selectExpr("unix_seconds(at)").collect()[0][0] == 1719835200
 
 
+@iceberg_first
 def test_columns_stand_where_the_source_has_them(place: Make, kind: str) -> None:
     it = filled(place, kind, [("id", LONG), ("name", TEXT), ("x", INT)], (1, "a", 7))
     it.evolve(
@@ -80,6 +85,7 @@ def test_columns_stand_where_the_source_has_them(place: Make, kind: str) -> None
     assert it.rows() == [(None, 7, None, "a", 1, None, 1)]
 
 
+@both
 def test_drop_rename_swap_and_add_in_one_step_keep_each_value_with_its_column(place: Make, kind: str) -> None:
     it = filled(place, kind, [("id", LONG), ("a", TEXT), ("b", TEXT), ("c", TEXT)], (1, "va", "vb", "vc"))
     wanted = [
@@ -106,6 +112,7 @@ WIDER: list[tuple[pa.DataType, Any, pa.DataType, Any]] = [
 ]
 
 
+@both
 def test_wider_types_take_what_is_there_and_what_comes(place: Make, kind: str) -> None:
     old = [("id", LONG), *[(f"c{n}", one[0]) for n, one in enumerate(WIDER)]]
     it = filled(place, kind, old, (1, *[one[1] for one in WIDER]))
@@ -120,6 +127,7 @@ def test_wider_types_take_what_is_there_and_what_comes(place: Make, kind: str) -
     assert types[2:6] == ["bigint", "double", "decimal(12,2)", "decimal(12,4)"]
 
 
+@iceberg_first
 def test_narrower_types_keep_the_wider_column_unless_told_otherwise(place: Make, kind: str) -> None:
     it = filled(place, kind, [("id", LONG), ("n", LONG), ("d", pa.decimal128(12, 4))], (1, 5, Decimal("1.5")))
     wanted = [column("id", LONG, "id"), column("n", INT, "n"), column("d", pa.decimal128(8, 2), "d")]
@@ -137,6 +145,7 @@ def test_narrower_types_keep_the_wider_column_unless_told_otherwise(place: Make,
     assert it.rows() == expected
 
 
+@iceberg_first
 def test_another_kind_of_type_converts_the_rows_that_are_there(place: Make, kind: str) -> None:
     it = filled(place, kind, [("id", LONG), ("n", INT), ("t", TEXT)], (1, 5, "12"), (2, None, "no number"))
     wanted = [column("id", LONG, "id"), column("n", TEXT, "n"), column("number", INT, "t")]
@@ -148,6 +157,7 @@ def test_another_kind_of_type_converts_the_rows_that_are_there(place: Make, kind
     assert it.rows() == [(1, "5", 12, 1), (2, "x", 7, 2)]
 
 
+@both
 def test_killed_between_its_parts_a_change_is_finished_when_done_again(
     place: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +181,7 @@ def test_killed_between_its_parts_a_change_is_finished_when_done_again(
     assert columns(it) == ("id", "n", "b", "a", "more")
 
 
+@iceberg_first
 def test_a_version_before_a_change_reads_with_the_columns_it_had(place: Make, kind: str) -> None:
     it = filled(place, kind, [("id", LONG), ("a", TEXT)], (1, "v"))
     version = it.sink.version(it.table)
@@ -179,6 +190,7 @@ def test_a_version_before_a_change_reads_with_the_columns_it_had(place: Make, ki
     assert it.sink.read(it.table, it.sink.version(it.table)).columns == ["id", "b", "_sequence"]
 
 
+@iceberg_first
 def test_a_target_that_lacks_the_column_is_an_error_unless_all_rows_come_again(
     place: Make, kind: str
 ) -> None:
@@ -190,6 +202,7 @@ def test_a_target_that_lacks_the_column_is_an_error_unless_all_rows_come_again(
     assert it.rows() == [(1, None, 1)]
 
 
+@iceberg_first
 def test_partitions_and_sort_order_of_the_operators_own_survive_a_change(place: Make, kind: str) -> None:
     if kind == "delta":
         pytest.skip("Delta's partitions are set when a table is made")
