@@ -123,6 +123,7 @@ def restart_table(
     same = _shape(schema) == _shape(old.schema) and old.kept is None and not old.begins
     fresh = new_table(schema, start, snapshot="splitting", append_only=sink.append_only)
     begins: Begins = "" if missing else "empty" if sink.append_only and holds else "" if same else "evolve"
+    keeps = config.evolution.changes == "ignore" and not missing
     with state.transaction():
         state.forget_chunks(table)
         state.put_table(
@@ -132,7 +133,7 @@ def restart_table(
                 replaces=start if holds and not sink.append_only else Offset(0),
                 last_epoch=0 if missing else old.last_epoch,
                 begins=begins,
-                kept=kept_by_name(old, schema) if config.evolution.changes == "ignore" else None,
+                kept=kept_by_name(old, schema) if keeps else None,
             )
         )
         state.note(Change(table, schema.version, start, "read again from its beginning", why))

@@ -98,7 +98,8 @@ def _begun_anew(
     assert effect.created is not None
     schema = replace(effect.created, version=state.schema.version + 1)
     fresh = begun(replace(effect, created=schema), end, policies)
-    kept = kept_by_name(state, schema) if policies.schema.changes == "ignore" else None
+    keeps = policies.schema.changes == "ignore" and state.last_epoch > 0
+    kept = kept_by_name(state, schema) if keeps else None
     fresh = replace(fresh, last_epoch=state.last_epoch, begins="empty", kept=kept)
     decision = "begun anew in an emptied target"
     if (

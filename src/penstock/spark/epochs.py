@@ -349,10 +349,11 @@ class EpochRunner:
         planned = next(table for table in plan.tables if table.table == outcome.table)
         if state.start != planned.start or state.status == "dropped":
             # The statement at the epoch's end made another table of it; this was the end of the one before.
-            last = 0 if outcome.dropped else plan.epoch
-            self._state.put_table(
-                replace(state, last_epoch=last, begins="" if outcome.dropped else state.begins)
-            )
+            if outcome.dropped:
+                state = replace(state, last_epoch=0, begins="", kept=None, written=False)
+            elif outcome.parked is None:
+                state = replace(state, last_epoch=plan.epoch)
+            self._state.put_table(state)
             return
         if outcome.parked is not None:
             offset = Offset(outcome.parked.details.get("offset", plan.range.start))
