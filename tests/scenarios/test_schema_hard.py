@@ -179,7 +179,7 @@ def test_a_backlog_with_changes_in_the_middle_is_decoded_with_the_definition_of_
 ) -> None:
     case = scenario(sink)
     case.server.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)", "INSERT INTO t VALUES (0, 0, 0)")
-    assert case.command("run", "--once").returncode == 0
+    assert case.command("run", "--once", timeout=900).returncode == 0
     changes = [
         "RENAME COLUMN a TO tmp, RENAME COLUMN b TO a", "RENAME COLUMN tmp TO b", "MODIFY b BIGINT FIRST",
         "MODIFY a VARCHAR(20)", "MODIFY b INT AFTER id",
@@ -189,7 +189,7 @@ def test_a_backlog_with_changes_in_the_middle_is_decoded_with_the_definition_of_
         rows = ", ".join(f"({n}, {n}, {n})" for n in range(first + 1, first + 400))
         case.server.execute(f"INSERT INTO t VALUES {rows}", f"UPDATE t SET a = id + 1 WHERE id > {first}")
         case.server.execute(f"ALTER TABLE t {what}")
-    done = case.command("run", "--once")
+    done = case.command("run", "--once", timeout=900)
     assert done.returncode == 0, done.stderr
     case.assert_equal("t")
 
@@ -212,7 +212,7 @@ def test_killed_again_and_again_while_definitions_change_it_ends_equal(scenario:
             case.server.execute(statement, f"UPDATE t SET b = '{number}' WHERE id % 50 = {number}")
             before = pipeline.latest.get("epoch", 0)
             pipeline.wait_until(
-                lambda s, before=before: s["epoch"] > before, "an epoch", seconds=180, restart=True
+                lambda s, before=before: s["epoch"] > before, "an epoch", seconds=400, restart=True
             )
             pipeline.kill(("driver", "jvm", "worker")[number % 3])  # type: ignore[arg-type]
             pipeline.ensure_alive()
@@ -288,7 +288,7 @@ def test_a_change_that_is_not_wanted_parks_its_table_and_resnapshot_takes_it(sce
         pipeline.wait_until(
             lambda s: s["snapshot"]["done"] and all(t["status"] != "parked" for t in s["tables"]),
             "the table to come back",
-            seconds=180,
+            seconds=400,
         )
         case.drain(pipeline)
     case.assert_equal("t", "p")
@@ -317,7 +317,7 @@ def test_a_pipeline_that_begins_in_the_past_finds_each_definition_in_the_log_or_
         "UPDATE born SET b = 'x' WHERE id = 1",
     )
     case.write_file(start={"gtid": executed.replace("\n", "")})
-    done = case.command("run", "--once")
+    done = case.command("run", "--once", timeout=900)
     assert done.returncode == 0, done.stderr
     case.assert_equal("born", "older")
     history = json.loads(case.command("status", "--history", "--json").stdout)
@@ -346,7 +346,7 @@ def test_definitions_that_change_faster_than_they_can_be_read_stop_nothing(scena
     with case.running() as pipeline:
         thread.start()
         try:
-            pipeline.wait_until(lambda s: s["epoch"] > 5, "epochs in the storm", seconds=240)
+            pipeline.wait_until(lambda s: s["epoch"] > 5, "epochs in the storm", seconds=400)
         finally:
             stop.set()
             thread.join()
