@@ -16,7 +16,7 @@ from penstock.testing.scenario import Scenario
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 Make = Callable[..., Scenario]
 

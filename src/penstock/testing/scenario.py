@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _serial = itertools.count()
 
-DRAIN_SECONDS_MAX = 300.0
+DRAIN_SECONDS_MAX = 900.0
 
 Completed = subprocess.CompletedProcess[str]
 
