@@ -20,6 +20,8 @@ ROWS = (
     "INSERT INTO {t} VALUES (1, 10, 'x'), (2, 20, 'y')",
 )
 
+pytestmark = pytest.mark.timeout(900)
+
 HAZARDS = {
     "dropped_column": hazard(
         ROWS,
