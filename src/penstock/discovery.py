@@ -130,7 +130,7 @@ def restart_table(
             replace(
                 fresh,
                 written=holds and not sink.append_only,
-                replaces=start if holds and not sink.append_only else Offset(0),
+                replaces=start if holds else Offset(0),
                 last_epoch=0 if missing else old.last_epoch,
                 begins=begins,
                 kept=kept_by_name(old, schema) if keeps else None,

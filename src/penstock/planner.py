@@ -339,7 +339,8 @@ def _first_steps(state: TableState) -> list[Step]:
     if state.last_epoch <= 0:
         steps.append(CreateTarget())
     if state.begins == "empty":
-        steps.append(TruncateTarget(None, state.start))
+        # Above everything of the table before, below everything of this one.
+        steps.append(TruncateTarget(None, state.replaces or Offset(state.start - 1)))
     if state.begins:
         origins = tuple(ColumnOrigin(column.name) for column in state.schema.columns)
         steps.append(Evolve(state.schema, origins, refills=True, kept=state.kept))

@@ -265,7 +265,7 @@ def test_columns_are_kept_as_they_are_if_changes_are_ignored_and_come_back_if_th
         rows = [tuple(row)[:3] for row in case.target("t").orderBy("id").collect()]
         assert rows == [(1, 11, None), (2, 20, None)]
         assert pipeline.stop() == 0
-        case.write_file()
+        case.write_file(schema={"changes": "evolve"})
         pipeline.start()
         case.server.execute("ALTER TABLE t ADD COLUMN d INT", "INSERT INTO t VALUES (3, 30, 300, 3)")
         case.drain(pipeline)
