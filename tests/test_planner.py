@@ -58,7 +58,7 @@ class Log:
             effect for effect in self.ddl[statement.end] if effect.table in live or effect.created is not None
         ]
 
-    def tables(self, range_: LogRange) -> dict[TableId, tuple[int, int]]:
+    def tables(self, range_: LogRange, *, exact: bool = False) -> dict[TableId, tuple[int, int]]:
         inside = [table for at, table in self.events if range_.start < at <= range_.end]
         return {table: (inside.count(table), 100) for table in inside}
 

@@ -206,7 +206,7 @@ class Planner:
     def _table_plans(
         self, reach: LogRange, tables: dict[TableId, TableState], verdicts: dict[TableId, Verdict]
     ) -> list[TablePlan]:
-        touched = self._log.tables(reach) if reach else {}
+        touched = self._log.tables(reach, exact=True) if reach else {}
         plans = []
         for state in tables.values():
             if not state.planned:
@@ -214,7 +214,7 @@ class Planner:
             verdict = verdicts.get(state.table)
             steps = _first_steps(state)
             if state.table in touched and state.start < reach.end:
-                steps += self._event_steps(state, reach)
+                steps += self._event_steps(state, reach, touched)
             steps += self._chunk_steps(state, reach, verdict)
             steps += self._timed(verdict.steps, reach.end) if verdict is not None else ()
             if steps:
@@ -230,9 +230,13 @@ class Planner:
             for step in steps
         ]
 
-    def _event_steps(self, state: TableState, reach: LogRange) -> list[Step]:
+    def _event_steps(
+        self, state: TableState, reach: LogRange, touched: dict[TableId, tuple[int, int]]
+    ) -> list[Step]:
         part = LogRange(max(state.start, reach.start), reach.end)
-        events, size = self._log.tables(part).get(state.table, (0, 0))
+        events, size = touched.get(state.table, (0, 0))
+        if part != reach:
+            events, size = self._log.tables(part, exact=True).get(state.table, (0, 0))
         if not events:
             return []
         if self._append_only:

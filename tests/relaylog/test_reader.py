@@ -121,6 +121,13 @@ def test_tables_of_whole_spans_are_exact(received: Received) -> None:
         assert {str(table): counts for table, counts in found.items()} == received.walk.tables(start, end)
 
 
+def test_tables_are_exact_inside_spans_too_if_that_is_asked_for(received: Received) -> None:
+    for range_ in ranges(received, 14, 60):
+        found = received.log.tables(range_, exact=True)
+        counted = {str(table): counts for table, counts in found.items()}
+        assert counted == received.walk.tables(range_.start, range_.end)
+
+
 def test_tables_inside_spans_are_upper_bounds_and_name_every_table(received: Received) -> None:
     for range_ in ranges(received, 13, 200):
         found = received.log.tables(range_)

@@ -270,15 +270,22 @@ class RelayLog:
             best = entry.committed
         return best
 
-    def tables(self, range_: LogRange) -> dict[TableId, tuple[int, int]]:
-        """Row events and their bytes per table. Upper bounds where a bound lies inside a span."""
-        totals: dict[str, list[int]] = {}
-        for _, entry in self._spans(range_):
-            for name, (events, size) in entry.tables.items():
-                total = totals.setdefault(name, [0, 0])
-                total[0] += events
-                total[1] += size
-        return {TableId.parse(name): (events, size) for name, (events, size) in totals.items()}
+    def tables(self, range_: LogRange, *, exact: bool = False) -> dict[TableId, tuple[int, int]]:
+        """Row events and their bytes per table. Where a bound lies inside a span: upper bounds, or `exact`, by
+        walking that part of it."""
+        totals: dict[str, tuple[int, int]] = {}
+        for number, entry in self._spans(range_):
+            parts = [(1, entry.tables)]
+            if exact and not range_.start <= entry.start < entry.end <= range_.end:
+                at = bisect_left(self._entries(number), entry.end, key=lambda one: one.end)
+                parts = [(1, self._scan(number, at, min(range_.end, entry.end)).tables)]
+                if range_.start > entry.start:
+                    parts.append((-1, self._scan(number, at, range_.start).tables))
+            for sign, tables in parts:
+                for name, (events, size) in tables.items():
+                    known = totals.get(name, (0, 0))
+                    totals[name] = (known[0] + sign * events, known[1] + sign * size)
+        return {TableId.parse(name): counts for name, counts in totals.items() if counts[0]}
 
     def statements(self, range_: LogRange) -> list[Statement]:
         """DDL and statement-format DML that end in the range, in log order."""

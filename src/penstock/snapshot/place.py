@@ -201,7 +201,9 @@ def place(
         return ReadAgain(
             chunk, f"more than {limits.window_bytes_max} bytes of the table's log have come since it was read"
         )
-    return Placed(chunk, "merge", _merge_scans(chunk, Offset(window), epoch.range))
+    # What the epoch holds from before the table's start is not in the stream.
+    since = LogRange(min(max(epoch.range.start, table.start), end), end)
+    return Placed(chunk, "merge", _merge_scans(chunk, Offset(window), since))
 
 
 def place_all(
