@@ -23,11 +23,12 @@ class TableState:
     status: `live` (its events are planned), `parked` (left alone since `parked_at`, for `reason`), `dropped`
     (gone at the source). snapshot: `none` (log only), `splitting` (chunks are still being found), `reading`,
     `done` (all placed). written: whether the target may hold rows. replaces: sequence up to which rows are
-    of the table before, and are deleted at the end of a re-snapshot (0: there are none). last_epoch: the newest epoch with steps for it; 0: its
-    target is still to be made. begins: what is to be done first with a target that is there: `evolve` it to
-    the columns of `schema`, or also `empty` it, since it holds rows from before `start`. due: why the table
-    is to be read again from its beginning; until then it is left out of plans. rows_guess: how large the
-    server thought the table to be when its chunks were sought. kept: columns the target keeps.
+    of the table before, and are deleted at the end of a re-snapshot (0: there are none). last_epoch: the
+    newest epoch with steps for it; 0: its target is still to be made. begins: what is to be done first with a
+    target that is there: `evolve` it to the columns of `schema`, or also `empty` it, since it holds rows from
+    before `start`. due: why the table is to be read again from its beginning; until then it is left out of
+    plans. rows_guess: how large the server thought the table to be when its chunks were sought. kept: columns
+    the target keeps.
     """
 
     table: TableId

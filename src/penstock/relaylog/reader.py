@@ -271,8 +271,8 @@ class RelayLog:
         return best
 
     def tables(self, range_: LogRange, *, exact: bool = False) -> dict[TableId, tuple[int, int]]:
-        """Row events and their bytes per table. Where a bound lies inside a span: upper bounds, or `exact`, by
-        walking that part of it."""
+        """Row events and their bytes per table. Where a bound lies inside a span: upper bounds, or `exact`,
+        by walking that part of it."""
         totals: dict[str, tuple[int, int]] = {}
         for number, entry in self._spans(range_):
             parts = [(1, entry.tables)]
