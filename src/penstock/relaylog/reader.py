@@ -276,7 +276,7 @@ class RelayLog:
         totals: dict[str, tuple[int, int]] = {}
         for number, entry in self._spans(range_):
             parts = [(1, entry.tables)]
-            if exact and not range_.start <= entry.start < entry.end <= range_.end:
+            if exact and (entry.start < range_.start or range_.end < entry.end):
                 at = bisect_left(self._entries(number), entry.end, key=lambda one: one.end)
                 parts = [(1, self._scan(number, at, min(range_.end, entry.end)).tables)]
                 if range_.start > entry.start:
