@@ -62,11 +62,22 @@ class Catalog(Protocol):
         """One table; None when there is no such base table (or no right to see it)."""
 
 
+_HELPERS = re.compile(
+    r"_.+_(?:gho|ghc|del|new|old)"  # gh-ost, pt-online-schema-change, Spirit
+    r"|__osc_(?:new|old|chg|tmp)_.+"  # OnlineSchemaChange
+    r"|lhm[na]_.+"  # Large Hadron Migrator
+    r"|_vt_[a-z]{3}_.+",  # Vitess
+    re.DOTALL | re.IGNORECASE,
+)
+
+
 class TableFilter:
     """Which tables a pipeline captures: `include` less `exclude`, `*` and `?` as wildcards in either part.
 
     A pattern is split at its first dot, so a table name may contain dots. With `fold_case` (the server's
-    lower_case_table_names is not 0) letter case does not count.
+    lower_case_table_names is not 0) letter case does not count. The helper tables of online schema changes
+    (`_t_gho`, `_t_new`, …) are captured only by a pattern whose table part has no wildcard: what they hold
+    comes from the table itself.
     """
 
     def __init__(self, tables: TablesConfig, *, fold_case: bool = False) -> None:
@@ -76,9 +87,11 @@ class TableFilter:
         self._exclude = [_compile(pattern, fold_case) for pattern in tables.exclude]
 
     def __contains__(self, table: TableId) -> bool:
-        return any(_matches(pattern, table) for pattern in self._include) and not any(
-            _matches(pattern, table) for pattern in self._exclude
-        )
+        helper = _HELPERS.fullmatch(table.table) is not None
+        return any(
+            _matches(pattern, table) and not (helper and _is_wild(text))
+            for text, pattern in zip(self.tables.include, self._include, strict=True)
+        ) and not any(_matches(pattern, table) for pattern in self._exclude)
 
     def has_database(self, database: str) -> bool:
         """Some table of this database could be captured."""
@@ -101,6 +114,11 @@ def _compile(pattern: str, fold_case: bool) -> _Pattern:
     flags = re.DOTALL | (re.IGNORECASE if fold_case else 0)
     database, _, table = pattern.partition(".")
     return re.compile(_regex(database), flags), re.compile(_regex(table), flags)
+
+
+def _is_wild(pattern: str) -> bool:
+    """The table part has a wildcard."""
+    return not set("*?").isdisjoint(pattern.partition(".")[2])
 
 
 def _regex(pattern: str) -> str:

@@ -17,6 +17,7 @@ import pytest
 from penstock._core import GtidSet
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
+from penstock.sources.mysql.ddl.server import sql_mode
 from penstock.testing.servers import MySqlServer
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -74,11 +75,14 @@ def test_the_log_holds_the_sources_events_byte_for_byte(either: MySqlServer, tmp
         log = receiver.log
         assert log.gtids_at(log.end) == GtidSet(either.gtid_executed())
         assert str(log.position_at(log.end)) == "{}:{}".format(*either.position())
-        found = [statement.sql for statement in log.statements(LogRange(log.start, log.end))]
-        assert [sql for sql in found if sql.startswith("ALTER")] == [
+        found = log.statements(LogRange(log.start, log.end))
+        altered = [statement for statement in found if statement.sql.startswith("ALTER")]
+        assert [statement.sql for statement in altered] == [
             "ALTER TABLE d.t ADD COLUMN c INT",
             "ALTER TABLE d.t DROP COLUMN c",
         ]
+        [(mode,)] = either.query("SELECT @@sql_mode")
+        assert {sql_mode(statement.sql_mode or 0) for statement in altered} == {sql_mode(str(mode))}
 
 
 def test_a_restart_goes_on_without_a_gap_or_a_double(either: MySqlServer, tmp_path: Path) -> None:

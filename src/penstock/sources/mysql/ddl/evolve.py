@@ -1,7 +1,7 @@
 """ALTER TABLE applied to a definition, in the server's order (sql_table.cc, mysql_prepare_alter_table).
 
 First every column that is there, in its place: dropped, changed or kept, whatever the order of the actions;
-then, in the order written, the columns that come new or to another place. Then the keys that are there lose
+then, in the order written, columns come new or move to another place. Then the keys that are there lose
 what was dropped and follow renamed columns; new keys come behind them.
 """
 
@@ -236,10 +236,8 @@ def _columns(
         change = todo.changed.get(name)
         if name in todo.dropped:
             continue
-        if change is None:
-            entries.append((_kept(old, todo, server, charset), Origin(old.name)))
-        elif change.position is None:
-            entries.append((made[id(change)], Origin(old.name)))
+        column = _kept(old, todo, server, charset) if change is None else made[id(change)]
+        entries.append((column, Origin(old.name)))
     for action in todo.order:
         if isinstance(action, AddElement):
             if isinstance(action.element, ColumnSpec):
@@ -247,6 +245,7 @@ def _columns(
         elif action.position is not None:
             old_column = table.find(action.old)
             assert old_column is not None
+            entries = [entry for entry in entries if entry[1].before != old_column.name]
             _insert(entries, made[id(action)], Origin(old_column.name), action.position)
     names = [column.name.lower() for column, _ in entries]
     if len(set(names)) < len(names):
@@ -290,7 +289,7 @@ def _converted(column: ColumnDefinition, charset: tuple[str, str], server: Serve
     """CONVERT TO CHARACTER SET: every character column gets it; a text type grows so that it holds as many
     characters as before."""
     old = column.column
-    if old.charset is None or (old.charset == "binary" and old.type not in ("enum", "set")):
+    if old.charset is None or old.charset == "binary":
         return column
     kind, text = old.type, old.column_type
     size = text_bytes(kind)
@@ -360,13 +359,29 @@ def _followed(keys: list[Key], table: TableDefinition, todo: _Sorted) -> list[Ke
     followed = []
     for key in keys:
         parts = tuple(
-            KeyPart(names.get(part.column.lower(), part.column), part.length) if part.column else part
+            KeyPart(
+                names.get(part.column.lower(), part.column), part.length or _label_bytes(table, part, todo)
+            )
+            if part.column
+            else part
             for part in key.parts
             if part.column is None or part.column.lower() not in todo.dropped
         )
         if parts:
             followed.append(replace(key, parts=parts))
     return followed
+
+
+def _label_bytes(table: TableDefinition, part: KeyPart, todo: _Sorted) -> int | None:
+    """A key over an ENUM or SET that becomes a text stays as long as it was: one byte or two."""
+    change = todo.changed.get((part.column or "").lower())
+    old = table.find(part.column or "")
+    if change is None or old is None or old.column.type not in ("enum", "set"):
+        return None
+    if change.column.type.kind in ("enum", "set") or _takes_no_prefix(change.column.type.kind):
+        return None
+    labels = len(old.column.labels or ())
+    return (1 if labels < 256 else 2) if old.column.type == "enum" else (labels + 7) // 8
 
 
 def _kept_parts(keys: tuple[Key, ...], columns: list[ColumnDefinition]) -> tuple[Key, ...]:

@@ -44,7 +44,9 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
     if kind in ("float", "double"):
         return _floating(column, default, server)
     if kind in ("enum", "set"):
-        return _labels(column, default)
+        text = _labels(column, default)
+        bare = column.charset == "binary" and text and server.at_least((8, 0, 0), None)
+        return "0x" + text.encode().hex().upper() if bare else text
     if kind in ("date", "datetime", "timestamp"):
         return _date(column, default.text.strip())
     if kind == "time":
@@ -55,7 +57,8 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
             return "0x" + data.hex().upper()
         return _padded(column, data.decode("utf-8", "replace"))
     if kind in _BINARIES and server.at_least((8, 0, 0), None):
-        return "0x" + _as_text(default).encode().hex().upper()
+        data = _as_text(default).encode()
+        return "0x" + data.hex().upper() if data else ""
     return _as_text(default).rstrip(" ") if kind == "char" else _padded(column, _as_text(default))
 
 

@@ -95,9 +95,7 @@ def _named(word: str, cursor: Cursor, server: Server) -> TypeSpec | None:
     if word == "LONG":
         if cursor.take("VARBINARY"):
             return TypeSpec("mediumblob")
-        if cursor.take_any_of("CHAR", "CHARACTER"):
-            cursor.expect("VARYING")
-        else:
+        if not (cursor.take("CHAR", "VARYING") or cursor.take("CHARACTER", "VARYING")):
             cursor.take_any_of("VARCHAR", "VARCHARACTER")
         return TypeSpec("mediumtext")
     if word == "JSON" and server.mariadb:
@@ -123,8 +121,7 @@ def _labels(cursor: Cursor, server: Server, kind: str) -> tuple[str, ...]:
             break
     if not cursor.take_sign(")"):
         raise NotUnderstood(")")
-    # Spaces at the end of a label are dropped when the table is made.
-    return tuple(label.rstrip(" ") for label in labels)
+    return tuple(labels)
 
 
 def _binary_literal(cursor: Cursor) -> str:
@@ -217,7 +214,10 @@ def resolve(
         charset, collation = charsets.settle(server, spec.charset, collation, inherited=inherited)
         if spec.binary:
             collation = charsets.binary_collation(server, charset)
-        if kind not in ("enum", "set"):
+        if kind in ("enum", "set"):
+            if charset != "binary":  # spaces at the end of a label are dropped when the table is made
+                spec = replace(spec, labels=tuple(label.rstrip(" ") for label in spec.labels or ()))
+        else:
             kind, length, charset, collation = _text(server, kind, length, charset, collation)
     elif kind in ("binary", "varbinary") or kind in _BLOBS.values():
         kind, length, charset, collation = _binary(server, kind, length)
