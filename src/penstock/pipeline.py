@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from penstock.snapshot import stage
 from penstock.snapshot.place import PlacementLimits
 from penstock.sources.base import Finding, TableFilter, refuse
 from penstock.sources.mysql import follow, preflight
+from penstock.sources.mysql.omitted import omitted_values
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
@@ -164,7 +166,7 @@ class _Run:
             self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
             self.goal = self.source.end_position() if self.once else None
             spark.result()
-            self._make_workers()
+            self._make_workers(any(f.check == "binlog_row_image" and f.level != "ok" for f in findings))
             self.closing.callback(self.chunks.stop)
             self.closing.callback(self._stop_query)
             query = aside.submit(self._start_query)
@@ -235,8 +237,8 @@ class _Run:
             limits=PlannerLimits(config.epoch.bytes_max, placement),
         )
 
-    def _make_workers(self) -> None:
-        """Who applies epochs, and who reads chunks."""
+    def _make_workers(self, lacks_columns: bool) -> None:
+        """Who applies epochs, and who reads chunks. `lacks_columns`: the source's row images do."""
         from penstock.spark.epochs import EpochRunner
         from penstock.spark.snapshots import SnapshotReader
 
@@ -250,6 +252,8 @@ class _Run:
             tables_parallel=config.epoch.tables_parallel,
             narrowing=config.evolution.narrowing,
             reads_again=config.evolution.rereads == "resnapshot" and config.snapshot.mode != "never",
+            partial_images=lacks_columns,
+            omitted=partial(omitted_values, types=config.types),
             on_applied=self._applied,
         )
         self.chunks = SnapshotReader(

@@ -12,5 +12,9 @@ DELETED = "_deleted"
 CHANGE_TYPE = "_change_type"
 """STRING, in the `changelog` layout: insert, update_preimage, update_postimage, delete, read, truncate."""
 
+PRESENT = "_present"
+"""STRING, in the `latest` layout of logs with partial row images: a character for each column of the table,
+`0` where the log does not say the value; NULL for a whole row."""
+
 COMMIT_TIMESTAMP = "_commit_timestamp"
 """TIMESTAMP (UTC, µs): when the transaction was committed at the server that first ran it."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import pyarrow as pa
 
 from penstock.errors import ConfigError, InternalError, TableError
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FORMAT = "1"
 ASIDE = "_penstock_next_"
 """Values of a column that is being converted wait under this name and its own until all of them are there."""
 
-OWN_COLUMNS = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP)
+OWN_COLUMNS = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT)
 
 
 @dataclass(frozen=True, order=True)
@@ -138,7 +138,7 @@ class Sink(Protocol):
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         """Layout `latest`, one row per key: applied where newer than the target's `_sequence`; deletes
-        remove."""
+        remove. Rows that lack columns (`rows.present`) are completed by the target's, or left out."""
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None

@@ -58,9 +58,8 @@ from penstock.sinks.lake import (
     Sessions,
     column_definitions,
     live_rows,
-    merge_sql,
+    merge,
     quoted,
-    shared_view,
     table_properties,
     target_type,
     text,
@@ -156,8 +155,8 @@ class DeltaSink:
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         if self._done(table, commit):
             return False
-        with self._session(commit) as session, shared_view(rows.frame) as view:
-            session.sql(merge_sql(self._name(table), view, rows.frame, key))
+        with self._session(commit) as session:
+            merge(session, table, self._name(table), rows, key)
         return self._record(table, commit)
 
     def truncate(

@@ -37,6 +37,18 @@ Consume = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
+class Present:
+    """Rows may lack columns, and `_present` says which. `places`: where in it each column of the target
+    stands.
+
+    `strict`: the target has every row that an incomplete one can be of; else some are still to be read, and
+    what is said of those is left out."""
+
+    places: dict[str, int]
+    strict: bool
+
+
+@dataclass(frozen=True)
 class Rows:
     """Rows on their way into a sink. Nothing is made before a sink asks for it.
 
@@ -46,6 +58,7 @@ class Rows:
 
     frame: DataFrame
     make: Callable[[Consume, str], DataFrame] | None = None
+    present: Present | None = None
 
     def through(self, consume: Consume, schema: str) -> DataFrame:
         if self.make is not None:

@@ -21,9 +21,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.errors import InternalError
-from penstock.model.change import DELETED, SEQUENCE
+from penstock.errors import InternalError, TableError
+from penstock.model.change import DELETED, PRESENT, SEQUENCE
+from penstock.model.schema import TableId
 from penstock.sinks.base import source_columns
+from penstock.sinks.files import Present, Rows
 
 
 class Sessions:
@@ -109,20 +111,65 @@ def live_rows(frame: DataFrame) -> DataFrame:
     return frame.select(*[quoted(name) for name in (*source_columns(frame.columns), SEQUENCE)])
 
 
-def merge_sql(target: str, view: str, frame: DataFrame, key: tuple[str, ...]) -> str:
-    columns = (*source_columns(frame.columns), SEQUENCE)
+def merge(session: SparkSession, table: TableId, target: str, rows: Rows, key: tuple[str, ...]) -> None:
+    """Merges rows of layout `latest` into a target, in this session.
+
+    Raises `TableError` if a row that lacks columns is in the log and should be in the target, but is not.
+    """
+    with shared_view(rows.frame) as view:
+        if rows.present is not None and rows.present.strict:
+            _require_rows(session, table, target, view, rows.frame, key)
+        session.sql(merge_sql(target, view, rows.frame, key, rows.present))
+
+
+def _require_rows(
+    session: SparkSession, table: TableId, target: str, view: str, frame: DataFrame, key: tuple[str, ...]
+) -> None:
+    missing = session.sql(
+        f"SELECT s.{SEQUENCE} FROM {view} AS s LEFT ANTI JOIN {target} AS t ON {_match(frame, key)} "
+        f"WHERE s.{PRESENT} IS NOT NULL AND NOT s.{DELETED} LIMIT 1"
+    ).collect()
+    if missing:
+        raise TableError(
+            f"An update of table {table} at offset {missing[0][0]} has only some of the row's columns "
+            "(binlog_row_image is not FULL), and the target has no such row to take the others from.",
+            hint=f"Run `penstock resnapshot FILE {table}` to read the table again.",
+            table=str(table),
+            offset=missing[0][0],
+        )
+
+
+def _match(frame: DataFrame, key: tuple[str, ...]) -> str:
     types = {field.name: field.dataType for field in frame.schema.fields}
-    match = " AND ".join(f"t.{quoted(name)} {_equality(types[name])} s.{quoted(name)}" for name in key)
+    return " AND ".join(f"t.{quoted(name)} {_equality(types[name])} s.{quoted(name)}" for name in key)
+
+
+def merge_sql(
+    target: str, view: str, frame: DataFrame, key: tuple[str, ...], present: Present | None = None
+) -> str:
+    columns = (*source_columns(frame.columns), SEQUENCE)
+    match = _match(frame, key)
     newer = f"s.{SEQUENCE} > t.{SEQUENCE}"
-    updates = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns)
+    updates = ", ".join(f"t.{quoted(name)} = {_new_value(name, present)}" for name in columns)
+    whole = "" if present is None else f" AND s.{PRESENT} IS NULL"
     names = ", ".join(quoted(name) for name in columns)
     values = ", ".join(f"s.{quoted(name)}" for name in columns)
     return (
         f"MERGE INTO {target} AS t USING {view} AS s ON {match} "
         f"WHEN MATCHED AND {newer} AND s.{DELETED} THEN DELETE "
         f"WHEN MATCHED AND {newer} THEN UPDATE SET {updates} "
-        f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({names}) VALUES ({values})"
+        f"WHEN NOT MATCHED AND NOT s.{DELETED}{whole} THEN INSERT ({names}) VALUES ({values})"
     )
+
+
+def _new_value(name: str, present: Present | None) -> str:
+    """What an update sets a column to: the log's value, or the target's own where the log has none."""
+    value = f"s.{quoted(name)}"
+    if present is None or name == SEQUENCE:
+        return value
+    place = present.places.get(name)
+    said = "" if place is None else f" OR substring(s.{PRESENT}, {place + 1}, 1) = '1'"
+    return f"CASE WHEN s.{PRESENT} IS NULL{said} THEN {value} ELSE t.{quoted(name)} END"
 
 
 def _equality(kind: DataType) -> str:

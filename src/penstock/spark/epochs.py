@@ -44,7 +44,7 @@ from penstock.model.plan import (
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.table import UNFIT
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
-from penstock.sinks.files import Consume, Projection, Rows, map_batches
+from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
 from penstock.spark import tasks
 from penstock.spark.errors import returned
 from penstock.state import StateStore
@@ -95,7 +95,10 @@ class TableOutcome:
 
 class EpochRunner:
     """Executes plans. One instance per running pipeline; `run_next` is what `foreachBatch`
-    calls. `reads_again`: a table whose log does not fit what is known of it is read again."""
+    calls. `reads_again`: a table whose log does not fit what is known of it is read again.
+
+    `partial_images`: the source's row images lack columns. A table of which that shows later is done again in
+    that way. `omitted`: what inserts leave out then."""
 
     def __init__(
         self,
@@ -108,6 +111,8 @@ class EpochRunner:
         tables_parallel: int,
         narrowing: Narrowing,
         reads_again: bool,
+        partial_images: bool,
+        omitted: Callable[[TableSchema], pa.RecordBatch],
         on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
     ) -> None:
         self._spark = spark
@@ -117,6 +122,9 @@ class EpochRunner:
         self._before_images = before_images
         self._narrowing = narrowing
         self._reads_again = reads_again
+        self._partial_images = partial_images
+        self._partial_tables: set[TableId] = set()
+        self._omitted = omitted
         # Threads live as long as the runner: each has a JVM thread of its own, which is costly to start.
         self._pool = ThreadPoolExecutor(tables_parallel, thread_name_prefix="epoch")
         self._on_applied = on_applied
@@ -204,6 +212,8 @@ class EpochRunner:
                 return
             except Exception as error:
                 found = returned(error)
+                if self._shows_partial(table.table, step, found):
+                    continue
                 if isinstance(found, PenstockError) or attempt == ATTEMPTS_MAX:
                     if found is error:
                         raise
@@ -211,6 +221,19 @@ class EpochRunner:
                 log.warning("epoch %d, %s, step %d: attempt %d failed: %s", plan.epoch, table.table, number,
                             attempt, str(error).splitlines()[0])  # fmt: skip
                 time.sleep(min(0.5 * 2**attempt, 10))  # back-off, bounded by ATTEMPTS_MAX
+
+    def _shows_partial(self, table: TableId, step: Step, error: BaseException) -> bool:
+        """Whether a step failed because images lack columns, and has not been tried in the way that takes
+        this. A change log has no place for rows that lack columns."""
+        if not isinstance(step, ApplyEvents) or step.mode == "changes" or self._is_partial(table):
+            return False
+        if not isinstance(error, TableError) or not error.details.get("partial"):
+            return False
+        self._partial_tables.add(table)
+        return True
+
+    def _is_partial(self, table: TableId) -> bool:
+        return self._partial_images or table in self._partial_tables
 
     def _step(
         self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome
@@ -223,7 +246,10 @@ class EpochRunner:
                 self._sink.drop(table.table)
                 outcome.dropped = True
             case ApplyEvents():
-                self._write(table, step.mode, self._events(table.schema, step), commit)
+                # What lacks columns may be of a row that is still to be read: a merge leaves that out.
+                partial = step.mode != "changes" and self._is_partial(table.table)
+                mode = "merge" if partial else step.mode
+                self._write(table, mode, self._events(table.schema, step), commit)
                 outcome.written = True
             case PlaceChunks():
                 self._write(table, step.mode, self._placed(plan, table.schema, step), commit)
@@ -249,7 +275,7 @@ class EpochRunner:
     def _write(self, table: TablePlan, mode: str, rows: Rows, commit: Commit) -> None:
         key = table.schema.key
         if table.kept is not None:
-            rows = self._kept(table.kept, rows, "changelog" if mode == "changes" else "latest")
+            rows = self._kept(table, table.kept, rows, "changelog" if mode == "changes" else "latest")
             names = {source: c.name for source, c in zip(table.kept.sources, table.kept.schema.columns,
                                                          strict=True)}  # fmt: skip
             key = tuple(names[name] for name in key)
@@ -260,12 +286,20 @@ class EpochRunner:
         else:
             self._sink.merge(table.table, rows, key, commit)
 
-    def _kept(self, kept: Kept, rows: Rows, layout: str) -> Rows:
+    def _kept(self, table: TablePlan, kept: Kept, rows: Rows, layout: str) -> Rows:
         """Rows in the columns that the target keeps."""
-        arrow = self._arrow(kept.schema, layout)
+        arrow = self._arrow(kept.schema, layout, partial_images=rows.present is not None)
         own = list(arrow.names)[len(kept.sources) :]
         projection = Projection(arrow, (*kept.sources, *own))
-        return rows.projected(projection, from_arrow_schema(arrow, prefer_timestamp_ntz=True))
+        projected = rows.projected(projection, from_arrow_schema(arrow, prefer_timestamp_ntz=True))
+        if rows.present is None:
+            return projected
+        places = {
+            column.name: rows.present.places[source]
+            for column, source in zip(kept.schema.columns, kept.sources, strict=True)
+            if source is not None
+        }
+        return replace(projected, present=replace(rows.present, places=places))
 
     def _evolve(self, table: TableId, step: Evolve, commit: Commit) -> None:
         if step.kept is not None:
@@ -279,22 +313,28 @@ class EpochRunner:
             ]
         self._sink.evolve(table, columns, commit, narrowing=self._narrowing)
 
-    def _arrow(self, schema: TableSchema, layout: str) -> pa.Schema:
+    def _arrow(self, schema: TableSchema, layout: str, *, partial_images: bool = False) -> pa.Schema:
         from penstock._core import arrow_schema
 
-        return arrow_schema(schema.to_json(), layout, self._types.to_json())
+        return arrow_schema(schema.to_json(), layout, self._types.to_json(), partial_images)
 
     def _rows(
-        self, schema: TableSchema, layout: str, run: Callable[[Any], tasks.Batches], work: tuple[Any, ...]
+        self,
+        schema: TableSchema,
+        layout: str,
+        run: Callable[[Any], tasks.Batches],
+        work: tuple[Any, ...],
+        present: Present | None = None,
     ) -> Rows:
-        spark_schema = from_arrow_schema(self._arrow(schema, layout), prefer_timestamp_ntz=True)
+        arrow = self._arrow(schema, layout, partial_images=present is not None)
+        spark_schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
         count, name = len(work), str(schema.table)
         indexes = self._spark.range(0, count, 1, count)
 
         def make(consume: Consume, result: str) -> DataFrame:
             return indexes.mapInArrow(tasks.run_tasks(run, work, name, consume), result)
 
-        return Rows(indexes.mapInArrow(tasks.run_tasks(run, work, name), spark_schema), make)
+        return Rows(indexes.mapInArrow(tasks.run_tasks(run, work, name), spark_schema), make, present)
 
     def _events(self, schema: TableSchema, step: ApplyEvents) -> Rows:
         text, types = schema.to_json(), self._types
@@ -304,19 +344,29 @@ class EpochRunner:
                 for split in step.splits
             )
             return self._rows(schema, "changelog", tasks.decode, work)
+        present = self._present(schema) if self._is_partial(schema.table) else None
+        task = tasks.DecodeTask(text, step.splits, "latest", types)
+        if present is not None:
+            task = replace(task, partial_images=True, defaults=self._omitted(schema))
         if step.bytes <= WHOLE_RANGE_BYTES_MAX:
             shares = min(self._cores, max(1, round(step.bytes / SHARE_BYTES)))
             shares = max(shares, -(-step.bytes // KEYS_BYTES_MAX))
             work = tuple(
-                tasks.DecodeTask(text, step.splits, "latest", types, (share, shares) if shares > 1 else None)
-                for share in range(shares)
+                replace(task, bucket=(share, shares) if shares > 1 else None) for share in range(shares)
             )
-            return self._rows(schema, "latest", tasks.decode, work)
-        work = tuple(tasks.DecodeTask(text, (split,), "latest", types) for split in step.splits)
-        reduced = self._rows(schema, "latest", tasks.decode, work).frame
+            return self._rows(schema, "latest", tasks.decode, work, present)
+        work = tuple(replace(task, splits=(split,)) for split in step.splits)
+        reduced = self._rows(schema, "latest", tasks.decode, work, present).frame
         shares = max(self._cores, step.bytes // (2 * SHARE_BYTES))
         by_key = reduced.repartition(shares, *[f"`{name.replace('`', '``')}`" for name in schema.key])
-        return Rows(map_batches(by_key, _reducer(text, types, str(schema.table)), reduced.schema))
+        rows = map_batches(by_key, _reducer(text, types, str(schema.table)), reduced.schema)
+        return Rows(rows, present=present)
+
+    def _present(self, schema: TableSchema) -> Present:
+        """Chunks that are still to be placed bring the rows that the target does not have yet."""
+        state = self._state.table(schema.table)
+        places = {column.name: place for place, column in enumerate(schema.columns)}
+        return Present(places, strict=state is None or state.snapshot not in ("splitting", "reading"))
 
     def _placed(self, plan: EpochPlan, schema: TableSchema, step: PlaceChunks) -> Rows:
         shares = min(self._cores, len(step.chunks))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from penstock.errors import PenstockError, TableError
+from penstock.model.change import PRESENT
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset, Split
 from penstock.model.plan import Scan
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
 
 Batches = Iterator[pa.RecordBatch]
 
+_LACKS_COLUMNS = "the row image lacks it; the source needs binlog_row_image = FULL"
+"""What the core says of images that are not whole (core/src/output.rs)."""
+
 
 @dataclass(frozen=True)
 class DecodeTask:
     """One share of the events of a table.
 
-    layout `latest`: `splits` in log order, reduced to the last change of each key of hash share `bucket`.
+    layout `latest`: `splits` in log order, reduced to the last change of each key of hash share `bucket`;
+    with `partial_images` its rows may still lack columns, which `_present` says.
     layout `changelog`: every row image of `splits`.
     """
 
@@ -41,6 +46,9 @@ class DecodeTask:
     types: TypeOptions
     bucket: tuple[int, int] | None = None
     before_images: bool = True
+    partial_images: bool = False
+    """Row images may lack columns; `defaults`: what inserts do not say then."""
+    defaults: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True)
@@ -60,11 +68,28 @@ def decode(task: DecodeTask) -> Batches:
 
     if task.layout == "latest":
         seen = KeySet(task.table, types=task.types.to_json())
-        for split in reversed(task.splits):
-            yield from _decoder(task, split, seen)
+        batches = (batch for split in reversed(task.splits) for batch in _decoder(task, split, seen))
+        yield from _put_together(task, batches) if task.partial_images else batches
         return
     for split in task.splits:
         yield from _decoder(task, split)
+
+
+def _put_together(task: DecodeTask, batches: Batches) -> Batches:
+    """One row a key. The log is read backwards, and the first whole row of a key is the last one that comes
+    of it: until a row lacks columns nothing has to be kept."""
+    from penstock._core import LatestReducer
+
+    reducer: LatestReducer | None = None
+    for batch in batches:
+        if reducer is None:
+            if batch.column(PRESENT).null_count == batch.num_rows:
+                yield batch
+                continue
+            reducer = LatestReducer(task.table, types=task.types.to_json())
+        reducer.push(batch)
+    if reducer is not None:
+        yield from reducer.finish()
 
 
 def _decoder(task: DecodeTask, split: Split, seen: KeySet | None = None) -> Batches:
@@ -83,6 +108,8 @@ def _decoder(task: DecodeTask, split: Split, seen: KeySet | None = None) -> Batc
             bucket=task.bucket,
             seen=seen,
             types=task.types.to_json(),
+            partial_images=task.partial_images,
+            defaults=task.defaults,
         )
     )
 
@@ -103,7 +130,11 @@ def place(task: PlaceTask) -> Batches:
     from penstock.snapshot.stage import ChunkCorrupt, open_chunk
 
     schema = TableSchema.from_json(task.table)
-    keys = KeySet(task.table, types=task.types.to_json()) if schema.key else None
+    keys = None
+    if schema.key:
+        # Whatever the source's setting: a session may have written images of its own kind.
+        merges = task.layout == "latest"
+        keys = KeySet(task.table, types=task.types.to_json(), partial_images=merges)
     for scan in task.scans:
         exclude = GtidSet(scan.exclude_gtids) if scan.exclude_gtids is not None else None
         for split in scan.splits:
@@ -173,6 +204,7 @@ def core_error(error: Exception, table: str) -> PenstockError:
             table=table,
             offset=error.offset,
             unfit=True,
+            partial=_LACKS_COLUMNS in error.reason,
         )
     assert isinstance(error, DecodeError)
     return TableError(

@@ -210,18 +210,29 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
     value = source.variable("binlog_row_image").upper() or "FULL"
     if value == "FULL":
         yield Finding("ok", "binlog_row_image", source.name, "binlog_row_image is FULL.")
+    elif source.config.sink.type in ("iceberg", "delta") and not source.traits.mariadb:
+        yield Finding(
+            "warning", "binlog_row_image", source.name,
+            f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of changed "
+            "rows. They are completed from the target, which is slower, and a row whose key changes cannot "
+            "be: its table is read again then. Sessions take a new setting over when they connect again.",
+            "SET GLOBAL binlog_row_image = 'FULL';",
+        )  # fmt: skip
     else:
+        why = "a change log" if not source.traits.mariadb else "MariaDB, whose log does not tell which ones"
         yield Finding(
             "error", "binlog_row_image", source.name,
             f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of "
-            "changed rows. Sessions take a new setting over when they connect again.",
+            f"changed rows, which cannot be completed for {why}. Sessions take a new setting over when they "
+            "connect again.",
             "SET GLOBAL binlog_row_image = 'FULL';",
         )  # fmt: skip
-    if "PARTIAL_JSON" in source.variable("binlog_row_value_options").upper():
+    partial_json = "PARTIAL_JSON" in source.variable("binlog_row_value_options").upper()
+    if partial_json and value != "FULL":
         yield Finding(
             "error", "binlog_row_value_options", source.name,
-            f"The source {source.name} has binlog_row_value_options = PARTIAL_JSON: the log holds only what "
-            "changed inside JSON columns.",
+            f"The source {source.name} has binlog_row_value_options = PARTIAL_JSON beside binlog_row_image = "
+            f"{value}: the log holds what changed inside JSON columns, but not the documents before.",
             "SET GLOBAL binlog_row_value_options = '';",
         )  # fmt: skip
 
