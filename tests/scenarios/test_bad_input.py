@@ -232,15 +232,19 @@ def setting(server: servers.MySqlClient, name: str, value: str) -> Iterator[None
     [
         ("binlog_format", "'STATEMENT'"),
         ("binlog_format", "'MIXED'"),
-        ("binlog_row_image", "'MINIMAL'"),
-        ("binlog_row_image", "'NOBLOB'"),
-        ("binlog_row_value_options", "'PARTIAL_JSON'"),
         ("gtid_mode", "'ON_PERMISSIVE'"),
     ],
 )
 def test_a_setting_that_spoils_the_log_is_named_with_its_cure(case: Scenario, name: str, value: str) -> None:
     with setting(case.server, name, value):
         refused(case, name, value.strip("'"), f"SET GLOBAL {name} =")
+
+
+@pytest.mark.parametrize("value", ["MINIMAL", "NOBLOB"])
+def test_row_images_that_lack_columns_are_refused_for_a_change_log(case: Scenario, value: str) -> None:
+    case.write_file(sink={"type": "parquet", "path": str(case.folder / "log")})
+    with setting(case.server, "binlog_row_image", f"'{value}'"):
+        refused(case, "binlog_row_image", value, "a change log", "SET GLOBAL binlog_row_image =")
 
 
 def test_a_source_without_binary_log_is_refused_by_run_and_receive(
