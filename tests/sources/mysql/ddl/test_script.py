@@ -22,7 +22,7 @@ CASES = {
     ),
     "comments": (
         "-- a;\n# b;\n/* c; */ SELECT 1 /* ; */ + 1; -- d;\nSELECT 2 -- ;\n;--5;\n",
-        ["SELECT 1 /* ; */ + 1", "SELECT 2 -- ;", "--5"],
+        ["SELECT 1 /* ; */ + 1", "SELECT 2 -- ;"],
     ),
     "version comments": ("/*!40101 SET a = 1 */;\n/*M! x */;", ["/*!40101 SET a = 1 */", "/*M! x */"]),
     "delimiters": (
@@ -45,6 +45,14 @@ CASES = {
         None,
     ),
     "an event": ("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO BEGIN a; b; END; SELECT 1;", None),
+    "a body without any delimiter behind it": (
+        "CREATE PROCEDURE p() aaa:BEGIN l:LOOP IF a THEN b; END IF; END LOOP l; END\n#end\nSELECT 1;",
+        ["CREATE PROCEDURE p() aaa:BEGIN l:LOOP IF a THEN b; END IF; END LOOP l; END", "SELECT 1"],
+    ),
+    "a body with a label behind it": (
+        "CREATE PROCEDURE p() aaa:BEGIN b; END aaa ; SELECT 1;",
+        ["CREATE PROCEDURE p() aaa:BEGIN b; END", "SELECT 1"],
+    ),
     "tables named like keywords": (
         "CREATE TABLE begin_t (a INT COMMENT 'procedure'); SELECT 1;",
         ["CREATE TABLE begin_t (a INT COMMENT 'procedure')", "SELECT 1"],

@@ -29,7 +29,8 @@ _COMMAND = re.compile(
 )
 """Lines that are for the client alone, where a statement may begin."""
 _COMMENTS = r"\#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]* | /\*(?!M?!)(?:[^*]|\*(?!/))*\*/"
-_SKIP = re.compile(rf"(?: \s+ | {_COMMENTS} )+", re.VERBOSE)
+_SKIP = re.compile(rf"(?: \s+ | --[^\n]* | {_COMMENTS} )+", re.VERBOSE)
+"""Before a statement; none begins with two minus signs."""
 _QUOTED = r"""'[^'\\]*(?:(?:''|\\.)[^'\\]*)*' | "[^"\\]*(?:(?:""|\\.)[^"\\]*)*" | `[^`]*`"""
 _CREATE = r"(?:/\*!\d*\s*)?create\b"
 _ROUTINE = re.compile(
@@ -153,7 +154,7 @@ class _Scanner:
 
     def scan(self, text: str, position: int, *, final: bool) -> tuple[int, int] | None:
         size = len(text)
-        while position < size:
+        while position < size and not (self._blocks is not None and self._blocks.ended):
             if self._plain is not None and (plain := self._plain.match(text, position)):
                 if plain.end() == size and not final:
                     break  # a quote or comment may begin with what comes next
@@ -175,7 +176,12 @@ class _Scanner:
             if self._blocks is not None and kind in ("other", "delimiter"):
                 self._blocks.see(match[0].upper(), text, match.end())
             position = match.end()
+            if self._blocks is not None and self._blocks.ended:
+                break
         self.position = position
+        if self._blocks is not None and self._blocks.ended:
+            after = _after_body(text, position, final=final)
+            return None if after is None else (position, after)
         return (size, size) if final else None
 
 
@@ -210,6 +216,9 @@ class _Blocks:
     def __init__(self) -> None:
         self._depth = 0
         self._before = ""
+        self._body = False
+        self.ended = False
+        """The BEGIN … END that is the whole body has been closed."""
 
     @property
     def closed(self) -> bool:
@@ -223,9 +232,11 @@ class _Blocks:
         if before == "END" and word in ("IF", "LOOP", "REPEAT", "WHILE", "CASE", "FOR"):
             self._before = "END " + word
         elif word in ("BEGIN", "CASE"):
+            self._body = self._body or (word == "BEGIN" and self._depth == 0)
             self._depth += 1
         elif word == "END":
             self._depth -= 1
+            self.ended = self._body and self._depth == 0
         elif before in self._BEFORE_STATEMENT and (
             word in ("LOOP", "WHILE")
             or (word == "IF" and not _is_call(text, end))
@@ -233,6 +244,21 @@ class _Blocks:
             or (word == "FOR" and before in (";", "THEN", "ELSE", "DO", "LOOP", "BEGIN", ":"))
         ):
             self._depth += 1
+
+
+_AFTER_BODY = re.compile(
+    r"\s*(?:\*/\s*)?(?:(?:`[^`]*`|(?!create\b|drop\b|alter\b)\w+)\s*)?;|\s*\*/", re.IGNORECASE
+)
+_LABEL_CHARACTERS_MAX = 400
+
+
+def _after_body(text: str, end: int, *, final: bool) -> int | None:
+    """Where the next statement may begin: behind `END [label] ;`, or right here if the delimiter was
+    forgotten. None: more text is needed to tell."""
+    if not final and len(text) - end < _LABEL_CHARACTERS_MAX:
+        return None
+    match = _AFTER_BODY.match(text, end)
+    return match.end() if match is not None else end
 
 
 _CALL = re.compile(r"\s*\(")
