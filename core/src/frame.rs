@@ -8,7 +8,7 @@
 //! are joined), and `OUTPUT_MAX` of output.
 //!
 //! What a source sends and we do not store: heartbeats, rotates, and per source file FORMAT_DESCRIPTION,
-//! PREVIOUS_GTIDS and STOP. They move the source's position only.
+//! PREVIOUS_GTIDS and STOP, MariaDB's GTID_LIST and BINLOG_CHECKPOINT. They move the source's position only.
 
 mod branch;
 mod transaction;
@@ -23,8 +23,10 @@ use crate::error::{DecodeError, Result};
 use crate::format::{has_gtids, previous_gtids, same_format, Format, MAGIC};
 use crate::framing::{Options, Piece};
 use crate::group::{Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2};
+use crate::group::{MARIADB_BINLOG_CHECKPOINT, MARIADB_GTID_LIST, MARIADB_START_ENCRYPTION};
 use crate::group::{PREVIOUS_GTIDS, ROTATE, STOP, TRANSACTION_PAYLOAD};
 use crate::gtid::{Gtid, GtidSet};
+use crate::mariadb;
 use crate::payload::Payload;
 use crate::server_error::ServerError;
 use crate::span::{Place, Tracker};
@@ -284,6 +286,29 @@ impl Framer {
             TRANSACTION_PAYLOAD => {
                 self.payload = Some(Payload::open(body, header.log_pos, self.tracker.end)?);
                 self.pump().map(drop)
+            }
+            MARIADB_GTID_LIST => {
+                if !self.has_executed && header.flags & FLAG_ARTIFICIAL == 0 {
+                    self.tracker.executed = mariadb::gtid_list(body, self.tracker.end)?;
+                    self.has_executed = true;
+                }
+                self.stands_at(header.log_pos);
+                self.open_when_ready();
+                Ok(())
+            }
+            MARIADB_BINLOG_CHECKPOINT | MARIADB_START_ENCRYPTION => {
+                // The server sends what its file holds encrypted in plain.
+                let mut place = self.tracker.source.clone();
+                place.advance(header.log_pos);
+                self.tracker.moved(&place);
+                Ok(())
+            }
+            kind if mariadb::is_compressed(kind) => {
+                let checksum = self.format.as_ref().is_some_and(|format| format.checksum);
+                let plain = mariadb::unpack_event(event, body, checksum, self.tracker.end)?;
+                let header = Header::parse(&plain, self.tracker.end)?;
+                let end = plain.len() - if checksum { 4 } else { 0 };
+                self.transactional(&header, &plain, &plain[HEADER..end])
             }
             _ => self.transactional(&header, event, body),
         }

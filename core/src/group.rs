@@ -2,7 +2,7 @@
 //!
 //! MySQL announces a transaction by a GTID event (anonymous ones too, from 5.7 on); its body is a lone
 //! QUERY (DDL, XA COMMIT), or BEGIN … XID, BEGIN … COMMIT, XA START … XA_PREPARE. Older logs have the body
-//! only. Row events outside BEGIN (5.1, non-transactional tables) end with the statement's last event.
+//! only. MariaDB's GTID event is a BEGIN by itself, unless it announces a lone statement. Row events outside BEGIN (5.1, non-transactional tables) end with the statement's last event.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -27,10 +27,19 @@ pub const PARTIAL_UPDATE_ROWS: u8 = 39;
 pub const TRANSACTION_PAYLOAD: u8 = 40;
 pub const HEARTBEAT_V2: u8 = 41;
 pub const GTID_TAGGED: u8 = 42;
+pub const MARIADB_ANNOTATE_ROWS: u8 = 160;
+pub const MARIADB_BINLOG_CHECKPOINT: u8 = 161;
+pub const MARIADB_GTID: u8 = 162;
+pub const MARIADB_GTID_LIST: u8 = 163;
+pub const MARIADB_START_ENCRYPTION: u8 = 164;
 
 pub const FLAG_ARTIFICIAL: u16 = 0x20;
 pub const FLAG_IGNORABLE: u16 = 0x80;
 pub const HEADER: usize = 19;
+/// Of MariaDB's GTID event: a lone statement follows, without an end of its own.
+const MARIADB_STANDALONE: u8 = 1;
+/// ... what follows is an XA transaction up to its XA PREPARE.
+const MARIADB_PREPARED_XA: u8 = 64;
 
 /// Rows of any version: 20-22 before 5.1.16, 23-25 v1, 30-32 v2, 39 partial JSON updates.
 #[inline]
@@ -40,13 +49,27 @@ pub fn is_rows(kind: u8) -> bool {
 
 #[inline]
 pub fn is_gtid(kind: u8) -> bool {
-    matches!(kind, GTID | ANONYMOUS_GTID | GTID_TAGGED)
+    matches!(kind, GTID | ANONYMOUS_GTID | GTID_TAGGED | MARIADB_GTID)
 }
 
 /// Types that never change rows by themselves: known, and of no concern to the index.
 fn is_harmless(kind: u8) -> bool {
     // INTVAR, RAND, USER_VAR, APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY precede a QUERY that is recorded.
-    matches!(kind, 5 | 9 | 11 | 13 | 14 | BEGIN_LOAD_QUERY | XID | IGNORABLE | 29 | 36 | 37 | XA_PREPARE)
+    matches!(
+        kind,
+        5 | 9
+            | 11
+            | 13
+            | 14
+            | BEGIN_LOAD_QUERY
+            | XID
+            | IGNORABLE
+            | 29
+            | 36
+            | 37
+            | XA_PREPARE
+            | MARIADB_ANNOTATE_ROWS
+    )
 }
 
 /// The common header of an event, already known to be there in full.
@@ -54,6 +77,7 @@ fn is_harmless(kind: u8) -> bool {
 pub struct Header {
     pub timestamp: u32,
     pub kind: u8,
+    pub server_id: u32,
     pub length: u32,
     pub log_pos: u32,
     pub flags: u16,
@@ -65,14 +89,14 @@ impl Header {
         let mut cursor = Cursor::new(event, offset);
         let timestamp = cursor.u32("event timestamp")?;
         let kind = cursor.u8("event type")?;
-        cursor.skip(4, "server id")?;
+        let server_id = cursor.u32("server id")?;
         let length = cursor.u32("event length")?;
         let log_pos = cursor.u32("event position")?;
         let flags = cursor.u16("event flags")?;
         if (length as usize) < HEADER {
             return Err(cursor.fail(format!("an event cannot be {length} bytes long")));
         }
-        Ok(Header { timestamp, kind, length, log_pos, flags })
+        Ok(Header { timestamp, kind, server_id, length, log_pos, flags })
     }
 }
 
@@ -148,6 +172,9 @@ impl Group {
                         .fail("a transaction begins before the one before it has ended"));
                 }
                 self.state = State::Announced;
+                if kind == MARIADB_GTID {
+                    self.announced_by_mariadb(body, base)?;
+                }
             }
             QUERY => self.query(body, base, &mut step)?,
             XID => step.ends = true,
@@ -192,6 +219,18 @@ impl Group {
             *self = Group::default();
         }
         Ok(step)
+    }
+
+    /// MariaDB sends no BEGIN: the flags behind number (8) and domain (4) say what follows.
+    fn announced_by_mariadb(&mut self, body: &[u8], base: u64) -> Result<()> {
+        let mut cursor = Cursor::new(body, base);
+        cursor.skip(12, "GTID")?;
+        let flags = cursor.u8("GTID flags")?;
+        if flags & MARIADB_STANDALONE == 0 {
+            self.state = State::Begun;
+        }
+        self.xa = flags & MARIADB_PREPARED_XA != 0;
+        Ok(())
     }
 
     #[inline]

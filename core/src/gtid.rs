@@ -1,4 +1,7 @@
-//! MySQL GTIDs: sets, their text, and their two wire encodings (with and without tags).
+//! GTIDs and sets of them: their text, and MySQL's two wire encodings (with and without tags).
+//!
+//! A set holds GTIDs of MySQL (intervals of numbers per server and tag) or of MariaDB (a position: the last
+//! GTID of each domain, see `gtid_domain.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,6 +9,7 @@ use std::str::FromStr;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
+use crate::gtid_domain::{DomainGtid, Domains};
 use crate::gtid_event::take_varint;
 pub use crate::gtid_event::GtidEvent;
 
@@ -17,15 +21,17 @@ pub struct Origin {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Gtid {
-    pub origin: Origin,
-    pub number: u64,
+pub enum Gtid {
+    MySql { origin: Origin, number: u64 },
+    MariaDb(DomainGtid),
 }
 
-/// A set of GTIDs: per origin, ascending, disjoint, non-adjacent intervals `[first, after)`.
+/// A set of GTIDs: per origin, ascending, disjoint, non-adjacent intervals `[first, after)`; per domain, all
+/// up to a last one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct GtidSet {
     origins: BTreeMap<Origin, Vec<(u64, u64)>>,
+    domains: Domains,
 }
 
 /// Numbers stay below this on every server (2^63 - 1), so `last + 1` cannot overflow.
@@ -34,41 +40,52 @@ const TAG_LENGTH_MAX: usize = 32;
 
 impl GtidSet {
     pub fn is_empty(&self) -> bool {
-        self.origins.is_empty()
+        self.origins.is_empty() && self.domains.is_empty()
     }
 
+    /// Of MariaDB's, whose numbers have gaps, as many as there are domains.
     pub fn count(&self) -> u64 {
-        self.origins.values().flatten().map(|(first, after)| after - first).fold(0, u64::saturating_add)
+        let domains = self.domains.len() as u64;
+        self.origins.values().flatten().map(|(first, after)| after - first).fold(domains, u64::saturating_add)
     }
 
     pub fn contains(&self, gtid: &Gtid) -> bool {
-        self.origins.get(&gtid.origin).is_some_and(|intervals| {
-            let at = intervals.partition_point(|&(first, _)| first <= gtid.number);
-            at > 0 && gtid.number < intervals[at - 1].1
-        })
+        match gtid {
+            Gtid::MariaDb(gtid) => self.domains.contains(gtid),
+            Gtid::MySql { origin, number } => self.origins.get(origin).is_some_and(|intervals| {
+                let at = intervals.partition_point(|(first, _)| first <= number);
+                at > 0 && *number < intervals[at - 1].1
+            }),
+        }
     }
 
     /// Adds one GTID. Numbers usually come in order, so the last interval grows without a search.
     pub fn add(&mut self, gtid: &Gtid) {
-        match self.origins.get_mut(&gtid.origin) {
+        let (origin, number) = match gtid {
+            Gtid::MariaDb(gtid) => return self.domains.add(*gtid),
+            Gtid::MySql { origin, number } => (origin, *number),
+        };
+        match self.origins.get_mut(origin) {
             Some(intervals) => match intervals.last_mut() {
-                Some(last) if last.1 == gtid.number => last.1 += 1,
-                _ => insert(intervals, gtid.number, gtid.number + 1),
+                Some(last) if last.1 == number => last.1 += 1,
+                _ => insert(intervals, number, number + 1),
             },
             None => {
-                self.origins.insert(gtid.origin.clone(), vec![(gtid.number, gtid.number + 1)]);
+                self.origins.insert(origin.clone(), vec![(number, number + 1)]);
             }
         }
     }
 
     pub fn is_subset(&self, other: &GtidSet) -> bool {
-        self.origins.iter().all(|(origin, intervals)| {
-            let theirs = other.origins.get(origin).map_or(&[][..], Vec::as_slice);
-            intervals.iter().all(|&(first, after)| {
-                let at = theirs.partition_point(|&(begin, _)| begin <= first);
-                at > 0 && after <= theirs[at - 1].1
+        let mut domains = self.domains.iter();
+        domains.all(|gtid| other.domains.contains(gtid))
+            && self.origins.iter().all(|(origin, intervals)| {
+                let theirs = other.origins.get(origin).map_or(&[][..], Vec::as_slice);
+                intervals.iter().all(|&(first, after)| {
+                    let at = theirs.partition_point(|&(begin, _)| begin <= first);
+                    at > 0 && after <= theirs[at - 1].1
+                })
             })
-        })
     }
 
     pub fn union(&self, other: &GtidSet) -> GtidSet {
@@ -78,6 +95,9 @@ impl GtidSet {
     }
 
     pub fn extend(&mut self, other: &GtidSet) {
+        for gtid in other.domains.iter() {
+            self.domains.add(*gtid);
+        }
         for (origin, intervals) in &other.origins {
             let ours = self.origins.entry(origin.clone()).or_default();
             if ours.is_empty() {
@@ -90,8 +110,10 @@ impl GtidSet {
         }
     }
 
+    /// Of a MariaDB position: the domains in which it is ahead of the other.
     pub fn difference(&self, other: &GtidSet) -> GtidSet {
-        self.filtered(other, |ours, theirs, kept| {
+        let ahead = self.domains.ahead_of(&other.domains);
+        self.filtered(other, ahead, |ours, theirs, kept| {
             let mut at = 0;
             for &(mut first, after) in ours {
                 while at < theirs.len() && theirs[at].1 <= first {
@@ -113,7 +135,8 @@ impl GtidSet {
     }
 
     pub fn intersection(&self, other: &GtidSet) -> GtidSet {
-        self.filtered(other, |ours, theirs, kept| {
+        let both = self.domains.in_both(&other.domains);
+        self.filtered(other, both, |ours, theirs, kept| {
             let (mut left, mut right) = (0, 0);
             while left < ours.len() && right < theirs.len() {
                 let first = ours[left].0.max(theirs[right].0);
@@ -133,9 +156,10 @@ impl GtidSet {
     fn filtered(
         &self,
         other: &GtidSet,
+        domains: Domains,
         keep: impl Fn(&[(u64, u64)], &[(u64, u64)], &mut Vec<(u64, u64)>),
     ) -> GtidSet {
-        let mut result = GtidSet::default();
+        let mut result = GtidSet { domains, ..GtidSet::default() };
         for (origin, intervals) in &self.origins {
             let mut kept = Vec::new();
             keep(intervals, other.origins.get(origin).map_or(&[][..], Vec::as_slice), &mut kept);
@@ -236,7 +260,10 @@ fn is_tag(tag: &str) -> bool {
 /// Text that is not a GTID or a set of them.
 fn unreadable(text: &str) -> DecodeError {
     let shown: String = text.chars().take(100).collect();
-    DecodeError::new(format!("{shown:?} is not a GTID set; it looks like UUID:1-5:7,UUID:tag:1"), 0)
+    DecodeError::new(
+        format!("{shown:?} is not a GTID set; it looks like UUID:1-5:7,UUID:tag:1 or 0-1-100"),
+        0,
+    )
 }
 
 impl FromStr for GtidSet {
@@ -246,6 +273,10 @@ impl FromStr for GtidSet {
     fn from_str(text: &str) -> Result<GtidSet> {
         let mut set = GtidSet::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            if let Ok(gtid) = part.parse() {
+                set.domains.add(gtid);
+                continue;
+            }
             let mut fields = part.split(':').map(str::trim);
             let uuid = fields.next().and_then(parse_uuid).ok_or_else(|| unreadable(text))?;
             let mut origin = Origin { uuid, tag: "".into() };
@@ -274,10 +305,13 @@ impl FromStr for Gtid {
     type Err = DecodeError;
 
     fn from_str(text: &str) -> Result<Gtid> {
+        if let Ok(gtid) = text.trim().parse() {
+            return Ok(Gtid::MariaDb(gtid));
+        }
         let set: GtidSet = text.parse()?;
         match set.origins.into_iter().next() {
             Some((origin, intervals)) if intervals.len() == 1 && intervals[0].0 + 1 == intervals[0].1 => {
-                Ok(Gtid { origin, number: intervals[0].0 })
+                Ok(Gtid::MySql { origin, number: intervals[0].0 })
             }
             _ => Err(unreadable(text)),
         }
@@ -312,11 +346,15 @@ impl fmt::Display for Uuid<'_> {
 
 impl fmt::Display for Gtid {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:", Uuid(&self.origin.uuid))?;
-        if !self.origin.tag.is_empty() {
-            write!(out, "{}:", self.origin.tag)?;
+        match self {
+            Gtid::MariaDb(gtid) => write!(out, "{gtid}"),
+            Gtid::MySql { origin, number } if origin.tag.is_empty() => {
+                write!(out, "{}:{number}", Uuid(&origin.uuid))
+            }
+            Gtid::MySql { origin, number } => {
+                write!(out, "{}:{}:{number}", Uuid(&origin.uuid), origin.tag)
+            }
         }
-        write!(out, "{}", self.number)
     }
 }
 
@@ -341,6 +379,10 @@ impl fmt::Display for GtidSet {
                 }
             }
             before = Some(origin);
+        }
+        for (index, gtid) in self.domains.iter().enumerate() {
+            let comma = if index > 0 || before.is_some() { "," } else { "" };
+            write!(out, "{comma}{gtid}")?;
         }
         Ok(())
     }
@@ -385,6 +427,22 @@ mod tests {
     }
 
     #[test]
+    fn a_position_of_mariadb_holds_all_of_its_domains_up_to_their_last() {
+        let (left, right) = (set("0-1-100,2-7-5"), set("2-8-9, 0-2-60"));
+        assert_eq!(left.to_string(), "0-1-100,2-7-5");
+        assert_eq!(left.union(&right), set("0-1-100,2-8-9"));
+        assert_eq!(left.intersection(&right), set("0-2-60,2-7-5"));
+        assert_eq!(left.difference(&right), set("0-1-100"));
+        assert!(set("0-9-100").is_subset(&left) && !set("0-1-101").is_subset(&left));
+        assert!(!set("1-1-1").is_subset(&left) && set("").is_subset(&left));
+        assert!(left.contains(&"0-3-7".parse().unwrap()) && !left.contains(&"2-7-6".parse().unwrap()));
+        assert_eq!("0-1-7".parse::<Gtid>().unwrap().to_string(), "0-1-7");
+        for wrong in ["0-1", "0-1-x", "0-1-0", "0-1-2-3", "4294967296-1-1"] {
+            assert!(wrong.parse::<GtidSet>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn encodings_come_back() {
         for text in ["", "A:1-5:7,B:9", "A:1-5:tag:3-4,B:x:9"] {
             let before = set(text);
@@ -407,7 +465,8 @@ mod tests {
             let make = |numbers: &std::collections::BTreeSet<u64>| {
                 let mut result = GtidSet::default();
                 for number in numbers.iter().rev() {
-                    result.add(&Gtid { origin: Origin { uuid: [7; 16], tag: "".into() }, number: *number });
+                    let origin = Origin { uuid: [7; 16], tag: "".into() };
+                    result.add(&Gtid::MySql { origin, number: *number });
                 }
                 result
             };

@@ -1,8 +1,11 @@
-//! The events that announce a transaction: GTID (33), ANONYMOUS_GTID (34), GTID_TAGGED (42).
+//! The events that announce a transaction: GTID (33), ANONYMOUS_GTID (34), GTID_TAGGED (42), and MariaDB's
+//! GTID (162).
 
 use crate::cursor::Cursor;
 use crate::error::Result;
+use crate::group::{Header, ANONYMOUS_GTID, GTID, GTID_TAGGED, MARIADB_GTID};
 use crate::gtid::{take_tag, Gtid, Origin, NUMBER_MAX};
+use crate::gtid_domain::DomainGtid;
 
 /// The server's serialization library: as many low one-bits as there are further bytes, then a zero, then
 /// the value.
@@ -22,7 +25,7 @@ fn take_signed_varint(cursor: &mut Cursor<'_>, what: &'static str) -> Result<i64
     Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
 }
 
-/// What a GTID event (33, 34 or 42) says about the transaction that follows.
+/// What a GTID event says about the transaction that follows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GtidEvent {
     /// None for an anonymous transaction.
@@ -36,6 +39,24 @@ pub struct GtidEvent {
 const IMMEDIATE_HAS_ORIGINAL: u64 = 1 << 55;
 
 impl GtidEvent {
+    /// An event of any of the kinds; nothing is known of others. `body` is it between header and checksum.
+    pub fn parse(header: &Header, body: &[u8], base: u64) -> Result<GtidEvent> {
+        match header.kind {
+            GTID | ANONYMOUS_GTID => Self::parse_plain(body, base, header.kind == ANONYMOUS_GTID),
+            GTID_TAGGED => Self::parse_tagged(body, base),
+            MARIADB_GTID => Self::parse_mariadb(body, base, header.server_id),
+            _ => Ok(GtidEvent::default()),
+        }
+    }
+
+    /// Number (8), domain (4), flags; the server that numbered it is the event's own.
+    pub fn parse_mariadb(body: &[u8], base: u64, server: u32) -> Result<GtidEvent> {
+        let mut cursor = Cursor::new(body, base);
+        let (number, domain) = (cursor.u64("GTID number")?, cursor.u32("GTID domain")?);
+        let gtid = Gtid::MariaDb(DomainGtid { domain, server, number });
+        Ok(GtidEvent { gtid: Some(gtid), ..GtidEvent::default() })
+    }
+
     /// `body` is the event between header and checksum; `base` its offset.
     pub fn parse_plain(body: &[u8], base: u64, anonymous: bool) -> Result<GtidEvent> {
         let mut cursor = Cursor::new(body, base);
@@ -95,7 +116,7 @@ fn gtid(cursor: &Cursor<'_>, origin: Origin, number: u64) -> Result<Gtid> {
     if number == 0 || number >= NUMBER_MAX {
         return Err(cursor.fail(format!("GTID number {number} is out of range")));
     }
-    Ok(Gtid { origin, number })
+    Ok(Gtid::MySql { origin, number })
 }
 
 #[cfg(test)]

@@ -319,7 +319,7 @@ fn open_transaction(event: &Event<'_>, exclude: Option<&GtidSet>) -> Result<Tran
             if event.body.get(12).is_some_and(|flags| flags & 64 != 0) {
                 transaction.xa = Xa::Open;
             }
-            return Ok(transaction);
+            GtidEvent::parse_mariadb(event.body, base, event.header.server_id)?
         }
     };
     // 0: the server that first ran it did not say.

@@ -13,8 +13,12 @@ pub use entry::json;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
+<<<<<<< HEAD
 use crate::group::{is_gtid, is_rows, Group, Header, Savepoint, Statement, Step, GTID_TAGGED, HEADER};
 use crate::group::{ANONYMOUS_GTID, TABLE_MAP};
+=======
+use crate::group::{is_gtid, is_rows, Group, Header, Statement, Step, HEADER, TABLE_MAP};
+>>>>>>> bc3c913 (MariaDB in the framer: its GTIDs, groups, lists and compressed events)
 use crate::gtid::{Gtid, GtidEvent, GtidSet};
 use crate::xa::Change;
 
@@ -184,10 +188,7 @@ impl Tracker {
             self.rows(body, base, length)?;
             self.transaction.last_rows = offset;
         } else if is_gtid(header.kind) {
-            let event = match header.kind {
-                GTID_TAGGED => GtidEvent::parse_tagged(body, base)?,
-                kind => GtidEvent::parse_plain(body, base, kind == ANONYMOUS_GTID)?,
-            };
+            let event = GtidEvent::parse(header, body, base)?;
             self.transaction.gtid_event = Some(offset);
             self.transaction.commit_us = event.original_commit_us;
             self.transaction.gtid = event.gtid;

@@ -5,7 +5,7 @@ use super::{Fate, Framer};
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::framing::Piece;
-use crate::group::{is_gtid, Header, GTID, GTID_TAGGED};
+use crate::group::{is_gtid, Header};
 use crate::gtid::GtidEvent;
 
 impl Framer {
@@ -41,11 +41,7 @@ impl Framer {
 
     /// Before the first event of a transaction: what becomes of it, and where it goes.
     fn begin(&mut self, header: &Header, body: &[u8]) -> Result<()> {
-        let event = match header.kind {
-            GTID_TAGGED => GtidEvent::parse_tagged(body, self.tracker.end)?,
-            kind if is_gtid(kind) => GtidEvent::parse_plain(body, self.tracker.end, kind != GTID)?,
-            _ => GtidEvent::default(),
-        };
+        let event = GtidEvent::parse(header, body, self.tracker.end)?;
         self.fate = Fate::Store;
         if self.skipping && self.is_early(header, &event) {
             self.fate = Fate::Drop;

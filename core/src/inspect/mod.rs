@@ -13,13 +13,14 @@ use std::collections::{HashMap, VecDeque};
 
 use self::file::{FileEvents, RawEvent};
 pub use self::statement::{read_statement, Statement};
-use self::statement::{unpack, utf8, Control};
+use self::statement::{utf8, Control};
 use self::summary::{Domain, Summary};
 use self::value::{write_json_string, JsonRow};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Checksum, Event, EventHeader, EventKind, RowsKind};
 use crate::gtid::GtidEvent;
+use crate::mariadb::unpack;
 use crate::payload::Payload;
 use crate::rows::{skip_image, walk_image, Present, RowsEvent};
 use crate::schema::TableSchema;

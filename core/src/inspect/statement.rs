@@ -1,17 +1,11 @@
 //! QUERY events: statements of transaction control, DDL, and statement-format changes.
 
-use std::io::Read;
-
-use flate2::read::ZlibDecoder;
-
 use super::file::{FileEvents, RawEvent};
 use crate::charset::{append_utf8, collation_charset, Charset};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventKind, FormatDescription};
-
-/// Most bytes that a compressed part may say to hold: the server's own limit of an event.
-const UNPACKED_MAX: u64 = 1 << 30;
+use crate::mariadb::unpack;
 
 /// A QUERY event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,31 +131,6 @@ pub fn read_statement(path: &str, position: u64) -> Result<Statement> {
         }
     };
     read().map_err(|error| error.in_file(path))
-}
-
-/// MariaDB's compressed parts: a byte with the algorithm (0: zlib) and the width of the length, the length
-/// big-endian, then a zlib stream.
-pub fn unpack(cursor: &mut Cursor<'_>) -> Result<Vec<u8>> {
-    let start = *cursor;
-    let head = cursor.u8("compression header")?;
-    if head & 0x80 == 0 || head & 0x70 != 0 || !matches!(head & 7, 1..=4) {
-        return Err(start.fail(format!("compression header {head:#04x} is not known")));
-    }
-    let length = cursor.uint_be((head & 7).into(), "unpacked length")?;
-    if length > UNPACKED_MAX {
-        return Err(start.fail(format!("{length} unpacked bytes are more than an event can have")));
-    }
-    let mut unpacked = Vec::new();
-    let mut decoder = ZlibDecoder::new(cursor.rest()).take(length + 1);
-    if let Err(error) = decoder.read_to_end(&mut unpacked) {
-        return Err(start.fail(format!("a compressed event cannot be unpacked: {error}")));
-    }
-    if unpacked.len() as u64 != length {
-        return Err(
-            start.fail(format!("a compressed event holds {} bytes instead of {length}", unpacked.len()))
-        );
-    }
-    Ok(unpacked)
 }
 
 pub fn utf8(bytes: &[u8]) -> String {
