@@ -17,21 +17,20 @@ import yaml
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import list_segments
 from penstock.relaylog.status import read_status
-from penstock.testing.servers import MySqlServer
+from penstock.testing.servers import DatabaseServer
 
 TIMEOUT_S = 60.0
-_FILE_FRAME = {
-    3,
-    4,
-    15,
-    35,
-}  # STOP, ROTATE, FORMAT_DESCRIPTION, PREVIOUS_GTIDS: of a file, not of a transaction
+# STOP, ROTATE, FORMAT_DESCRIPTION, PREVIOUS_GTIDS, and MariaDB's BINLOG_CHECKPOINT and GTID_LIST: of a file,
+# not of a transaction. ANNOTATE_ROWS (160) is only sent to who asks for it.
+_FILE_FRAME = {3, 4, 15, 35, 160, 161, 163}
 
 
 class Receiving:
     """A pipeline file in `folder`, and any number of receiver processes for it, one after the other."""
 
-    def __init__(self, server: MySqlServer, folder: Path, *, start: Any = "earliest", **options: Any) -> None:
+    def __init__(
+        self, server: DatabaseServer, folder: Path, *, start: Any = "earliest", **options: Any
+    ) -> None:
         self.server = server
         self.log_path = folder / "relay"
         source = {
@@ -110,7 +109,7 @@ class Receiving:
 
 
 @contextlib.contextmanager
-def receiving(server: MySqlServer, folder: Path, **options: Any) -> Iterator[Receiving]:
+def receiving(server: DatabaseServer, folder: Path, **options: Any) -> Iterator[Receiving]:
     receiver = Receiving(server, folder, **options)
     receiver.start()
     try:
@@ -133,7 +132,7 @@ def events_of(path: Path, end: int | None = None) -> Iterator[bytes]:
         at += length
 
 
-def source_events(server: MySqlServer) -> list[bytes]:
+def source_events(server: DatabaseServer) -> list[bytes]:
     return [event for path in server.binlog_files() for event in events_of(path)]
 
 

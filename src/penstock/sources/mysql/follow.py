@@ -11,14 +11,14 @@
    the same: every GTID we hold is in its `gtid_executed` (a reset, a restore, a lossy failover fail this),
    and our last transaction is asked for again and compared byte for byte, because a restored server numbers
    new transactions with GTIDs that we hold for others. Without GTIDs the server's UUID and the bytes before
-   our position stand for that.
+   our position stand for that. MariaDB is asked by file and position as long as it is the same server, so
+   that it shows us our last transaction again; another one is asked by GTID.
 """
 
 from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import Any
 
 import pymysql
 
@@ -29,7 +29,8 @@ from penstock.model.offset import Offset, SourcePosition
 from penstock.relaylog.index import LastTransaction, Prepared
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT
-from penstock.sources.mysql.connection import Replication, connect, explain, query, query_named
+from penstock.sources.mysql.connection import Replication, connect, explain, query
+from penstock.sources.mysql.server import Server, describe
 
 COMPARED_BYTES_MAX = 64 * 1024**2
 """A last transaction larger than this is not asked for again at each connect."""
@@ -44,22 +45,6 @@ DIVERGED_HINT = (
     "The source was reset, restored from an older backup, or replaced by a server that lost transactions. "
     f"Connect the one that was followed before; or, if this one is meant, {BEGIN_ANEW}"
 )
-
-
-@dataclass(frozen=True)
-class Server:
-    """What a source says of itself on connect."""
-
-    uuid: str
-    server_id: int
-    version: str
-    has_gtids: bool
-    executed: GtidSet
-    purged: GtidSet
-    files: tuple[tuple[str, int], ...]
-    """Binlog files and sizes, oldest first; empty if the account may not see them."""
-    prepared: bool = False
-    """It has XA transactions that are prepared; False also if the account may not see them."""
 
 
 @dataclass(frozen=True)
@@ -89,43 +74,6 @@ class Stream:
     skip_until_us: int | None = None
     skip_until: tuple[str, int] | None = None
     expected: tuple[str | None, int, int] | None = None
-
-
-def describe(connection: Any) -> Server:
-    """Raises `ConfigError` if the source writes no binary log."""
-    names = "@@server_uuid, @@server_id, @@version, @@log_bin, @@gtid_mode, @@gtid_executed, @@gtid_purged"
-    row = query(connection, f"SELECT {names}")[0]
-    if not row[3]:
-        raise ConfigError(
-            "The source writes no binary log (log_bin is OFF).", hint="Start it with --log-bin."
-        )
-    return Server(
-        uuid=row[0],
-        server_id=row[1],
-        version=row[2],
-        has_gtids=str(row[4]).upper() == "ON",
-        executed=GtidSet(row[5]),
-        purged=GtidSet(row[6]),
-        files=_files(connection),
-        prepared=_has_prepared(connection),
-    )
-
-
-def _has_prepared(connection: Any) -> bool:
-    try:
-        return bool(query(connection, "XA RECOVER"))
-    except pymysql.Error:  # MySQL 8.0 asks for XA_RECOVER_ADMIN, which we do without
-        return False
-
-
-def _files(connection: Any) -> tuple[tuple[str, int], ...]:
-    try:
-        rows = query_named(connection, "SHOW BINARY LOGS")
-    except Exception as error:
-        if getattr(error, "args", (0,))[0] in (1227, 1045, 1142):  # no REPLICATION CLIENT: GTIDs do without
-            return ()
-        raise
-    return tuple((row["Log_name"], int(row["File_size"])) for row in rows)
 
 
 def hold(log: RelayLog | None) -> Held | None:
@@ -208,6 +156,8 @@ def _begin(config: SourceConfig, server: Server, start: StartAt) -> Stream:
         return _begin_at_position(server, start.file, start.position)
     if start.timestamp is not None:
         return _begin_at_time(config, server, start.timestamp)
+    if server.dialect.mariadb and start.at == "earliest":  # the file itself tells what was before it
+        return Stream(file=_known_files(config, server)[0][0])
     if server.prepared and server.files and start.at != "earliest":
         # What they changed stands before the start: read the newest file from its begin to have it, too.
         file, size = server.files[-1]
@@ -234,11 +184,12 @@ def _begin_at_gtids(server: Server, text: str) -> Stream:
         raise ConfigError(
             "start.gtid is set, but the source has gtid_mode other than ON.", hint="Use file + position."
         )
-    unknown = wanted.difference(server.executed)
+    unknown = server.lacks(wanted)
     if unknown:
+        variable = "gtid_binlog_state" if server.dialect.mariadb else "gtid_executed"
         raise ConfigError(
             f"start.gtid names transactions the source has never had: {_shown(unknown)}.",
-            hint="Compare it with SELECT @@gtid_executed at the source.",
+            hint=f"Compare it with SELECT @@{variable} at the source.",
         )
     lost = server.purged.difference(wanted)
     if lost:
@@ -329,7 +280,7 @@ def _resume_by_gtid(server: Server, held: Held) -> Stream:
             "The relay log follows GTIDs, but the source's gtid_mode is no longer ON.",
             hint="SET GLOBAL gtid_mode = ON;",
         )
-    unknown = held.gtids.difference(server.executed)
+    unknown = server.lacks(held.gtids)
     if unknown:
         raise LogDiverged(
             f"The source {server.uuid} does not have transactions that we hold: {_shown(unknown)}.",
@@ -341,6 +292,10 @@ def _resume_by_gtid(server: Server, held: Held) -> Stream:
     if lost:
         raise _purged(server, f"the transactions {_shown(lost)}")
     same_server = held.server_uuid == server.uuid
+    if server.dialect.mariadb:
+        if same_server and held.position.file in dict(server.files):
+            return _resume_by_position(server, held)
+        return Stream(gtids=held.gtids, executed=held.gtids)
     wanted, expected = held.gtids, None
     last = held.last
     if (

@@ -51,7 +51,8 @@ from penstock.sources.mysql.connection import (
     query,
     query_named,
 )
-from penstock.sources.mysql.follow import Held, Server, Stream
+from penstock.sources.mysql.follow import Held, Stream
+from penstock.sources.mysql.server import Server, describe
 
 RETRY_FIRST_S = 0.2
 FAILURES_MAX = 5
@@ -223,19 +224,13 @@ class Receiver:
         connection = connect(self.config.source, read_timeout_s=30)
         try:
             self._connected_once = True
-            server = follow.describe(connection)
+            server = describe(connection)
             held = follow.hold(RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None)
             by_gtid = self._by_gtid(server)
             stream = follow.plan(self.config.source, server, held, self.config.start, by_gtid=by_gtid)
             server_id = self._server_id(connection, server)
-            self._prepare(connection)
-            replication = Replication(connection)
-            with refusal.of_replication(self.config.source):
-                replication.register(server_id, socket.gethostname())
-            if stream.gtids is not None:
-                replication.dump_gtid(server_id, stream.gtids.encode())
-            else:
-                replication.dump(server_id, stream.file, stream.position)
+            self._prepare(connection, server)
+            replication = self._ask(connection, server, stream, server_id)
             self._create(server, by_gtid=by_gtid)
             session = _Session(server, stream, replication, self._framer(server, stream, held))
             self.status.facts["source"] |= {
@@ -251,6 +246,27 @@ class Receiver:
                 self._unfinished = framer.offset + framer.held_bytes - framer.committed
         finally:
             connection._force_close()
+
+    def _ask(self, connection: Any, server: Server, stream: Stream, server_id: int) -> Replication:
+        """Asks for the stream. What comes is read from then on."""
+        if stream.gtids is not None and server.dialect.mariadb:
+            # Not strict: a number that the source does not have stands for the next one that it has.
+            query(connection, "SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
+            query(connection, "SET @slave_connect_state = %s", (str(stream.gtids),))
+        replication = Replication(connection)
+        with refusal.of_replication(self.config.source):
+            replication.register(server_id, self._replica_name(server))
+        if stream.gtids is None:
+            replication.dump(server_id, stream.file, stream.position)
+        elif server.dialect.mariadb:
+            replication.dump(server_id, "", 4)
+        else:
+            replication.dump_gtid(server_id, stream.gtids.encode())
+        return replication
+
+    def _replica_name(self, server: Server) -> str:
+        """How the source lists us. MariaDB has no other mark by which we find ourselves."""
+        return f"penstock-{self.relay['uuid']}" if server.dialect.mariadb else socket.gethostname()
 
     def _by_gtid(self, server: Server) -> bool:
         if "mode" in self.relay:
@@ -293,10 +309,9 @@ class Receiver:
         wanted = self.config.source.server_id
         taken = {server.server_id: "the source itself"}
         with refusal.of_replication(self.config.source):
-            old = server.version.startswith(("5.", "8.0."))
-            for row in query_named(connection, "SHOW SLAVE HOSTS" if old else "SHOW REPLICAS"):
-                fields = {name.lower(): value for name, value in row.items()}
-                if fields.get("slave_uuid", fields.get("replica_uuid")) != self.relay["uuid"]:
+            for fields in self._replicas(connection, server):
+                ours = (self.relay["uuid"], self._replica_name(server))
+                if fields.get("slave_uuid", fields.get("replica_uuid", fields.get("host"))) not in ours:
                     taken[int(fields["server_id"])] = f"the replica {fields.get('host') or '(no host name)'}"
         if wanted is not None:
             if wanted in taken:
@@ -310,8 +325,20 @@ class Receiver:
             found = 0x40000000 | (found + 1) & 0x3FFFFFFF
         return found
 
-    def _prepare(self, connection: Any) -> None:
+    def _replicas(self, connection: Any, server: Server) -> list[dict[str, Any]]:
+        try:
+            rows = query_named(connection, server.dialect.replicas)
+        except pymysql.Error as error:
+            if server.dialect.mariadb and error.args[0] == 1227:  # a privilege that a replica needs not have
+                return []
+            raise
+        return [{name.lower(): value for name, value in row.items()} for row in rows]
+
+    def _prepare(self, connection: Any, server: Server) -> None:
         heartbeat_ns = max(self.config.source.heartbeat, 1) * 1_000_000
+        if server.dialect.mariadb:
+            # 4: GTID events come as they are, and so do all others.
+            query(connection, "SET @mariadb_slave_capability = 4")
         query(
             connection,
             "SET @master_binlog_checksum = @@global.binlog_checksum, "
@@ -375,7 +402,10 @@ class Receiver:
         if framer.server_error is not None:
             self._commit(session)
             self.writer.wait()
-            raise refusal.of_stream(framer.server_error, session.server, self.config.source)
+            unproven = session.stream.expected is not None and not framer.verified
+            raise refusal.of_stream(
+                framer.server_error, session.server, self.config.source, unproven=unproven
+            )
         if framer.ended:
             raise TransientError("The source ended the stream; it is probably shutting down.")
 

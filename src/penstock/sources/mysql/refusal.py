@@ -9,9 +9,18 @@ import pymysql
 
 from penstock.config import SourceConfig
 from penstock.errors import ConfigError, LogDiverged, LogPurged, PenstockError, TransientError
-from penstock.sources.mysql.follow import DIVERGED_HINT, PURGED_HINT, Server
+from penstock.sources.mysql.follow import DIVERGED_HINT, PURGED_HINT
+from penstock.sources.mysql.server import Server
 
 _NO_PRIVILEGE = (1045, 1142, 1227, 3118)
+_DIVERGED = (
+    "has more gtids", "impossible position", "> file size",
+    # MariaDB: the GTID is not in its log, or the log has a later one of the same domain instead.
+    "which is not in the master's binlog", "diverged",
+)  # fmt: skip
+
+_NO_EVENT = ("max_allowed_packet", "bogus data", "corrupt")
+"""What a server says when no event begins at the place it is asked for."""
 
 
 @contextlib.contextmanager
@@ -32,15 +41,18 @@ def no_privilege(config: SourceConfig, text: str) -> ConfigError:
     )
 
 
-def of_stream(error: tuple[int, str, str], server: Server, config: SourceConfig) -> PenstockError:
-    """The ERR packet that ended a stream."""
+def of_stream(
+    error: tuple[int, str, str], server: Server, config: SourceConfig, *, unproven: bool
+) -> PenstockError:
+    """The ERR packet that ended a stream. `unproven`: our last transaction was asked for by its place, and has
+    not come."""
     code, _, text = error
     lower = text.lower()
     if code in _NO_PRIVILEGE:
         return no_privilege(config, text)
     if code != 1236:
         return TransientError(f"The source ended the stream: {text} ({code}).", code=code)
-    if "purged" in lower or "could not find first log" in lower:
+    if "purged" in lower or "could not find first log" in lower or "have been deleted" in lower:
         oldest = server.files[0][0] if server.files else "unknown"
         return LogPurged(
             f"The source no longer has the log we need: {text}", hint=PURGED_HINT, needed=text, oldest=oldest
@@ -51,7 +63,8 @@ def of_stream(error: tuple[int, str, str], server: Server, config: SourceConfig)
             f"which then threw this one out: {text}",
             hint="Is a copy of this relay log in use elsewhere? Else give source.server_id its own number.",
         )
-    if "has more gtids" in lower or "impossible position" in lower or "> file size" in lower:
+    garbage = unproven and any(telling in lower for telling in _NO_EVENT)
+    if garbage or any(telling in lower for telling in _DIVERGED):
         return LogDiverged(f"The source does not continue what we hold: {text}", hint=DIVERGED_HINT)
     # An unreadable event, a packet that is too large …: passing or not, the receiver finds out by trying
     # again.

@@ -1,0 +1,110 @@
+"""What a source says of itself when we connect to follow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+
+from penstock._core import GtidSet
+from penstock.errors import ConfigError
+from penstock.sources.mysql.connection import query, query_named
+from penstock.sources.mysql.dialect import Dialect
+
+_DENIED = (1045, 1142, 1227)
+
+
+@dataclass(frozen=True)
+class Server:
+    uuid: str
+    """`Dialect.identity`."""
+    server_id: int
+    version: str
+    dialect: Dialect
+    has_gtids: bool
+    executed: GtidSet
+    purged: GtidSet
+    files: tuple[tuple[str, int], ...]
+    """Binlog files and sizes, oldest first; empty if the account may not see them."""
+    prepared: bool
+    """It has XA transactions that are prepared; False also if the account may not see them."""
+    last_of_server: dict[tuple[int, int], int]
+    """MariaDB: the last number that each server has given in each domain, as far as this server logged it."""
+
+    def lacks(self, gtids: GtidSet) -> GtidSet:
+        """Those of `gtids` that this server has never had.
+
+        A domain of MariaDB is numbered by one server after the other. One that went on without our last
+        transactions soon has other ones of the same numbers: so the server that gave them counts as well.
+        """
+        if not self.dialect.mariadb:
+            return gtids.difference(self.executed)
+        unknown = []
+        for text in str(gtids).split(",") if gtids else ():
+            domain, server, number = (int(part) for part in text.split("-"))
+            if self.last_of_server.get((domain, server), 0) < number:
+                unknown.append(text)
+        return GtidSet(",".join(unknown))
+
+
+def describe(connection: Any) -> Server:
+    """Raises `ConfigError` if the source writes no binary log."""
+    dialect = Dialect.detect(connection)
+    # Global by name: in 5.7 the session's gtid_executed is another thing.
+    mode, gtids = "@@GLOBAL.gtid_mode", "@@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged"
+    if dialect.mariadb:
+        mode, gtids = "'ON'", "@@GLOBAL.gtid_binlog_pos, @@GLOBAL.gtid_binlog_state"
+    row = query(connection, f"SELECT {dialect.identity}, @@server_id, @@version, @@log_bin, {mode}, {gtids}")[
+        0
+    ]
+    if not row[3]:
+        raise ConfigError(
+            "The source writes no binary log (log_bin is OFF).", hint="Start it with --log-bin."
+        )
+    files = _files(connection)
+    if dialect.mariadb:
+        purged, last = GtidSet(_before(connection, files)), _last_of_server(row[6])
+    else:
+        purged, last = GtidSet(row[6]), {}
+    return Server(
+        uuid=str(row[0]),
+        server_id=row[1],
+        version=row[2],
+        dialect=dialect,
+        has_gtids=str(row[4]).upper() == "ON",
+        executed=GtidSet(row[5]),
+        purged=purged,
+        files=files,
+        prepared=_has_prepared(connection),
+        last_of_server=last,
+    )
+
+
+def _has_prepared(connection: Any) -> bool:
+    try:
+        return bool(query(connection, "XA RECOVER"))
+    except pymysql.Error:  # MySQL 8.0 asks for XA_RECOVER_ADMIN, which we do without
+        return False
+
+
+def _files(connection: Any) -> tuple[tuple[str, int], ...]:
+    try:
+        rows = query_named(connection, "SHOW BINARY LOGS")
+    except Exception as error:
+        if getattr(error, "args", (0,))[0] in _DENIED:  # no REPLICATION CLIENT: GTIDs do without
+            return ()
+        raise
+    return tuple((row["Log_name"], int(row["File_size"])) for row in rows)
+
+
+def _before(connection: Any, files: tuple[tuple[str, int], ...]) -> str:
+    """What MariaDB had executed before its oldest file: the list at that file's begin."""
+    if not files:
+        return ""
+    return str(query(connection, "SELECT BINLOG_GTID_POS(%s, 4)", (files[0][0],))[0][0] or "")
+
+
+def _last_of_server(state: str) -> dict[tuple[int, int], int]:
+    parts = [part.split("-") for part in state.split(",") if part.strip()]
+    return {(int(domain), int(server)): int(number) for domain, server, number in parts}
