@@ -225,4 +225,7 @@ def test_a_mariadb_that_was_reset_has_diverged(name: str, tmp_path: Path) -> Non
         # Numbers that reach ours again stand for other transactions.
         write(server, 30)
         said = receiver.fails()
-        assert "than the one we hold" in said or "no longer reaches" in said
+        assert any(
+            part in said
+            for part in ("than the one we hold", "no longer reaches", "not continue what we hold")
+        )

@@ -44,8 +44,8 @@ def no_privilege(config: SourceConfig, text: str) -> ConfigError:
 def of_stream(
     error: tuple[int, str, str], server: Server, config: SourceConfig, *, unproven: bool
 ) -> PenstockError:
-    """The ERR packet that ended a stream. `unproven`: our last transaction was asked for by its place, and has
-    not come."""
+    """The ERR packet that ended a stream. `unproven`: our last transaction was asked for by its place, and
+    has not come."""
     code, _, text = error
     lower = text.lower()
     if code in _NO_PRIVILEGE:
