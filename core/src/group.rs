@@ -2,7 +2,8 @@
 //!
 //! MySQL announces a transaction by a GTID event (anonymous ones too, from 5.7 on); its body is a lone
 //! QUERY (DDL, XA COMMIT), or BEGIN … XID, BEGIN … COMMIT, XA START … XA_PREPARE. Older logs have the body
-//! only. MariaDB's GTID event is a BEGIN by itself, unless it announces a lone statement. Row events outside BEGIN (5.1, non-transactional tables) end with the statement's last event.
+//! only. MariaDB's GTID event is a BEGIN (or XA START) by itself, unless it announces a lone statement. Row
+//! events outside BEGIN (5.1, non-transactional tables) end with the statement's last event.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -38,8 +39,6 @@ pub const FLAG_IGNORABLE: u16 = 0x80;
 pub const HEADER: usize = 19;
 /// Of MariaDB's GTID event: a lone statement follows, without an end of its own.
 const MARIADB_STANDALONE: u8 = 1;
-/// ... what follows is an XA transaction up to its XA PREPARE.
-const MARIADB_PREPARED_XA: u8 = 64;
 
 /// Rows of any version: 20-22 before 5.1.16, 23-25 v1, 30-32 v2, 39 partial JSON updates.
 #[inline]
@@ -229,7 +228,6 @@ impl Group {
         if flags & MARIADB_STANDALONE == 0 {
             self.state = State::Begun;
         }
-        self.xa = flags & MARIADB_PREPARED_XA != 0;
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! XA transactions take their place at their XA COMMIT.
 //!
 //! The bytes of a transaction that may be a prepared one are held back: the GTID event until the next event
-//! shows whether it is `XA START`, then all up to XA_PREPARE, in memory up to `HELD_MAX` and in a spool file
-//! beyond. What the end says decides:
+//! shows whether it is `XA START` (MariaDB's says so itself), then all up to XA_PREPARE, in memory up to
+//! `HELD_MAX` and in a spool file beyond. What the end says decides:
 //!
 //! - `XA COMMIT … ONE PHASE` (the one-phase byte of XA_PREPARE): the events go into the log as they were
 //!   sent.
