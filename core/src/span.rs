@@ -13,12 +13,7 @@ pub use entry::json;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-<<<<<<< HEAD
-use crate::group::{is_gtid, is_rows, Group, Header, Savepoint, Statement, Step, GTID_TAGGED, HEADER};
-use crate::group::{ANONYMOUS_GTID, TABLE_MAP};
-=======
-use crate::group::{is_gtid, is_rows, Group, Header, Statement, Step, HEADER, TABLE_MAP};
->>>>>>> bc3c913 (MariaDB in the framer: its GTIDs, groups, lists and compressed events)
+use crate::group::{is_gtid, is_rows, Group, Header, Savepoint, Statement, Step, HEADER, TABLE_MAP};
 use crate::gtid::{Gtid, GtidEvent, GtidSet};
 use crate::xa::Change;
 

@@ -148,6 +148,9 @@ class SnapshotConfig(_Section):
     """Rows aimed at per chunk; also the most that is read again after a failure."""
     parallel: int = Field(2, ge=1, le=256)
     """Chunks read at once, each over its own connection."""
+    watermark_table: str | None = Field(None, pattern=r"^[^.`]+\.[^.`]+$")
+    """A table `database.table` that chunk readers write to: how a chunk finds its place in the log of a MySQL
+    without GTIDs. docs/delivery.md has its definition."""
     pause_when_behind: Bytes = 1024**3
     """No new chunk is read while more than this much log waits to be applied."""
 

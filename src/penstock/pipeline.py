@@ -232,7 +232,6 @@ class _Run:
             policies=Policies(
                 config.evolution, append_only=self.sink.append_only, reads=config.snapshot.mode != "never"
             ),
-            server_uuid=self.source.server_uuid,
             discard=stage.discard,
             limits=PlannerLimits(config.epoch.bytes_max, placement),
         )
@@ -265,6 +264,7 @@ class _Run:
             types=config.types,
             find_chunks=self._find_chunks,
             start_gtids=self._start_gtids,
+            watermark_table=config.snapshot.watermark_table,
             allowed=self._may_read,
             failed=self._snapshot_failed,
         )

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from penstock.model.chunk import StagedChunk
 from penstock.model.effect import TableEffect
-from penstock.model.offset import LogRange, Offset
+from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import (
     ApplyEvents,
     ColumnOrigin,
@@ -83,7 +83,6 @@ class Planner:
         statements: StatementReader,
         *,
         policies: Policies,
-        server_uuid: Callable[[], str],
         discard: Callable[[StagedChunk], None],
         limits: PlannerLimits,
     ) -> None:
@@ -92,7 +91,6 @@ class Planner:
         self._statements = statements
         self._policies = policies
         self._append_only = policies.append_only
-        self._server_uuid = server_uuid
         self._discard = discard
         self._limits = limits
         self._breaks: dict[TableId, list[Break]] = {}
@@ -281,10 +279,11 @@ class Planner:
             start=state.start,
             start_gtids=str(self._log.gtids_at(state.start)),
             schema_version=verdict.version if verdict is not None else state.schema.version,
+            start_position=self._log.position_at(state.start),
             fresh=not state.replaces,
             breaks=tuple(self._breaks_of(state, reach)),
         )
-        end = EpochEnd(reach, position, self._server_uuid())
+        end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end))
         return list(place_all(staged, end, at_end, _Index(self._log), self._limits.placement))
 
     def _breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:
@@ -332,6 +331,9 @@ class _Index:
         if gtids not in self._known:
             self._known[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._log.end)
         return self._known[gtids]
+
+    def offset_within(self, position: SourcePosition) -> Offset:
+        return self._log.offset_within(position)
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
         return self._log.tables(log_range).get(TableId.parse(table), (0, 0))[1]

@@ -29,10 +29,12 @@ class Watermarks:
     """What the source had committed around a chunk's SELECT.
 
     `low` (GTID set as text) claims no more than was visible; `high` (end of the binary log) claims no less.
+    Where `low_position` is given, all that the binary log holds up to there was visible too.
     """
 
     low: str
     high: SourcePosition
+    low_position: SourcePosition | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class StagedChunk:
             "high_file": self.watermarks.high.file,
             "high_position": self.watermarks.high.position,
             "server_uuid": self.server_uuid,
+            **_position_to_json(self.watermarks.low_position),
         }
 
     @classmethod
@@ -90,7 +93,17 @@ class StagedChunk:
             checksum=fields["checksum"],
             schema_version=fields["schema_version"],
             watermarks=Watermarks(
-                fields["low"], SourcePosition(fields["high_file"], fields["high_position"])
+                fields["low"],
+                SourcePosition(fields["high_file"], fields["high_position"]),
+                _position_from_json(fields),
             ),
             server_uuid=fields["server_uuid"],
         )
+
+
+def _position_to_json(position: SourcePosition | None) -> dict[str, Any]:
+    return {} if position is None else {"low_file": position.file, "low_position": position.position}
+
+
+def _position_from_json(fields: dict[str, Any]) -> SourcePosition | None:
+    return SourcePosition(fields["low_file"], fields["low_position"]) if "low_file" in fields else None

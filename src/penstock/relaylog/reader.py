@@ -21,18 +21,16 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock._core import DecodeError, GtidSet, scan_span
-from penstock.errors import BEGIN_ANEW, ConfigError, LogPurged, RelayLogCorrupt, SourceError
+from penstock.errors import ConfigError, LogPurged, RelayLogCorrupt
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
-from penstock.relaylog import index
+from penstock.relaylog import index, missing
 from penstock.relaylog.index import Entry, LastTransaction, Prepared, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
 from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, SegmentName, list_segments, read_relay
 
 _LOADED_MAX = 256
 """Closed segments whose entries are kept in memory (about 64 entries each)."""
-
-_PURGED_HINT = f"The pipeline that still needs this part of the log has to {BEGIN_ANEW}"
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
@@ -167,6 +165,10 @@ class RelayLog:
         """XA transactions that are prepared at `end`: their rows come with their XA COMMIT."""
         return index.prepared_at_end(self._open.entries) if self._open else []
 
+    def server_uuid_at(self, offset: Offset) -> str:
+        """The server whose log stands at a committed offset."""
+        return self._head(self._locate(offset))["server_uuid"] if self._names else ""
+
     def position_at(self, offset: Offset) -> SourcePosition:
         """Where the source stood at a committed offset."""
         number = self._locate(offset)
@@ -203,6 +205,25 @@ class RelayLog:
                 if order(entry.position) >= wanted:
                     return entry.committed
         return None
+
+    @_over_all_segments
+    def offset_within(self, position: SourcePosition) -> Offset:
+        """The greatest known committed offset up to which all of the log lies at or before `position`, a
+        place at the server followed now; 0 if that is not known.
+
+        Before the first transaction that came from this server places say nothing: it was asked for what the
+        log did not hold yet, wherever that lies.
+        """
+        wanted, found = order(position), None
+        for number in reversed(range(len(self._names))):
+            if self._head(number)["server_uuid"] != self.source_uuid:
+                break
+            for entry in reversed(self._entries(number)):
+                if found is None and order(entry.position) <= wanted:
+                    found = entry.committed
+                if found is not None and entry.transactions:
+                    return found
+        return Offset(0)
 
     def gtids_at(self, offset: Offset) -> GtidSet:
         """Exactly the transactions executed at the source up to a committed offset, also those before the
@@ -370,7 +391,7 @@ class RelayLog:
         if not self._names or not range_:
             return
         if range_.start < self._bases[0]:
-            raise self._purged(range_.start)
+            raise missing.purged(self.path, self._bases[0], range_.start)
         for number in range(self._locate(Offset(range_.start + 1)), len(self._names)):
             if self._bases[number] >= range_.end:
                 return
@@ -385,7 +406,7 @@ class RelayLog:
         if not self._names:
             raise ConfigError(f"The relay log {self.path} holds nothing yet.")
         if offset < self._bases[0]:
-            raise self._purged(offset)
+            raise missing.purged(self.path, self._bases[0], offset)
         return max(0, bisect_left(self._bases, offset) - 1)
 
     def _head(self, number: int) -> dict[str, Any]:
@@ -402,7 +423,7 @@ class RelayLog:
         try:
             segment.read()
         except FileNotFoundError:
-            raise self._gone(number) from None
+            raise missing.gone(self.path, self._names[number]) from None
         entries = self._closed_at(number, segment.entries, self._bases[number + 1])
         self._closed[base] = entries
         if len(self._closed) > _LOADED_MAX:
@@ -463,35 +484,6 @@ class RelayLog:
             )
         except DecodeError as error:
             if not path.exists():
-                raise self._gone(number) from error
+                raise missing.gone(self.path, self._names[number]) from error
             raise
         return Entry(json.loads(text))
-
-    # what is missing
-    # -----------------------------------------------------------------------------------------------------
-
-    def _purged(self, offset: Offset) -> LogPurged:
-        return LogPurged(
-            f"The relay log {self.path} begins at offset {self._bases[0]}; what follows {offset} is gone.",
-            hint=_PURGED_HINT,
-            path=str(self.path),
-            offset=int(offset),
-        )
-
-    def _gone(self, number: int) -> SourceError:
-        """A segment that was there at the last refresh: removed by retention, or lost."""
-        name, names = self._names[number], self._list()
-        if names and name.base < names[0].base:
-            return LogPurged(
-                f"The segment {self.path / name.binlog} was removed: the relay log now begins at offset "
-                f"{names[0].base}.",
-                hint=_PURGED_HINT,
-                path=str(self.path / name.binlog),
-                offset=int(name.base),
-            )
-        return RelayLogCorrupt(
-            f"The segment {self.path / name.binlog} or its index is missing.",
-            hint=DAMAGED_HINT,
-            path=str(self.path / name.binlog),
-            offset=int(name.base),
-        )

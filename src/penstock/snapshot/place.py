@@ -15,6 +15,9 @@ The rule. A chunk is placed at the end of an epoch that
    since: then the chunk is void;
 4. and S is such that every epoch after S carries this table, and `prefix(S) ⊆ low`.
 
+Where marks are places in the binary log instead of GTID sets (MariaDB; MySQL without GTIDs), `low` stands for
+all transactions up to its place in the log that wrote it: `prefix(low)`, a set like any other.
+
 Why it is right. Take a row of the chunk that is kept, with key k. By (1) `low ⊆ V ⊆ prefix(E)`. By (2),
 with (4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), those of `(S,
 E]` because k was kept. So V and `prefix(E)` contain the same transactions that touch k, and the chunk's row
@@ -134,7 +137,8 @@ class TableAtEnd:
     """What is known of one table at the epoch's end.
 
     `start_gtids` is what the log had executed at `start`; a chunk that was read before it (by a task that
-    outlived an earlier snapshot of the table) is told by it. `breaks` are those after `start`. `fresh`: the
+    outlived an earlier snapshot of the table) is told by it, or by `start_position` where there are no GTIDs.
+    `breaks` are those after `start`. `fresh`: the
     target held no row of this table when the log was at `start`, and nothing but this pipeline has written
     it since.
     """
@@ -144,6 +148,7 @@ class TableAtEnd:
     schema_version: int
     fresh: bool
     breaks: tuple[Break, ...] = ()
+    start_position: SourcePosition | None = None
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,10 @@ class LogIndex(Protocol):
 
     def window_start(self, gtids: str) -> Offset:
         """The greatest known offset O with every transaction of `prefix(O)` in `gtids`."""
+
+    def offset_within(self, position: SourcePosition) -> Offset:
+        """A known offset O, the greater the better, with every transaction of `prefix(O)` at or before
+        `position` in the log of the server followed now; 0 if none is known."""
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
         """Bytes of row events of the table in the range; an upper estimate will do."""
@@ -187,10 +196,10 @@ def place(
         )
     if chunk.watermarks.high.order > epoch.position.order:
         return Waiting(chunk)
-    if not _core.GtidSet(table.start_gtids).issubset(_core.GtidSet(chunk.watermarks.low)):
+    if not _read_after_start(chunk, table):
         return ReadAgain(chunk, "it was read before the table's start")
     end = epoch.range.end
-    window = min(max(log.window_start(chunk.watermarks.low), table.start), end)
+    window = min(max(_known_visible(chunk, log), table.start), end)
     if (found := _void_reason(chunk, table, window, end)) is not None:
         return Void(chunk, found)
     name = str(chunk.chunk.table)
@@ -220,6 +229,23 @@ def place_all(
     ]
 
 
+def _read_after_start(chunk: StagedChunk, table: TableAtEnd) -> bool:
+    marks = chunk.watermarks
+    if not _core.GtidSet(table.start_gtids).issubset(_core.GtidSet(marks.low)):
+        return False
+    if marks.low or marks.low_position is None or table.start_position is None:
+        return True
+    return not table.start_position.file or table.start_position.order <= marks.low_position.order
+
+
+def _known_visible(chunk: StagedChunk, log: LogIndex) -> Offset:
+    """An offset up to which the chunk's view held all of the log."""
+    marks = chunk.watermarks
+    if marks.low_position is None:
+        return log.window_start(marks.low)
+    return log.offset_within(marks.low_position)
+
+
 def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -> str | None:
     low: _core.GtidSet | None = None
     for broken in table.breaks:
@@ -237,7 +263,8 @@ def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -
 
 def _merge_scans(chunk: StagedChunk, window: Offset, epoch: LogRange) -> tuple[KeyScan, ...]:
     before = LogRange(min(window, epoch.start), epoch.start)
-    scans = (KeyScan(before, chunk.watermarks.low), KeyScan(epoch))
+    by_place = chunk.watermarks.low_position is not None
+    scans = (KeyScan(before, None if by_place else chunk.watermarks.low), KeyScan(epoch))
     return tuple(scan for scan in scans if scan.range)
 
 

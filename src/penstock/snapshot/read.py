@@ -9,7 +9,7 @@ memory stays that of one batch.
 The session is set up so that values mean what they mean in the log: time zone +00:00 (TIMESTAMP is stored
 in UTC), no `character_set_results` (text in the column's own character set), empty `sql_mode` (CHAR without
 padding, `"` and `||` as usual), no limit on rows or time, REPEATABLE READ with autocommit (each statement
-opens one view of its own).
+opens one view of its own, but on MariaDB: there the mark is the view's).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pymysql.connections import Connection
 
 from penstock import _core
 from penstock.errors import InternalError, PenstockError, TableError, TransientError
-from penstock.model.chunk import Chunk, Watermarks
+from penstock.model.chunk import Chunk
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions, quote
 from penstock.snapshot.base import ChunkOutdated, ReadMarks
 from penstock.snapshot.split import range_condition
-from penstock.sources.mysql.catalog import describe_server
-from penstock.sources.mysql.watermark import MySqlWatermarks, ensure_executed
+from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.watermark import Marks, marks_of
 
 _COM_STMT_PREPARE = 0x16
 _COM_STMT_EXECUTE = 0x17
@@ -41,7 +41,7 @@ _GTID_WAIT_S = 30
 _SESSION = (
     "SET NAMES utf8mb4",
     "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1",
-    f"SET SESSION net_write_timeout = {_NET_WRITE_TIMEOUT_S}, max_execution_time = 0",
+    f"SET SESSION net_write_timeout = {_NET_WRITE_TIMEOUT_S}",
     "SET SESSION sql_select_limit = 18446744073709551615",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
@@ -63,17 +63,23 @@ _PASSING = {
 class MySqlChunkReader:
     """A session that reads chunks. Takes the connection over: its settings are changed, `close` closes it."""
 
-    def __init__(self, connection: Connection[Any], *, types: TypeOptions = DEFAULT_TYPES) -> None:
+    def __init__(
+        self,
+        connection: Connection[Any],
+        *,
+        types: TypeOptions = DEFAULT_TYPES,
+        watermark_table: str | None = None,
+    ) -> None:
         self._connection = connection
         self._types = types
         with guarded("the session of a chunk reader"):
             prepare_session(connection)
-        self._watermarks = MySqlWatermarks(connection, describe_server(connection).version)
+            self._watermarks = marks_of(connection, watermark_table)
 
     def require_gtids(self, contains: str) -> None:
         """Returns once the server has executed `contains` (the start of the table), else `TransientError`."""
         with guarded("the wait for the table's start"):
-            ensure_executed(self._connection, contains, timeout_s=_GTID_WAIT_S)
+            self._watermarks.require(contains, timeout_s=_GTID_WAIT_S)
 
     def read(self, schema: TableSchema, chunk: Chunk) -> MySqlChunkRead:
         """Begins one attempt. The one before must have been read to its end."""
@@ -98,7 +104,7 @@ class MySqlChunkRead:
     def __init__(
         self,
         connection: Connection[Any],
-        watermarks: MySqlWatermarks,
+        watermarks: Marks,
         schema: TableSchema,
         chunk: Chunk,
         types: TypeOptions,
@@ -120,7 +126,7 @@ class MySqlChunkRead:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with guarded(f"the read of chunk {self._chunk.number} of {self._chunk.table}", self._chunk):
-            low = self._watermarks.low()
+            self._watermarks.begin()
             decoder = _core.ResultSetDecoder(self._schema.to_json(), types=self._types.to_json())
             try:
                 yield from execute(self._connection, select_sql(self._schema, self._chunk), decoder)
@@ -132,14 +138,16 @@ class MySqlChunkRead:
                     hint="Mend the value at the source, then resume the table.",
                     table=str(self._chunk.table),
                 ) from error
-            high = self._watermarks.high()
-        self._marks = ReadMarks(Watermarks(low, high), self._watermarks.server_uuid, decoder.rows)
+            marks = self._watermarks.end()
+        self._marks = ReadMarks(marks, self._watermarks.server_uuid, decoder.rows)
 
 
 def prepare_session(connection: Connection[Any]) -> None:
     """Makes values in this session mean what they mean in the log."""
+    mariadb = Dialect.detect(connection).mariadb
+    time_limit = "max_statement_time" if mariadb else "max_execution_time"
     with connection.cursor() as cursor:
-        for statement in _SESSION:
+        for statement in (*_SESSION, f"SET SESSION {time_limit} = 0"):
             cursor.execute(statement)
 
 

@@ -84,6 +84,7 @@ def stage_chunk(
     directory: str,
     *,
     start_gtids: str,
+    watermark_table: str | None = None,
     types: TypeOptions = DEFAULT_TYPES,
 ) -> StagedChunk:
     """Reads and stages one chunk over a connection of this process: what a Spark task calls.
@@ -93,10 +94,10 @@ def stage_chunk(
     """
     if (known := find(directory, chunk)) is not None:
         return known
-    key = (source.model_dump_json(), types)
+    key = (f"{source.model_dump_json()} {watermark_table}", types)
     connected, reader = _take_reader(key) or (time.monotonic(), None)
     if reader is None:
-        reader = MySqlChunkReader(connect(source), types=types)
+        reader = MySqlChunkReader(connect(source), types=types, watermark_table=watermark_table)
     try:
         reader.require_gtids(start_gtids)
         done = stage(reader, schema, chunk, directory, types=types)

@@ -45,6 +45,7 @@ class StageTask:
     chunk: Chunk
     directory: str
     start_gtids: str
+    watermark_table: str | None
     types: TypeOptions
 
 
@@ -70,6 +71,7 @@ class SnapshotReader:
         types: TypeOptions,
         find_chunks: FindChunks,
         start_gtids: Callable[[TableState], str],
+        watermark_table: str | None,
         allowed: Callable[[], bool],
         failed: Callable[[TableState, TableError], None],
     ) -> None:
@@ -80,6 +82,7 @@ class SnapshotReader:
         self._types = types
         self._find_chunks = find_chunks
         self._start_gtids = start_gtids
+        self._watermark_table = watermark_table
         self._allowed = allowed
         self._failed = failed
         self._stopping = threading.Event()
@@ -211,6 +214,7 @@ class SnapshotReader:
             chunk=chunk,
             directory=str(self._directory_of(state)),
             start_gtids=self._start_gtids(state),
+            watermark_table=self._watermark_table,
             types=self._types,
         )
         done: list[StagedChunk] = (
@@ -228,6 +232,7 @@ def _stage(jobs: Any) -> Any:
                 job.chunk,
                 job.directory,
                 start_gtids=job.start_gtids,
+                watermark_table=job.watermark_table,
                 types=job.types,
             )
 

@@ -68,6 +68,14 @@ class Plan:
     finishes: dict[str, int]
 
 
+def _prefix(numbers: frozenset[int]) -> int:
+    """How far they have no gap."""
+    end = 0
+    while end + 1 in numbers:
+        end += 1
+    return end
+
+
 class World:
     """One history. `run` plays it to its end; `Violation` says what went wrong."""
 
@@ -86,6 +94,8 @@ class World:
         limits = self.dice.choice(((10**9, 0), (10**9, 10**9), (10**9, 10**9), (4, 3)))
         self.limits = rule.PlacementLimits(window_bytes_max=limits[0], append_bytes_max=limits[1])
         self.coarse = self.dice.choice((0, 0, 1, 3))
+        # Marks by place, as where there are no GTIDs. Dice of its own: the other histories stay as they are.
+        self.by_place = broken in ("", "low_from_position") and random.Random(~seed).random() < 0.3
         self._begin()
 
     def _begin(self) -> None:
@@ -212,7 +222,7 @@ class World:
         text = gtid_set(low)
         staged = StagedChunk(
             reading.chunk, attempt, "", 0, 0, "", reading.version,
-            Watermarks(text, SourcePosition("binlog.1", high)), reading.server,
+            self._marks(text, high, reading.low), reading.server,
         )  # fmt: skip
         assert reading.rows is not None
         self.lows[text] = frozenset(low)
@@ -221,16 +231,22 @@ class World:
         if first:
             table.chunks[number] = "staged"
 
+    def _marks(self, gtids: str, high: int, low: frozenset[int]) -> Watermarks:
+        position = SourcePosition("binlog.1", high)
+        if not self.by_place:
+            return Watermarks(gtids, position)
+        return Watermarks("", position, SourcePosition("binlog.1", _prefix(low)))
+
     # Planning, with the real rule
+
+    def offset_within(self, position: SourcePosition) -> Offset:
+        return Offset(max(0, min(position.position, self.received) - self.coarse))
 
     def window_start(self, gtids: str) -> Offset:
         low = self.lows[gtids]
         if self.broken == "set_membership":
             return Offset(max(low, default=0))
-        end = 0
-        while end + 1 in low and end < self.received:
-            end += 1
-        return Offset(max(0, end - self.coarse))
+        return Offset(max(0, min(_prefix(low), self.received) - self.coarse))
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
         name = table.split(".")[1]
@@ -268,10 +284,11 @@ class World:
         unchecked = self.broken in ("require_gtids", "start_in_low")
         at_end = rule.TableAtEnd(
             Offset(table.start),
-            "" if unchecked else gtid_set(list(range(1, table.start + 1))),
+            "" if unchecked or self.by_place else gtid_set(list(range(1, table.start + 1))),
             self.source.version(table.name, epoch.end),
             fresh=table.fresh or self.broken == "append_only_if_fresh",
             breaks=() if self.broken == "void_by_ddl" else breaks,
+            start_position=SourcePosition("binlog.1", table.start),
         )
         position = 10**9 if self.broken == "wait_for_high" else epoch.end
         end = rule.EpochEnd(epoch, SourcePosition("binlog.1", position), "source")

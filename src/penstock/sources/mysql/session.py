@@ -61,8 +61,8 @@ class SourceSession:
                         ) from error
             raise AssertionError("unreachable")
 
-    def _marks(self, connection: Any) -> watermark.MySqlWatermarks:
-        return watermark.MySqlWatermarks(connection, self.traits.version)
+    def _log_end(self, connection: Any) -> watermark.LogEnd:
+        return watermark.LogEnd(connection)
 
     @property
     def traits(self) -> catalog.ServerTraits:
@@ -80,12 +80,12 @@ class SourceSession:
 
     def server_uuid(self) -> str:
         if self._server_uuid is None:
-            self._server_uuid = self._ask(lambda connection: self._marks(connection).server_uuid)
+            self._server_uuid = self._ask(lambda connection: self._log_end(connection).server_uuid)
         return self._server_uuid
 
     def end_position(self) -> SourcePosition:
         """The end of the source's binary log: claims no less than what is visible now."""
-        return self._ask(lambda connection: self._marks(connection).high())
+        return self._ask(lambda connection: self._log_end(connection).high())
 
     def read_table(self, table: TableId) -> TableSchema | None:
         return self._ask(lambda connection: catalog.read_table(connection, table))
@@ -101,7 +101,7 @@ class SourceSession:
         connection = connect(self._config)
         try:
             prepare_session(connection)
-            watermark.ensure_executed(connection, start_gtids, timeout_s=GTID_WAIT_SECONDS)
+            watermark.require_executed(connection, start_gtids, timeout_s=GTID_WAIT_SECONDS)
             planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows)
             sized(planner.size.rows)
             return list(planner.chunks())
