@@ -15,10 +15,12 @@ from typing import Any
 
 from penstock._core import GtidSet
 from penstock.config import PipelineConfig
-from penstock.errors import BEGIN_ANEW, PenstockError
+from penstock.errors import BEGIN_ANEW, ConfigError, PenstockError
 from penstock.sources.base import Finding
 from penstock.sources.mysql import catalog
-from penstock.sources.mysql.connection import connect, explain, query, query_named
+from penstock.sources.mysql.connection import Replication, connect, explain, query, query_named
+from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.watermark import marks_of
 
 RETENTION_MIN_S = 86_400
 """Less than a day of log at the source leaves too little time to mend a stopped pipeline."""
@@ -43,6 +45,10 @@ class Source:
     binlog: dict[str, Any] | None = None
     files: list[str] | None = None
     denied: set[str] = field(default_factory=set)
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.traits.version, self.traits.mariadb)
 
     @property
     def name(self) -> str:
@@ -70,7 +76,12 @@ def check(config: PipelineConfig) -> list[Finding]:
     try:
         source = _look(config, connection)
         findings = [
-            Finding("ok", "connection", name, f"MySQL {source.variable('version')}, as {source.account}.")
+            Finding(
+                "ok",
+                "connection",
+                name,
+                f"{source.dialect.name} {source.variable('version')}, as {source.account}.",
+            )
         ]
         for one in _checks():
             findings.extend(_guarded(one, source))
@@ -117,14 +128,12 @@ def _look(config: PipelineConfig, connection: Any) -> Source:
     variables = {str(name).lower(): str(value) for name, value in query(connection, "SHOW GLOBAL VARIABLES")}
     [(account,)] = query(connection, "SELECT CURRENT_USER()")
     source = Source(config, connection, traits, variables, str(account))
-    renamed = not traits.mariadb and traits.version >= (8, 2, 0)
-    status = "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
     try:
-        source.binlog = next(iter(query_named(connection, status)), {})
+        source.binlog = next(iter(query_named(connection, source.dialect.log_status)), {})
         if source.is_on("log_bin"):
             source.files = [str(row[0]) for row in source.ask("SHOW BINARY LOGS")]
     except Exception:
-        source.denied.add("REPLICATION CLIENT")
+        source.denied.add(source.dialect.log_privileges[1])
     return source
 
 
@@ -141,11 +150,11 @@ def _escape(text: str) -> str:
 def ensure_server(source: Source) -> Iterator[Finding]:
     version = source.variable("version")
     if source.traits.mariadb:
-        yield Finding(
-            "error", "server", source.name,
-            f"The source {source.name} is MariaDB {version}, which cannot be followed yet; MySQL 5.7 to "
-            "9.x can.",
-        )  # fmt: skip
+        if source.traits.version < (10, 5, 0):
+            yield Finding(
+                "error", "server", source.name,
+                f"The source {source.name} is MariaDB {version}; 10.5 is the oldest that can be followed.",
+            )  # fmt: skip
     elif source.traits.version < (5, 7, 0):
         yield Finding(
             "error", "server", source.name,
@@ -163,9 +172,10 @@ def ensure_privileges(source: Source) -> Iterator[Finding]:
     """SELECT on the tables is checked where the tables are."""
     missing = sorted(source.denied)
     try:
-        replicas = "SHOW REPLICAS" if source.traits.version >= (8, 0, 22) else "SHOW SLAVE HOSTS"
-        if not source.traits.mariadb:
-            source.ask(replicas)
+        if source.traits.mariadb:
+            _register(source)  # what SHOW SLAVE HOSTS asks for is another privilege
+        else:
+            source.ask(source.dialect.replicas)
     except Exception:
         missing.append("REPLICATION SLAVE")
     if missing:
@@ -177,8 +187,17 @@ def ensure_privileges(source: Source) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding(
-            "ok", "privileges", source.account, "REPLICATION SLAVE and REPLICATION CLIENT are granted."
+            "ok", "privileges", source.account, f"{' and '.join(source.dialect.log_privileges)} are granted."
         )
+
+
+def _register(source: Source) -> None:
+    """As a replica does, for a moment."""
+    connection = connect(source.config.source)
+    try:
+        Replication(connection).register(0x7FFFFFFF, "penstock-doctor")
+    finally:
+        connection._force_close()
 
 
 def ensure_binary_log(source: Source) -> Iterator[Finding]:
@@ -239,8 +258,11 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
 
 def ensure_gtids(source: Source) -> Iterator[Finding]:
     mode = source.variable("gtid_mode").upper()
+    table = source.config.snapshot.watermark_table
     if mode == "ON" or source.traits.mariadb:
         yield Finding("ok", "gtid_mode", source.name, "GTIDs are on.")
+    elif table is not None:
+        yield from _watermark_table(source, table)
     elif source.config.snapshot.mode == "never":
         yield Finding(
             "warning", "gtid_mode", source.name,
@@ -252,18 +274,35 @@ def ensure_gtids(source: Source) -> Iterator[Finding]:
         yield Finding(
             "error", "gtid_mode", source.name,
             f"The source {source.name} has gtid_mode = {mode or 'OFF'}, but a snapshot finds its place in "
-            "the log by GTIDs. Turn them on (one step at a time, on every server of the topology), or set "
-            "snapshot.mode: never to follow only changes from now on.",
+            "the log by GTIDs. Turn them on (one step at a time, on every server of the topology), or name a "
+            "table for marks in snapshot.watermark_table, or set snapshot.mode: never to follow only changes "
+            "from now on.",
             _GTID_SQL,
         )  # fmt: skip
 
 
+def _watermark_table(source: Source, table: str) -> Iterator[Finding]:
+    try:
+        marks_of(source.connection, table)
+    except ConfigError as error:
+        yield Finding("error", "watermark_table", table, error.message, error.hint)
+        return
+    if not source.is_on("binlog_order_commits"):
+        yield Finding(
+            "error", "binlog_order_commits", source.name,
+            f"The source {source.name} has binlog_order_commits = OFF, so that writes to {table} do not tell "
+            "what is visible.",
+            "SET GLOBAL binlog_order_commits = ON;",
+        )  # fmt: skip
+    else:
+        yield Finding("ok", "watermark_table", table, "Chunks find their place in the log by writes to it.")
+
+
 def ensure_replica_logs(source: Source) -> Iterator[Finding]:
     """A replica that does not log what it applies has a log without changes."""
-    newer = not source.traits.mariadb and source.traits.version >= (8, 0, 22)
     if source.is_on("log_replica_updates", "log_slave_updates"):
         return
-    if not source.ask("SHOW REPLICA STATUS" if newer else "SHOW SLAVE STATUS"):
+    if not source.ask(source.dialect.replica_status):
         return
     name = "log_replica_updates" if "log_replica_updates" in source.variables else "log_slave_updates"
     yield Finding(
@@ -275,10 +314,10 @@ def ensure_replica_logs(source: Source) -> Iterator[Finding]:
 
 def note_row_metadata(source: Source) -> Iterator[Finding]:
     value = source.variable("binlog_row_metadata").upper()
-    if value == "MINIMAL":
+    if value in ("MINIMAL", "NO_LOG"):
         yield Finding(
             "ok", "binlog_row_metadata", source.name,
-            "binlog_row_metadata is MINIMAL: column names come from the catalog. FULL would put them into "
+            f"binlog_row_metadata is {value}: column names come from the catalog. FULL would put them into "
             "the log.",
             "SET GLOBAL binlog_row_metadata = 'FULL';",
         )  # fmt: skip
@@ -340,9 +379,15 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
 
 def _lost(source: Source, report: dict[str, Any]) -> bool:
     """Whether the source has purged what the relay log lacks; only GTIDs can say that it has not."""
-    if source.variable("gtid_mode").upper() != "ON" or not report.get("gtids"):
+    if not report.get("gtids"):
         return True
-    return bool(GtidSet(source.variable("gtid_purged")).difference(GtidSet(str(report["gtids"]))))
+    if source.traits.mariadb:
+        [(purged,)] = source.ask(f"SELECT BINLOG_GTID_POS('{(source.files or [''])[0]}', 4)")
+    elif source.variable("gtid_mode").upper() == "ON":
+        purged = source.variable("gtid_purged")
+    else:
+        return True
+    return bool(GtidSet(purged or "").difference(GtidSet(str(report["gtids"]))))
 
 
 def _span(seconds: float) -> str:

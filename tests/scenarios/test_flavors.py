@@ -1,0 +1,120 @@
+"""A whole pipeline on each server of the matrix: load, stream under writes, a killed receiver; then equal."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.testing import servers
+from penstock.testing.scenario import Scenario
+from penstock.testing.servers import MySqlClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = ("orders", "items")
+_NO_GTIDS = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mysql57": ("mysql57", {}),
+    "mysql57-plain": ("mysql57", {**_NO_GTIDS, "binlog_checksum": "NONE"}),
+    "mysql97": ("mysql97", {"binlog_transaction_compression": "ON", "binlog_row_metadata": "FULL"}),
+    "mysql97-plain": ("mysql97", _NO_GTIDS),
+    "mariadb1011": ("mariadb1011", {}),
+    "mariadb118": ("mariadb118", {"log_bin_compress": "ON", "log_bin_compress_min_len": 10}),
+}
+MARKS = "CREATE TABLE marks.t (slot SMALLINT UNSIGNED PRIMARY KEY, mark CHAR(36) NOT NULL) ENGINE = InnoDB"
+
+
+def load(server: MySqlClient, rows: int) -> None:
+    server.execute(
+        "CREATE DATABASE shop",
+        "CREATE DATABASE marks",
+        MARKS,
+        "CREATE TABLE shop.orders (id INT PRIMARY KEY AUTO_INCREMENT, state VARCHAR(20) NOT NULL,"
+        " price DECIMAL(10,2), placed DATETIME(3))",
+        "CREATE TABLE shop.items (order_id INT, line INT, note VARCHAR(300), PRIMARY KEY (order_id, line))",
+    )
+    with server.connect() as connection, connection.cursor() as cursor:
+        orders = [
+            (n, f"new {n}", n / 7, f"2024-01-01 00:{n % 60:02}:00.{n % 1000:03}") for n in range(1, rows)
+        ]
+        cursor.executemany("INSERT INTO shop.orders VALUES (%s, %s, %s, %s)", orders)
+        cursor.executemany(
+            "INSERT INTO shop.items VALUES (%s, 1, REPEAT('n', %s))", [(n, n % 300) for n in range(1, rows)]
+        )
+
+
+@contextmanager
+def writing(server: MySqlClient, rows: int) -> Iterator[None]:
+    """Two sessions change rows all over both tables while the block lasts."""
+    ending = threading.Event()
+
+    def write(seed: int) -> None:
+        dice = random.Random(seed)
+        with server.connect() as connection, connection.cursor() as cursor:
+            while not ending.wait(0.01):
+                key = dice.randint(1, rows)
+                cursor.execute("BEGIN")
+                # The order first, always: so two sessions never wait for each other in a circle.
+                cursor.execute(
+                    "UPDATE shop.orders SET state = %s, price = price + 1 WHERE id = %s",
+                    (f"s{dice.random():.6f}", key),
+                )
+                if dice.random() < 0.3:
+                    cursor.execute("DELETE FROM shop.items WHERE order_id = %s", (key,))
+                cursor.execute("INSERT INTO shop.orders (state) VALUES ('more')")
+                cursor.execute("REPLACE INTO shop.items VALUES (%s, %s, 'x')", (key, seed + 2))
+                cursor.execute("COMMIT" if dice.random() < 0.9 else "ROLLBACK")
+
+    def guarded(seed: int) -> None:
+        try:
+            write(seed)
+        except Exception as error:
+            failures.append(error)
+
+    failures: list[Exception] = []
+    threads = [threading.Thread(target=guarded, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_load_and_stream_under_writes_with_a_killed_receiver_end_equal(
+    variant: str, spark: SparkSession, lake_root: Path, tmp_path: Path
+) -> None:
+    name, options = VARIANTS[variant]
+    rows = 4000
+    with servers.FLAVORS[name](options) as server:
+        load(server, rows)
+        snapshot: dict[str, Any] = {"chunk_rows": 500}
+        if options.get("gtid_mode") == "OFF":
+            snapshot["watermark_table"] = "marks.t"
+        case = Scenario(server, "shop", tmp_path, spark, lake_root, options={"snapshot": snapshot})
+        checked = case.command("doctor")
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        with case.running() as pipeline:
+            with writing(server, rows):
+                pipeline.wait_until(
+                    lambda s: s["snapshot"]["done"] and s["epoch"] > 3, "the snapshot", seconds=300
+                )
+                pipeline.kill("receiver")
+                before = pipeline.latest["epoch"]
+                pipeline.wait_until(lambda s: s["epoch"] > before + 2, "epochs after the kill", seconds=120)
+            case.drain(pipeline)
+            assert pipeline.stop() == 0
+        case.assert_equal(*TABLES)
