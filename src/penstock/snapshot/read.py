@@ -144,11 +144,11 @@ class MySqlChunkRead:
 
 def prepare_session(connection: Connection[Any]) -> None:
     """Makes values in this session mean what they mean in the log."""
-    mariadb = Dialect.detect(connection).mariadb
-    time_limit = "max_statement_time" if mariadb else "max_execution_time"
     with connection.cursor() as cursor:
-        for statement in (*_SESSION, f"SET SESSION {time_limit} = 0"):
+        for statement in _SESSION:
             cursor.execute(statement)
+        time_limit = "max_statement_time" if Dialect.detect(connection).mariadb else "max_execution_time"
+        cursor.execute(f"SET SESSION {time_limit} = 0")
 
 
 def select_sql(schema: TableSchema, chunk: Chunk) -> str:
