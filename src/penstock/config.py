@@ -64,6 +64,9 @@ class SourceConfig(_Section):
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    failover: list[str] = []
+    """Further servers `host:port` of the same topology, to be followed by GTID when this one is gone. A list
+    in `host` means the same: the first is preferred."""
     server_id: int | None = Field(None, ge=1, le=2**32 - 1)
     """Replica server id of the receiver; None: one derived from the relay log's own identity."""
     connect_timeout: Milliseconds = 10_000
@@ -71,6 +74,26 @@ class SourceConfig(_Section):
     """How often an idle source says so. A receiver that hears nothing for three of them reconnects."""
     reconnect_max: Milliseconds = 30_000
     """Upper bound of the back-off between attempts to reach the source."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_hosts(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or not isinstance(value.get("host"), list):
+            return value
+        port = value.get("port", 3306)
+        addresses = [str(item) if ":" in str(item) else f"{item}:{port}" for item in value["host"]]
+        if not addresses:
+            raise ValueError("`host` names no server")
+        host, _, first_port = addresses[0].rpartition(":")
+        return {**value, "host": host, "port": first_port, "failover": addresses[1:]}
+
+    @model_validator(mode="after")
+    def _addresses(self) -> SourceConfig:
+        for address in self.failover:
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdigit():
+                raise ValueError(f"{address!r} is not an address; write it as host:port")
+        return self
 
 
 class StartAt(_Section):

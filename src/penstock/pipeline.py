@@ -40,7 +40,7 @@ from penstock.rereads import Rereads
 from penstock.snapshot import stage
 from penstock.snapshot.place import PlacementLimits
 from penstock.sources.base import Finding, TableFilter, refuse
-from penstock.sources.mysql import follow, preflight
+from penstock.sources.mysql import follow, hosts, preflight
 from penstock.sources.mysql.omitted import omitted_values
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
@@ -161,7 +161,7 @@ class _Run:
         with ThreadPoolExecutor(1, thread_name_prefix="start") as aside:
             spark = aside.submit(self._open_spark)
             self.log = self._open_log()
-            self.source = SourceSession(config.source)
+            self.source = SourceSession(config.source, config.relay_log_path)
             self.closing.callback(self.source.close)
             self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
             self.goal = self.source.end_position() if self.once else None
@@ -257,7 +257,7 @@ class _Run:
         )
         self.chunks = SnapshotReader(
             self.spark,
-            config.source,
+            lambda: hosts.followed(config.source, config.relay_log_path),
             self.state,
             config.state / "chunks",
             parallel=config.snapshot.parallel,

@@ -63,7 +63,7 @@ class SnapshotReader:
     def __init__(
         self,
         spark: SparkSession,
-        source: SourceConfig,
+        source: Callable[[], SourceConfig],
         state: StateStore,
         directory: Path,
         *,
@@ -209,7 +209,7 @@ class SnapshotReader:
 
     def _read_once(self, state: TableState, chunk: Chunk) -> StagedChunk:
         job = StageTask(
-            source=self._source,
+            source=self._source(),
             schema=state.schema,
             chunk=chunk,
             directory=str(self._directory_of(state)),

@@ -30,6 +30,7 @@ from penstock.relaylog.index import LastTransaction, Prepared
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.sources.mysql.connection import Replication, connect, explain, query
+from penstock.sources.mysql.hosts import connect_any
 from penstock.sources.mysql.server import Server, describe
 
 COMPARED_BYTES_MAX = 64 * 1024**2
@@ -124,14 +125,14 @@ def check(config: PipelineConfig) -> None:
     the source's bytes can tell."""
     folder = config.relay_log_path
     try:
-        connection = connect(config.source, read_timeout_s=30)
+        source, connection = connect_any(config.source, folder, read_timeout_s=30)
         try:
             server = describe(connection)
         finally:
             connection.close()
         log = RelayLog.open(folder) if RelayLog.exists(folder) else None
         by_gtid = server.has_gtids if log is None else log.by_gtid
-        plan(config.source, server, hold(log), config.start, by_gtid=by_gtid)
+        plan(source, server, hold(log), config.start, by_gtid=by_gtid)
     except (pymysql.Error, OSError) as error:
         raise explain(error, config.source) from error
 

@@ -42,7 +42,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay, replace_file
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
-from penstock.sources.mysql import follow, refusal
+from penstock.sources.mysql import follow, hosts, refusal
 from penstock.sources.mysql.connection import (
     Replication,
     SourceUnreachable,
@@ -58,6 +58,8 @@ RETRY_FIRST_S = 0.2
 FAILURES_MAX = 5
 """Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in
 between."""
+FAILOVER_WAIT_S = 60.0
+"""With several hosts: how long one is looked for that holds all that we hold."""
 DISK_RETRY_S = 1.0
 DISK_WAIT_MAX_S = 60.0
 RETENTION_EVERY_S = 30.0
@@ -121,6 +123,9 @@ class Receiver:
         self.config = config
         self.stopping = stopping
         self.folder = config.relay_log_path
+        self._hosts = hosts.candidates(config.source)
+        self.source = hosts.followed(config.source, self.folder)
+        self._diverged_since: float | None = None
         self._retention_at = 0.0
         self._bytes = 0
         self._connected_once = False
@@ -131,7 +136,7 @@ class Receiver:
         directory.make(self.folder, "relay_log.path", mode=0o700)
         self.writer = RelayLogWriter(self.folder, self.config.relay_log, on_committed=self.stopping.wake)
         self.status = StatusFile(self.folder, self.writer.lease.generation)
-        self.status.facts["source"] = {"host": self.config.source.host, "port": self.config.source.port}
+        self.status.facts["source"] = {"host": self.source.host, "port": self.source.port}
         try:
             self.relay = self._relay()
             self._sessions()
@@ -158,6 +163,7 @@ class Receiver:
 
     def _sessions(self) -> None:
         delay, failures, reconnects = RETRY_FIRST_S, 0, 0
+        trouble: PenstockError
         while not self.stopping:
             before = self._bytes
             try:
@@ -166,14 +172,18 @@ class Receiver:
             except DiskFull as error:
                 self._wait_for_room(error)
                 continue
+            except LogDiverged as error:
+                trouble = self._elsewhere(error)
             except SourceUnreachable as error:
-                if not self._connected_once and not RelayLog.exists(self.folder):
+                if len(self._hosts) > 1:
+                    self._next_host()
+                elif not self._connected_once and not RelayLog.exists(self.folder):
                     raise ConfigError(error.message, hint=error.hint, **error.details) from error
-                trouble: PenstockError = error
+                trouble = error
             except TransientError as error:
                 trouble = error
             except (pymysql.Error, OSError) as error:
-                trouble = explain(error, self.config.source)
+                trouble = explain(error, self.source)
             except DecodeError as error:
                 if error.path is not None:
                     raise follow.damaged(error) from error
@@ -186,7 +196,7 @@ class Receiver:
             failures = 0 if progressed or isinstance(trouble, SourceUnreachable) else failures + 1
             if failures >= FAILURES_MAX and trouble.details.get("offset") is not None:
                 raise self._given_up(trouble)
-            delay = RETRY_FIRST_S if progressed else min(delay * 2, self.config.source.reconnect_max / 1000)
+            delay = RETRY_FIRST_S if progressed else min(delay * 2, self.source.reconnect_max / 1000)
             reconnects += 1
             self.status.facts["reconnects"] = reconnects
             self.status.enter("reconnecting", str(trouble), trouble)
@@ -202,6 +212,19 @@ class Receiver:
                 **trouble.details,
             )
         return SourceError(trouble.message, hint="The same happened at each attempt.", **trouble.details)
+
+    def _next_host(self) -> None:
+        at = self._hosts.index(self.source)
+        self.source = self._hosts[(at + 1) % len(self._hosts)]
+
+    def _elsewhere(self, error: LogDiverged) -> PenstockError:
+        """This server does not continue our log. A replica about to be promoted may still apply what it has;
+        or another one continues it. For a while both are waited for."""
+        since = self._diverged_since = self._diverged_since or time.monotonic()
+        if len(self._hosts) == 1 or time.monotonic() - since > FAILOVER_WAIT_S:
+            raise error
+        self._next_host()
+        return TransientError(error.message, hint=error.hint, **error.details)
 
     def _wait_for_room(self, error: DiskFull) -> None:
         """Until what did not fit has room, and some more; after a while it is tried again in any case."""
@@ -221,19 +244,22 @@ class Receiver:
     def _session(self) -> None:
         self.status.enter("connecting")
         self.writer.recover()
-        connection = connect(self.config.source, read_timeout_s=30)
+        connection = connect(self.source, read_timeout_s=30)
         try:
             self._connected_once = True
             server = describe(connection)
             held = follow.hold(RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None)
             by_gtid = self._by_gtid(server)
-            stream = follow.plan(self.config.source, server, held, self.config.start, by_gtid=by_gtid)
+            stream = follow.plan(self.source, server, held, self.config.start, by_gtid=by_gtid)
             server_id = self._server_id(connection, server)
             self._prepare(connection, server)
             replication = self._ask(connection, server, stream, server_id)
             self._create(server, by_gtid=by_gtid)
             session = _Session(server, stream, replication, self._framer(server, stream, held))
-            self.status.facts["source"] |= {
+            self._diverged_since = None
+            self.status.facts["source"] = {
+                "host": self.source.host,
+                "port": self.source.port,
                 "server_uuid": server.uuid,
                 "version": server.version,
                 "server_id": server_id,
@@ -254,7 +280,7 @@ class Receiver:
             query(connection, "SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
             query(connection, "SET @slave_connect_state = %s", (str(stream.gtids),))
         replication = Replication(connection)
-        with refusal.of_replication(self.config.source):
+        with refusal.of_replication(self.source):
             replication.register(server_id, self._replica_name(server))
         if stream.gtids is None:
             replication.dump(server_id, stream.file, stream.position)
@@ -306,9 +332,9 @@ class Receiver:
 
     def _server_id(self, connection: Any, server: Server) -> int:
         """Ours must differ from the source's and from every other replica's, or they throw each other out."""
-        wanted = self.config.source.server_id
+        wanted = self.source.server_id
         taken = {server.server_id: "the source itself"}
-        with refusal.of_replication(self.config.source):
+        with refusal.of_replication(self.source):
             for fields in self._replicas(connection, server):
                 ours = (self.relay["uuid"], self._replica_name(server))
                 if fields.get("slave_uuid", fields.get("replica_uuid", fields.get("host"))) not in ours:
@@ -335,7 +361,7 @@ class Receiver:
         return [{name.lower(): value for name, value in row.items()} for row in rows]
 
     def _prepare(self, connection: Any, server: Server) -> None:
-        heartbeat_ns = max(self.config.source.heartbeat, 1) * 1_000_000
+        heartbeat_ns = max(self.source.heartbeat, 1) * 1_000_000
         if server.dialect.mariadb:
             # 4: GTID events come as they are, and so do all others.
             query(connection, "SET @mariadb_slave_capability = 4")
@@ -355,7 +381,7 @@ class Receiver:
 
     def _stream(self, session: _Session, held: Held | None) -> None:
         """Until stopped (returns with everything committed) or until something raises."""
-        silence_max = max(3 * self.config.source.heartbeat / 1000, 3.0)
+        silence_max = max(3 * self.source.heartbeat / 1000, 3.0)
         session.heard = time.monotonic()
         while not self.stopping:
             if session.replication.wait(self._patience(session), self.stopping.fileno()):
@@ -372,7 +398,7 @@ class Receiver:
             if now - session.heard > silence_max:
                 raise TransientError(
                     f"The source has been silent for {now - session.heard:.0f} s, although it should send a "
-                    f"heartbeat every {self.config.source.heartbeat / 1000:g} s."
+                    f"heartbeat every {self.source.heartbeat / 1000:g} s."
                 )
         self.writer.wait()
         self._commit(session)
@@ -403,9 +429,7 @@ class Receiver:
             self._commit(session)
             self.writer.wait()
             unproven = session.stream.expected is not None and not framer.verified
-            raise refusal.of_stream(
-                framer.server_error, session.server, self.config.source, unproven=unproven
-            )
+            raise refusal.of_stream(framer.server_error, session.server, self.source, unproven=unproven)
         if framer.ended:
             raise TransientError("The source ended the stream; it is probably shutting down.")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pymysql
@@ -22,7 +23,7 @@ from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.read import prepare_session
 from penstock.snapshot.split import MySqlChunkPlanner
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql import catalog, statements, watermark
+from penstock.sources.mysql import catalog, hosts, statements, watermark
 from penstock.sources.mysql.connection import connect
 
 T = TypeVar("T")
@@ -33,15 +34,22 @@ GTID_WAIT_SECONDS = 60
 class SourceSession:
     """Opened lazily. Raises `TransientError` when the source stays out of reach."""
 
-    def __init__(self, config: SourceConfig) -> None:
-        self._config = config
+    def __init__(self, config: SourceConfig, relay_log: Path | None = None) -> None:
+        """`relay_log`: whose receiver says which of several hosts is followed."""
+        self._all = config
+        self._relay_log = relay_log
         self._lock = threading.RLock()
         self._connection: Any = None
         self._server_uuid: str | None = None
         self._traits: catalog.ServerTraits | None = None
 
+    @property
+    def _config(self) -> SourceConfig:
+        return self._all if self._relay_log is None else hosts.followed(self._all, self._relay_log)
+
     def close(self) -> None:
         with self._lock:
+            self._server_uuid = None  # the next connection may be to another host
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
