@@ -22,9 +22,11 @@ from penstock.sources.mysql.ddl.change import (
     Origin,
     RowsChanged,
 )
-from penstock.sources.mysql.ddl.definition import TableDefinition
+from penstock.sources.mysql.ddl.column import ColumnSpec
+from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinition
 from penstock.sources.mysql.ddl.evolve import evolve, table_charset
 from penstock.sources.mysql.ddl.options import SHOWN
+from penstock.sources.mysql.ddl.query import selected
 from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.ddl.statement import (
     AlterTable,
@@ -179,8 +181,7 @@ class Catalog:
             raise CannotApply("it is a sequence")
         if statement.unknown is not None:
             raise CannotApply(f"its definition is not understood ({statement.unknown})")
-        if statement.as_select:
-            raise CannotApply("a query decides its columns")
+        added = self._selected(statement) if statement.as_select else []
         options = statement.options
         database = self._charset_of(table.database)
         if database is None:
@@ -189,13 +190,28 @@ class Catalog:
             database = self.server.default_charset
         charset = table_charset(options.charset, options.collation, self.server, database)
         made = make_table(table, statement.elements, charset=charset, server=self.server)
+        names = {one.name.lower() for one in made.columns}
         made = replace(
             made,
+            columns=made.columns + tuple(one for one in added if one.name.lower() not in names),
             partitioned=statement.partitioned,
             versioned=options.versioned,
             options=tuple({name: value for name, value in options.others if name in SHOWN}.items()),
         )
         return replace(made, keys=made.sorted_keys())
+
+    def _selected(self, statement: CreateTable) -> list[ColumnDefinition]:
+        """The columns that come from the query."""
+        source = self.tables.get(statement.query.table) if statement.query is not None else None
+        if statement.query is None or source is None:
+            raise CannotApply("a query decides its columns")
+        added = selected(statement.query, source)
+        if added is None or any(
+            isinstance(one, ColumnSpec) and one.name.lower() in {column.name.lower() for column in added}
+            for one in statement.elements
+        ):
+            raise CannotApply("a query decides its columns")
+        return added
 
     def _alter(self, statement: AlterTable) -> list[Change]:
         table = statement.table

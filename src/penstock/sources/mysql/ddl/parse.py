@@ -16,6 +16,7 @@ from penstock.sources.mysql.ddl import rows
 from penstock.sources.mysql.ddl.alter import read_alter
 from penstock.sources.mysql.ddl.definition import KeyKind
 from penstock.sources.mysql.ddl.options import read_options
+from penstock.sources.mysql.ddl.query import read_query
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.statement import (
     AddElement,
@@ -176,8 +177,14 @@ def _definition(made: CreateTable, cursor: Cursor, server: Server) -> CreateTabl
         raise NotUnderstood("the end of CREATE TABLE")
     if not elements and not as_select:
         raise NotUnderstood("columns")
+    query = read_query(cursor.within(rest)) if as_select and not partitioned else None
     return replace(
-        made, elements=tuple(elements), options=options, partitioned=partitioned, as_select=as_select
+        made,
+        elements=tuple(elements),
+        options=options,
+        partitioned=partitioned,
+        as_select=as_select,
+        query=query,
     )
 
 

@@ -11,6 +11,7 @@ from penstock.sources.mysql.ddl.column import (
 )
 from penstock.sources.mysql.ddl.definition import Default
 from penstock.sources.mysql.ddl.options import TableOptions
+from penstock.sources.mysql.ddl.query import PlainQuery
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,8 @@ Action = (
 
 @dataclass(frozen=True)
 class CreateTable:
-    """`as_select`: a query adds columns and rows. `unknown`: what of the definition was not understood."""
+    """`as_select`: a query adds columns and rows; `query`, if it is a plain one. `unknown`: what of the
+    definition was not understood."""
 
     table: TableId
     elements: tuple[Element, ...] = ()
@@ -172,6 +174,7 @@ class CreateTable:
     temporary: bool = False
     sequence: bool = False
     unknown: str | None = None
+    query: PlainQuery | None = None
 
 
 @dataclass(frozen=True)
