@@ -44,6 +44,7 @@ _SPATIAL = frozenset(
 )  # fmt: skip
 _FRACTIONAL = frozenset({"time", "datetime", "timestamp"})
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
+_LITERAL = re.compile(r"[-+]?[0-9.]+(e[-+]?\d+)?|b'[01]*'|x'[0-9a-f]*'|0x[0-9a-f]*", re.IGNORECASE)
 _NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\b", re.IGNORECASE)
 
 
@@ -325,7 +326,9 @@ def _default(server: ServerTraits, kind: str, default: Any, extra: str) -> tuple
         return None, False
     if len(default) >= 2 and default[0] == default[-1] == "'":
         return unescape(default[1:-1]), False
-    literal = bool(re.fullmatch(r"[-+]?[0-9.]+(e[-+]?\d+)?|b'[01]*'|0x[0-9a-f]*", default, re.IGNORECASE))
+    literal = bool(
+        re.fullmatch(r"[-+]?[0-9.]+(e[-+]?\d+)?|b'[01]*'|x'[0-9a-f]*'|0x[0-9a-f]*", default, re.IGNORECASE)
+    )
     return str(default), not literal
 
 

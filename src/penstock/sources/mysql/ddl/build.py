@@ -226,6 +226,11 @@ def make_table(
     for element in elements:
         keys.add(element)
     settled = settle_parts(keys.settled(), made)
+    bounds = {name.lower() for one in elements if isinstance(one, PeriodSpec) for name in one.columns}
+    made = [
+        replace(one, column=replace(one.column, nullable=False)) if one.name.lower() in bounds else one
+        for one in made
+    ]
     return TableDefinition(
         table=table,
         columns=primary_not_null(made, settled),

@@ -54,6 +54,7 @@ class PeriodSpec:
     """PERIOD FOR … (columns): a table with a history, or with an application-time period."""
 
     system: bool
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,9 @@ def read_constraint(cursor: Cursor) -> IndexSpec | ForeignKeySpec | CheckSpec | 
     """None: what comes is no index or constraint, so a column."""
     if cursor.at("PERIOD", "FOR"):
         system = cursor.peek(2).keyword in ("SYSTEM_TIME", "SYSTEM")
-        cursor.item()
-        return PeriodSpec(system)
+        cursor.expect("PERIOD", "FOR")
+        cursor.identifier()
+        return PeriodSpec(system, cursor.names())
     name: str | None = None
     named = cursor.take("CONSTRAINT")
     if named:

@@ -274,11 +274,15 @@ def _kept(old: ColumnDefinition, todo: _Sorted, server: Server, charset: tuple[s
     for action in todo.altered.get(name, ()):
         if action.invisible is not None:
             column = replace(column, column=replace(column.column, invisible=action.invisible))
-        elif action.default is not None or not (server.mariadb and _is_now(column)):
+        elif action.default is not None or not (_keeps_now(server) and _is_now(column)):
             column = with_default(column, action.default, server)  # MariaDB does not drop that one
     if name in todo.renamed:
         column = replace(column, column=replace(column.column, name=todo.renamed[name]))
     return _converted(column, charset, server) if todo.convert is not None else column
+
+
+def _keeps_now(server: Server) -> bool:
+    return server.mariadb and server.version < (11, 4, 0)
 
 
 def _is_now(column: ColumnDefinition) -> bool:

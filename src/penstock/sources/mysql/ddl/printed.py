@@ -55,14 +55,17 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
         data = _bytes(default)
         if kind in _BINARIES and server.at_least((8, 0, 0), None):
             return "0x" + data.hex().upper()
-        return _padded(column, data.decode("utf-8", "replace"))
+        return _padded(column, data.decode("utf-8", "replace"), server)
     if kind in _BINARIES and server.at_least((8, 0, 0), None):
         data = _as_text(default).encode()
         return "0x" + data.hex().upper() if data else ""
-    return _as_text(default).rstrip(" ") if kind == "char" else _padded(column, _as_text(default))
+    return _as_text(default).rstrip(" ") if kind == "char" else _padded(column, _as_text(default), server)
 
 
-def _padded(column: Column, text: str) -> str:
+def _padded(column: Column, text: str, server: Server) -> str:
+    if column.type in ("binary", "varbinary") and server.at_least(None, (11, 4, 0)):
+        size = column.length or 0 if column.type == "binary" else 0
+        return "x'" + text.encode().ljust(size, b"\0").hex() + "'"
     return text.ljust(column.length or 0, "\0") if column.type == "binary" else text
 
 

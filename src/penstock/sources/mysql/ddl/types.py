@@ -266,7 +266,7 @@ def _text(
     width = charsets.bytes_max(charset)
     if kind == "varchar" and length is None and not server.mariadb:
         raise NotUnderstood("a length")
-    if kind == "text" and length is not None and (length or not server.mariadb):
+    if kind == "text" and length is not None and (length or server.at_least((8, 0, 0), None)):
         kind, length = size_class(length * width), None
     elif kind == "varchar" and (length or 0) * width > _VARCHAR_BYTES_MAX:
         kind, length = size_class((length or 0) * width), None
@@ -288,7 +288,7 @@ def _text(
 
 
 def _binary(server: Server, kind: str, length: int | None) -> tuple[str, int | None, str | None, str | None]:
-    if kind == "blob" and length is not None and (length or not server.mariadb):
+    if kind == "blob" and length is not None and (length or server.at_least((8, 0, 0), None)):
         return _BLOBS[size_class(length)], None, None, None
     if kind == "varbinary" and (length or 0) > _VARCHAR_BYTES_MAX:
         return _BLOBS[size_class(length or 0)], None, None, None
@@ -319,6 +319,7 @@ def _data_type(server: Server, kind: str) -> str:
 
 def column_type(server: Server, spec: TypeSpec) -> str:
     """COLUMN_TYPE as this server prints it."""
+    mark = "M!" if server.version >= (11, 4, 0) else "!"
     kind, length = spec.kind, spec.length
     signs = (" unsigned" if spec.unsigned else "") + (" zerofill" if spec.zerofill else "")
     if kind in _INTEGERS:
@@ -337,7 +338,7 @@ def column_type(server: Server, spec: TypeSpec) -> str:
         kind = f"{kind}({length})"
     elif kind in SPATIAL:
         kind = _data_type(server, kind)
-    return kind + (" /*M!100301 COMPRESSED*/" if spec.compressed and server.mariadb else "")
+    return kind + (f" /*{mark}100301 COMPRESSED*/" if spec.compressed and server.mariadb else "")
 
 
 def _width(server: Server, spec: TypeSpec) -> str:
