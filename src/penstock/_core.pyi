@@ -26,7 +26,8 @@ class SchemaMismatch(DecodeError):
 # gtid.rs ------------------------------------------------------------------------------------------
 
 class GtidSet:
-    """A set of MySQL GTIDs (`uuid:1-5:7,uuid2:tag:1`). Immutable. Tags (8.3+) are kept."""
+    """A set of MySQL GTIDs (`uuid:1-5:7,uuid2:tag:1`), tags (8.3+) are kept; or a position of MariaDB
+    (`0-1-100,2-7-5`): the last GTID of each domain, and all before it. Immutable."""
 
     def __init__(self, text: str = "") -> None: ...
     def __contains__(self, gtid: str) -> bool: ...
