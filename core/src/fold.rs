@@ -168,6 +168,9 @@ fn choose(sources: &[Source<'_>], places: &[Place], position: Option<usize>) -> 
     places.iter().find(has).map(|place| (place.batch, place.row))
 }
 
+/// What the rows of a key have together; None if one of them is whole. Several updates that lack columns are
+/// not, even when they have all columns together: a target that takes changes range by range would know their
+/// row when they stand in one range, and not know it when they stand in two.
 fn present(sources: &[Source<'_>], places: &[Place]) -> Option<String> {
     let mut all: Vec<u8> = Vec::new();
     for place in places {
@@ -175,7 +178,7 @@ fn present(sources: &[Source<'_>], places: &[Place]) -> Option<String> {
         all.resize(all.len().max(present.len()), b'0');
         all.iter_mut().zip(present).filter(|(_, one)| **one == b'1').for_each(|(known, _)| *known = b'1');
     }
-    all.contains(&b'0').then(|| String::from_utf8_lossy(&all).into_owned())
+    Some(String::from_utf8_lossy(&all).into_owned())
 }
 
 /// An array of the values at these places of the sources; None: null.

@@ -37,7 +37,7 @@ impl Columns {
 #[derive(Debug, Default)]
 pub struct Seen {
     whole: HashSet<Key>,
-    /// Keys of whose last row only some columns are known.
+    /// Keys of which only updates that lack columns have been met, with the columns they have together.
     partial: HashMap<Key, Columns>,
 }
 
@@ -62,14 +62,8 @@ impl Seen {
                 entry.insert(columns.clone());
                 true
             }
-            Entry::Occupied(mut entry) => {
-                let more = entry.get_mut().add(columns);
-                if entry.get().all() {
-                    entry.remove();
-                    self.whole.insert(key);
-                }
-                more
-            }
+            // Also when all columns are known now: updates do not tell that nothing else is known of the row.
+            Entry::Occupied(mut entry) => entry.get_mut().add(columns),
         }
     }
 
