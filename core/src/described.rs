@@ -137,7 +137,7 @@ fn described_column(name: String, column: &MapColumn) -> Value {
                 "varbinary"
             }
         }
-        WireType::Blob { prefix } => match (prefix, text) {
+        WireType::Blob { prefix } | WireType::Compressed { prefix } => match (prefix, text) {
             (1, true) => "tinytext",
             (1, false) => "tinyblob",
             (2, true) => "text",

@@ -4,6 +4,7 @@
 pub mod changelog;
 pub mod charset;
 pub mod column;
+pub mod compressed_column;
 pub mod cursor;
 pub mod decimal;
 pub mod described;

@@ -93,6 +93,11 @@ fn same_type(wire: WireType, kind: &ColumnType, schema: &ColumnSchema) -> bool {
         (WireType::Blob { prefix }, ColumnType::Text { .. } | ColumnType::Binary { padded: None }) => {
             prefix == blob_prefix(&schema.kind)
         }
+        (WireType::Compressed { .. }, ColumnType::Text { .. } | ColumnType::Binary { padded: None }) => {
+            !matches!(schema.kind.as_str(), "char" | "binary")
+        }
+        // MariaDB.
+        (WireType::Varchar { .. }, ColumnType::Vector) => true,
         (WireType::Json { .. }, ColumnType::Json)
         | (WireType::Geometry { .. }, ColumnType::Geometry)
         | (WireType::Vector { .. }, ColumnType::Vector) => true,

@@ -401,7 +401,8 @@ fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
         ColumnType::Enum { .. } => code == 247 || string && label == ENUM_FLAG,
         ColumnType::Set { .. } => code == 248 || string && label == SET_FLAG,
         ColumnType::Json => code == 245 || matches!(code, 249..=252),
-        ColumnType::Vector => code == 242,
+        // MariaDB has it as bytes.
+        ColumnType::Vector => code == 242 || string && label == 0,
         ColumnType::Geometry => code == 255,
         ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Network(_) => string && label == 0,
     }

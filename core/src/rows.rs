@@ -4,6 +4,7 @@
 //! `inspect` see the same decoder. A sink says for each column whether it wants it; what nobody wants is
 //! stepped over.
 
+use crate::compressed_column;
 use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::error::{DecodeError, Result, ValueError};
@@ -36,8 +37,8 @@ pub trait ValueSink {
     fn label(&mut self, value: u64) -> Taken;
     /// A binary JSON document; `json::write_text` prints it.
     fn json(&mut self, document: &[u8]) -> Taken;
-    /// A binary JSON document, if the image before has it, and changes of it; `json::write_changed` prints the
-    /// result.
+    /// A binary JSON document, if the image before has it, and changes of it; `json::write_changed` prints
+    /// the result.
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken;
 }
 
@@ -303,6 +304,10 @@ fn read_value<V: ValueSink>(
         }
         WireType::Blob { prefix } | WireType::Geometry { prefix } | WireType::Vector { prefix } => {
             to.bytes(image.take_prefixed(prefix.into(), "blob")?)?
+        }
+        WireType::Compressed { prefix } => {
+            let packed = image.take_prefixed(prefix.into(), "compressed value")?;
+            to.bytes(&compressed_column::unpack(packed)?)?
         }
         WireType::Json { prefix } => to.json(image.take_prefixed(prefix.into(), "JSON document")?)?,
         WireType::Float => to.float(image.f32("float")?)?,

@@ -86,6 +86,10 @@ pub enum WireType {
     Blob {
         prefix: u8,
     },
+    /// MariaDB's `COMPRESSED` columns: like a Blob, but of bytes that `compressed_column` unpacks.
+    Compressed {
+        prefix: u8,
+    },
     Json {
         prefix: u8,
     },
@@ -161,6 +165,10 @@ impl WireType {
             code::BLOB | code::TINY_BLOB | code::MEDIUM_BLOB | code::LONG_BLOB => {
                 Self::Blob { prefix: parse_prefix(metadata)? }
             }
+            code::MARIADB_BLOB_COMPRESSED => Self::Compressed { prefix: parse_prefix(metadata)? },
+            code::MARIADB_VARCHAR_COMPRESSED => {
+                Self::Compressed { prefix: if metadata.u16(WHAT)? < 256 { 1 } else { 2 } }
+            }
             code::JSON => Self::Json { prefix: parse_prefix(metadata)? },
             code::GEOMETRY => Self::Geometry { prefix: parse_prefix(metadata)? },
             code::VECTOR => Self::Vector { prefix: parse_prefix(metadata)? },
@@ -202,6 +210,7 @@ impl WireType {
                 Extent::Prefixed(if length < 256 { 1 } else { 2 })
             }
             Self::Blob { prefix }
+            | Self::Compressed { prefix }
             | Self::Json { prefix }
             | Self::Geometry { prefix }
             | Self::Vector { prefix } => Extent::Prefixed(prefix),
@@ -210,7 +219,7 @@ impl WireType {
 
     /// Whether the value's bytes are characters of the column's character set, or bytes.
     pub fn is_string(self) -> bool {
-        matches!(self, Self::Char { .. } | Self::Varchar { .. } | Self::Blob { .. })
+        matches!(self, Self::Char { .. } | Self::Varchar { .. } | Self::Blob { .. } | Self::Compressed { .. })
     }
 }
 

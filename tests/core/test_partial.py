@@ -161,7 +161,7 @@ def apply(state: dict[int, tuple[Any, ...]], batch: pa.Table) -> None:
         present, old = row["_present"], state.get(row["id"])
         assert present is None or (old is not None and present[0] == "1"), row["id"]
         state[row["id"]] = tuple(
-            as_text(name, row[name]) if present is None or present[at] == "1" else old[at]  # type: ignore[index]
+            as_text(name, row[name]) if old is None or present is None or present[at] == "1" else old[at]
             for at, name in enumerate(COLUMNS)
         )
 

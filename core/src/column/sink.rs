@@ -93,7 +93,7 @@ impl ValueSink for ColumnBuilder {
 #[cold]
 fn no_document() -> ValueError {
     ValueError::new(
-        "the row images have only changes of the JSON document; partial JSON (binlog_row_value_options) needs \
-         binlog_row_image = FULL",
+        "the row images have only changes of the JSON document; partial JSON (binlog_row_value_options) \
+         needs binlog_row_image = FULL",
     )
 }

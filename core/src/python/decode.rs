@@ -53,7 +53,8 @@ impl RangeDecoder {
     #[new]
     #[pyo3(signature = (
         table, path, base, start, end, *, preamble = Vec::new(), layout = "changelog", columns = None,
-        before_images = true, bucket = None, exclude_gtids = None, seen = None, types = "{}", partial_images = false, defaults = None,
+        before_images = true, bucket = None, exclude_gtids = None, seen = None, types = "{}",
+        partial_images = false, defaults = None,
         batch_rows = 65536, batch_bytes = 32 * 1024 * 1024
     ))]
     #[allow(clippy::too_many_arguments)]

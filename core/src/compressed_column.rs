@@ -1,0 +1,58 @@
+//! Values of MariaDB's `COMPRESSED` columns.
+//!
+//! A byte says how: the algorithm (4 bits: 0 none, 8 zlib), whether the stream has zlib's own frame (1 bit,
+//! set: it has not), the bytes of the length before packing (3 bits). Then, if packed, that length,
+//! little-endian, and the stream; else the value. An empty value has not even the first byte.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use flate2::read::{DeflateDecoder, ZlibDecoder};
+
+use crate::cursor::Cursor;
+use crate::error::ValueError;
+
+/// What a packet, and so a value, can have at most.
+const UNPACKED_MAX: u64 = 1 << 30;
+
+pub fn unpack(packed: &[u8]) -> Result<Cow<'_, [u8]>, ValueError> {
+    let Some((head, rest)) = packed.split_first() else { return Ok(Cow::Borrowed(&[])) };
+    let mut cursor = Cursor::new(rest, 1);
+    match head >> 4 {
+        0 => return Ok(Cow::Borrowed(rest)),
+        8 => {}
+        other => return Err(ValueError::new(format!("compression algorithm {other} is not known"))),
+    }
+    let length = cursor.uint_le((head & 7).into(), "unpacked length");
+    let length = length.ok().filter(|length| *length <= UNPACKED_MAX);
+    let length = length.ok_or_else(|| ValueError::new("a compressed value of impossible length"))?;
+    let mut value = Vec::new();
+    let stream = cursor.rest();
+    let read = match head & 8 {
+        0 => ZlibDecoder::new(stream).take(length + 1).read_to_end(&mut value),
+        _ => DeflateDecoder::new(stream).take(length + 1).read_to_end(&mut value),
+    };
+    if read.is_err() || value.len() as u64 != length {
+        return Err(ValueError::new("a compressed value that cannot be unpacked"));
+    }
+    Ok(Cow::Owned(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_was_not_worth_packing_stands_as_it_is() {
+        assert_eq!(unpack(b"").unwrap(), b"".as_slice());
+        assert_eq!(unpack(b"\x00abc").unwrap(), b"abc".as_slice());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_value_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = unpack(&bytes);
+        }
+    }
+}
