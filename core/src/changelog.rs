@@ -6,6 +6,7 @@ use arrow_schema::SchemaRef;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::RowsKind;
+use crate::json::Style;
 use crate::key::KeyReader;
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
@@ -54,7 +55,8 @@ impl Changelog {
                 Some(Bucket { keys: KeyReader::new(scan.table(), options.types)?, share, count })
             }
         };
-        let output = Output::new(scan.table(), options)?;
+        let mut output = Output::new(scan.table(), options)?;
+        output.set_json_style(Style::of(scan.format()));
         Ok(Self { scan, output, before_images: options.before_images, bucket, open: None })
     }
 

@@ -11,6 +11,7 @@ use crate::column::{Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::RowsKind;
+use crate::json::Style;
 use crate::key::{Key, KeyReader};
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
@@ -55,8 +56,10 @@ struct Image {
 
 impl Latest {
     pub fn new(scan: RangeScan, options: &Options, seen: SharedKeys) -> Result<Self> {
+        let mut output = Output::new(scan.table(), options)?;
+        output.set_json_style(Style::of(scan.format()));
         Ok(Self {
-            output: Output::new(scan.table(), options)?,
+            output,
             keys: KeyReader::new(scan.table(), options.types)?,
             scan,
             bucket: options.bucket,

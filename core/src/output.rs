@@ -9,6 +9,7 @@ use arrow_schema::SchemaRef;
 use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
+use crate::json;
 use crate::rows::{walk_image, Present, RowSink, RowsEvent, Taken};
 use crate::schema::{ColumnSchema, TableSchema};
 use crate::table_map::TableMap;
@@ -179,6 +180,13 @@ impl Output {
             batch_rows: options.batch_rows.max(1),
             batch_bytes: options.batch_bytes,
         })
+    }
+
+    /// How the server that wrote the log prints JSON.
+    pub fn set_json_style(&mut self, style: json::Style) {
+        for builder in self.columns.builders.iter_mut().flatten() {
+            builder.set_json_style(style);
+        }
     }
 
     pub fn schema(&self) -> SchemaRef {

@@ -119,6 +119,10 @@ impl RangeScan {
         &self.table
     }
 
+    pub fn format(&self) -> &FormatDescription {
+        &self.format
+    }
+
     pub fn base(&self) -> u64 {
         self.file.base()
     }

@@ -43,7 +43,6 @@ class Kind:
     literal: Literal
     select: str = "{}"
     in_key: bool = False
-    temporal: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,6 +188,10 @@ _DATES = ["1000-01-01", "9999-12-31", "1970-01-01", "2024-02-29", "1969-12-31", 
 _ZEROS = ["0000-00-00", "2024-00-10", "2024-12-00", "0000-01-01"]
 
 
+def _minutes(chance: random.Random) -> str:
+    return f"{chance.randrange(60):02d}:{chance.randrange(59):02d}.{chance.randrange(10**6):06d}"
+
+
 def _dates() -> list[Kind]:
     def date(chance: random.Random) -> str:
         if chance.random() < 0.1:
@@ -199,8 +202,7 @@ def _dates() -> list[Kind]:
 
     def clock(chance: random.Random) -> str:
         corner = chance.choice(["00:00:00", "23:59:59.999999", "12:34:56.000001", "00:00:00.5"])
-        fresh = f"{chance.randrange(24):02d}:{chance.randrange(60):02d}:{chance.randrange(59):02d}.{chance.randrange(10**6):06d}"
-        return chance.choice([corner, fresh])
+        return chance.choice([corner, f"{chance.randrange(24):02d}:{_minutes(chance)}"])
 
     def moment(chance: random.Random) -> str:
         day = f"{chance.randint(1971, 2037)}-{chance.randint(1, 12):02d}-{chance.randint(1, 28):02d}"
@@ -210,15 +212,11 @@ def _dates() -> list[Kind]:
 
     def duration(chance: random.Random) -> str:
         hours = chance.choice([0, 838, 1, 23, 24, chance.randrange(838)])
-        rest = (
-            "59:59"
-            if hours == 838
-            else f"{chance.randrange(60):02d}:{chance.randrange(59):02d}.{chance.randrange(10**6):06d}"
-        )
+        rest = "59:59" if hours == 838 else _minutes(chance)
         return f"'{chance.choice(['', '-'])}{hours:02d}:{rest}'"
 
     text = "CAST({} AS CHAR)"
-    found = [Kind("DATE", nullable(lambda chance: f"'{date(chance)}'"), text, temporal=True)]
+    found = [Kind("DATE", nullable(lambda chance: f"'{date(chance)}'"), text)]
     for fsp in range(7):
         found.append(
             Kind(f"DATETIME({fsp})", nullable(lambda chance: f"'{date(chance)} {clock(chance)}'"), text)
@@ -300,10 +298,13 @@ def _labels(charsets: Sequence[str], chance: random.Random) -> list[Kind]:
 
 def _spatial() -> list[Kind]:
     shapes = one_of(
-        "POINT(1.5, -2)", "ST_GeomFromText('LINESTRING(0 0,1 1,2 0.5)')", "ST_GeomFromText('POINT(0 0)', 4326)",
-        "ST_GeomFromText('POLYGON((0 0,4 0,4 4,0 0))')", "ST_GeomFromText('MULTIPOINT(1 1,2 2)')",
+        "POINT(1.5, -2)",
+        "ST_GeomFromText('LINESTRING(0 0,1 1,2 0.5)')",
+        "ST_GeomFromText('POINT(0 0)', 4326)",
+        "ST_GeomFromText('POLYGON((0 0,4 0,4 4,0 0))')",
+        "ST_GeomFromText('MULTIPOINT(1 1,2 2)')",
         "ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 1),LINESTRING(0 0,1 1))')",
-    )  # fmt: skip
+    )
     return [
         Kind("GEOMETRY", nullable(shapes), "HEX({})"),
         Kind("POINT", nullable(one_of("POINT(3, -4)")), "HEX({})"),
@@ -333,11 +334,13 @@ def _mariadb() -> list[Kind]:
 
     text = "CAST({} AS CHAR)"
     return [
-        Kind("INET4", nullable(inet4), text, in_key=True), Kind("INET6", nullable(address), text, in_key=True),
-        Kind("UUID", nullable(uuid), text, in_key=True), Kind("JSON", nullable(one_of("'[1,  2]'", "'{\"b\": 1}'"))),
+        Kind("INET4", nullable(inet4), text, in_key=True),
+        Kind("INET6", nullable(address), text, in_key=True),
+        Kind("UUID", nullable(uuid), text, in_key=True),
+        Kind("JSON", nullable(one_of("'[1,  2]'", "'{\"b\": 1}'"))),
         Kind("VARCHAR(300) COMPRESSED", nullable(one_of("''", "'short'", "REPEAT('long ', 50)")), "{}"),
         Kind("MEDIUMBLOB COMPRESSED", nullable(one_of("''", "x'00ff'", "REPEAT('long ', 5000)")), "HEX({})"),
-    ]  # fmt: skip
+    ]
 
 
 def a_document(chance: random.Random) -> str:
@@ -353,16 +356,25 @@ def _json(chance: random.Random, depth: int) -> str:
         keys = [_quoted("".join(chance.choices(_LETTERS, k=chance.randint(0, 4)))) for _ in parts]
         return f"JSON_OBJECT({', '.join(f'{key}, {part}' for key, part in zip(keys, parts, strict=True))})"
     scalar = [
-        "CAST('null' AS JSON)", "CAST('true' AS JSON)", "CAST('false' AS JSON)", _quoted("".join(chance.choices(_LETTERS, k=6))),
-        str(chance.randint(-(2**63), 2**63 - 1)), str(chance.randint(0, 2**64 - 1)), str(chance.randint(-70000, 70000)),
-        f"{chance.uniform(-1, 1)!r}e{chance.randint(-300, 300)}", "0e0", "1e15", "123456789.125e0",
-        f"CAST('{_decimal(30, 12, False)(chance)}' AS DECIMAL(30,12))", "CAST('2024-02-29' AS DATE)",
-        "CAST('2024-02-29 23:59:59.123' AS DATETIME(3))", "CAST('-838:59:59' AS TIME)", "CAST('01:02:03.5' AS TIME(1))",
-        "CAST(x'00ff10' AS BINARY)", "REPEAT('long text', 9000)", "CAST('[1, [2, {}], {\"a\": [null]}]' AS JSON)",
-    ]  # fmt: skip
+        "CAST('null' AS JSON)",
+        "CAST('true' AS JSON)",
+        "CAST('false' AS JSON)",
+        _quoted("".join(chance.choices(_LETTERS, k=6))),
+        str(chance.randint(-(2**63), 2**63 - 1)),
+        str(chance.randint(0, 2**64 - 1)),
+        str(chance.randint(-70000, 70000)),
+        f"{chance.uniform(-1, 1)!r}e{chance.randint(-300, 300)}",
+        "0e0",
+        "1e15",
+        "123456789.125e0",
+        f"CAST('{_decimal(30, 12, False)(chance)}' AS DECIMAL(30,12))",
+        "CAST('2024-02-29' AS DATE)",
+        "CAST('2024-02-29 23:59:59.123' AS DATETIME(3))",
+        "CAST('-838:59:59' AS TIME)",
+        "CAST('01:02:03.5' AS TIME(1))",
+        "CAST(x'00ff10' AS BINARY)",
+        "REPEAT('long text', 9000)",
+        "CAST('[1, [2, {}], {\"a\": [null]}]' AS JSON)",
+    ]
     text = chance.choice(scalar)
-    return (
-        text
-        if text.startswith("CAST('") and text.endswith("JSON)")
-        else f"JSON_EXTRACT(JSON_ARRAY({text}), '$[0]')"
-    )
+    return text if text.endswith(" AS JSON)") else f"JSON_EXTRACT(JSON_ARRAY({text}), '$[0]')"

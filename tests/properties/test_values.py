@@ -1,7 +1,7 @@
 """Snapshot = stream = SELECT, for generated tables, rows and changes, on each server of the matrix.
 
-The log is the server's own file; the snapshot is what a chunk reader gets; the judge is the text of the server's
-SELECT, carried by PyMySQL. `make test-all` runs every flavor, the quick run MySQL 8.0.
+The log is the server's own file; the snapshot is what a chunk reader gets; the judge is the text of the
+server's SELECT, carried by PyMySQL. `make test-all` runs every flavor, the quick run MySQL 8.0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ TABLES = 20
 
 def charsets(server: servers.MySqlClient) -> list[str]:
     rows = server.query(
-        "SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS WHERE CHARACTER_SET_NAME <> 'binary'"
+        "SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS"
+        " WHERE CHARACTER_SET_NAME <> 'binary'"
     )
     return sorted(str(name) for (name,) in rows)
 
@@ -82,7 +83,8 @@ def test_snapshot_and_log_give_what_select_shows(flavor: servers.DatabaseServer,
     run(
         flavor,
         [
-            "CREATE DATABASE IF NOT EXISTS d", "DROP TABLE IF EXISTS d.t", table.create("d.t"), "FLUSH BINARY LOGS",
+            "CREATE DATABASE IF NOT EXISTS d", "DROP TABLE IF EXISTS d.t", table.create("d.t"),
+            "FLUSH BINARY LOGS",
             *(table.insert("d.t", [table.row(chance, number) for number in range(start, start + 50)])
               for start in range(0, ROWS, 50)),
             *(table.update("d.t", chance, ROWS) for _ in range(20)),

@@ -30,6 +30,7 @@ pub use key::write_array_key;
 pub use layout::{arrow_schema, Layout, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE};
 pub use options::{BigintUnsigned, Binaries, Decimals, Times, Tinyint1, TypeOptions, ZeroDates};
 
+use crate::json;
 use crate::schema::{ColumnType, TableSchema};
 
 /// The Arrow type of a column, by the options that hold for it (`TypeOptions::of_column`).
@@ -82,6 +83,7 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
 pub struct ColumnBuilder {
     kind: ColumnType,
     options: TypeOptions,
+    json_style: json::Style,
     storage: Storage,
     nulls: NullBufferBuilder,
 }
@@ -142,12 +144,17 @@ impl ColumnBuilder {
     /// `options` are those that hold for the column.
     pub fn new(kind: ColumnType, options: TypeOptions) -> Self {
         let storage = Storage::new(&arrow_type(&kind, options), 0);
-        Self { kind, options, storage, nulls: NullBufferBuilder::new(0) }
+        Self { kind, options, json_style: json::Style::default(), storage, nulls: NullBufferBuilder::new(0) }
     }
 
     /// For the column at `position`. The error says what the schema lacks.
     pub fn of(table: &TableSchema, position: usize, options: TypeOptions) -> Result<Self, String> {
         Ok(Self::new(table.columns[position].column_type()?, options.of_column(table, position)))
+    }
+
+    /// How the server of the log prints JSON.
+    pub fn set_json_style(&mut self, style: json::Style) {
+        self.json_style = style;
     }
 
     pub fn kind(&self) -> &ColumnType {

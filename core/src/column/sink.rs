@@ -81,7 +81,8 @@ impl ValueSink for ColumnBuilder {
 
     #[inline]
     fn json(&mut self, document: &[u8]) -> Taken {
-        self.append_json(|out| json::write_text(document, out))
+        let style = self.json_style;
+        self.append_json(|out| json::write_text_as(style, document, out))
     }
 
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {

@@ -20,6 +20,7 @@ use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Checksum, Event, EventHeader, EventKind, RowsKind};
 use crate::gtid::GtidEvent;
+use crate::json::Style;
 use crate::mariadb::unpack;
 use crate::payload::Payload;
 use crate::rows::{skip_image, walk_image, Present, RowsEvent};
@@ -63,6 +64,7 @@ pub struct Inspector {
     lines: VecDeque<String>,
     transaction: Transaction,
     summary: Summary,
+    json_style: Style,
     failed: Option<DecodeError>,
 }
 
@@ -102,6 +104,7 @@ impl Inspector {
             lines: VecDeque::new(),
             transaction: Transaction::default(),
             summary: Summary::default(),
+            json_style: Style::default(),
             failed,
         }
     }
@@ -268,6 +271,7 @@ impl Inspector {
     }
 
     fn take_rows(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
+        self.json_style = Style::of(file.format());
         let unpacked;
         let mut rows = parse_rows(event, file)?;
         if is_compressed(event.header.kind) {
@@ -346,7 +350,7 @@ impl Inspector {
             skip_image(images, &table.map, present)?;
             return Ok(None);
         }
-        let mut row = JsonRow::new(&table.map, &table.names);
+        let mut row = JsonRow::new(&table.map, &table.names, self.json_style);
         walk_image(images, &table.map, present, &mut row)?;
         Ok(Some(row.finish()))
     }
@@ -364,7 +368,7 @@ impl Inspector {
             rows.skip_after(image, &table.map)?;
             return Ok((None, Vec::new()));
         }
-        let mut row = JsonRow::new(&table.map, &table.names);
+        let mut row = JsonRow::new(&table.map, &table.names, self.json_style);
         rows.walk_after_image(before, image, &table.map, &mut row)?;
         let unknown = std::mem::take(&mut row.unknown);
         Ok((Some(row.finish()), unknown))

@@ -10,6 +10,7 @@ use crate::column::encode;
 use crate::decimal::DecimalImage;
 use crate::double::write_double;
 use crate::error::ValueError;
+use crate::json::Style;
 use crate::rows::{RowSink, Taken, ValueSink};
 use crate::table_map::{MapColumn, TableMap};
 use crate::temporal::{Date, DateTime, Time};
@@ -23,6 +24,7 @@ pub struct JsonRow<'a> {
     /// `"name":` of each column, escaped.
     names: &'a [Vec<u8>],
     index: usize,
+    style: Style,
     /// Where the column at hand begins.
     start: usize,
     /// Columns of which there are only changes: they are left out.
@@ -31,8 +33,8 @@ pub struct JsonRow<'a> {
 }
 
 impl<'a> JsonRow<'a> {
-    pub fn new(map: &'a TableMap, names: &'a [Vec<u8>]) -> Self {
-        Self { map, names, index: 0, start: 1, unknown: Vec::new(), out: vec![b'{'] }
+    pub fn new(map: &'a TableMap, names: &'a [Vec<u8>], style: Style) -> Self {
+        Self { map, names, index: 0, style, start: 1, unknown: Vec::new(), out: vec![b'{'] }
     }
 
     pub fn finish(mut self) -> Vec<u8> {
@@ -158,7 +160,7 @@ impl ValueSink for JsonRow<'_> {
     /// The text of a JSON column goes into a string: so it stays what the server prints, digit for digit.
     fn json(&mut self, document: &[u8]) -> Taken {
         let mut text = Vec::new();
-        crate::json::write_text(document, &mut text)?;
+        crate::json::write_text_as(self.style, document, &mut text)?;
         write_utf8(&text, &mut self.out);
         Ok::<(), ValueError>(())
     }

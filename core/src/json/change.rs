@@ -6,7 +6,7 @@
 //! apart: all others stay the bytes they are, so memory grows with what is changed, not with the document.
 //! Members of an object stand in the order the server keeps them: by length, then by bytes.
 
-use super::{malformed, too_deep, Elements, Result, Writer, DEPTH_MAX};
+use super::{malformed, too_deep, Elements, Result, Style, Writer, DEPTH_MAX};
 use crate::cursor::Cursor;
 
 const REPLACE: u8 = 0;
@@ -50,7 +50,7 @@ pub fn write_changed(document: &[u8], changes: &[u8], out: &mut Vec<u8>) -> Resu
     for ((operation, value), legs) in steps.into_iter().zip(&keys) {
         apply(&mut whole, operation, legs, value)?;
     }
-    let mut writer = Writer { out, work: document.len() + changes.len() };
+    let mut writer = Writer { out, style: Style::default(), work: document.len() + changes.len() };
     write(&whole, &mut writer, 0)
 }
 

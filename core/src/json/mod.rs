@@ -13,6 +13,7 @@ use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::double::write_double;
 use crate::error::{DecodeError, ValueError};
+use crate::event::FormatDescription;
 use crate::temporal::{Date, DateTime, Time};
 use crate::wire::code;
 
@@ -29,19 +30,38 @@ impl From<DecodeError> for ValueError {
     }
 }
 
-/// Appends the document as text. An empty document is the literal null: so the server reads it. The text is
+/// What differs between servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Style {
+    /// MySQL 5.7 prints a double without fraction like an integer, later ones with `.0`.
+    pub bare_doubles: bool,
+}
+
+impl Style {
+    pub fn of(format: &FormatDescription) -> Self {
+        Self { bare_doubles: format.server_version.starts_with("5.") }
+    }
+}
+
+/// Appends the document as text, as MySQL 8.0 and later print it. An empty document is the literal null: so the server reads it. The text is
 /// UTF-8 as far as the document's strings are; a server only writes such.
 pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    write_text_as(Style::default(), document, out)
+}
+
+/// The same as a certain server prints it.
+pub fn write_text_as(style: Style, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((kind, data)) = document.split_first() else {
         out.extend_from_slice(b"null");
         return Ok(());
     };
-    let mut writer = Writer { out, work: document.len() };
+    let mut writer = Writer { out, style, work: document.len() };
     writer.value(*kind, data, 0)
 }
 
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
+    style: Style,
     /// Bytes of the document not yet read. Values never overlap in what a server writes; if they do, the
     /// document is made to explode and the work is refused.
     work: usize,
@@ -140,11 +160,11 @@ impl Writer<'_> {
         self.out.extend_from_slice(&digits[start..]);
     }
 
-    /// With `.0` where nothing else tells it from an integer.
+    /// With `.0` where nothing else tells it from an integer, on servers that do so.
     fn double(&mut self, value: f64) {
         let start = self.out.len();
         write_double(value, self.out);
-        if !self.out[start..].iter().any(|byte| matches!(byte, b'.' | b'e')) {
+        if !self.style.bare_doubles && !self.out[start..].iter().any(|byte| matches!(byte, b'.' | b'e')) {
             self.out.extend_from_slice(b".0");
         }
     }
