@@ -2,7 +2,7 @@
 //!
 //! A byte says how: the algorithm (4 bits: 0 none, 8 zlib), whether the stream has zlib's own frame (1 bit,
 //! set: it has not), the bytes of the length before packing (3 bits). Then, if packed, that length,
-//! little-endian, and the stream; else the value. An empty value has not even the first byte.
+//! big-endian, and the stream; else the value. An empty value has not even the first byte.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -23,7 +23,7 @@ pub fn unpack(packed: &[u8]) -> Result<Cow<'_, [u8]>, ValueError> {
         8 => {}
         other => return Err(ValueError::new(format!("compression algorithm {other} is not known"))),
     }
-    let length = cursor.uint_le((head & 7).into(), "unpacked length");
+    let length = cursor.uint_be((head & 7).into(), "unpacked length");
     let length = length.ok().filter(|length| *length <= UNPACKED_MAX);
     let length = length.ok_or_else(|| ValueError::new("a compressed value of impossible length"))?;
     let mut value = Vec::new();
