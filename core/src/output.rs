@@ -95,6 +95,7 @@ struct Columns {
     order: Vec<usize>,
     absent: Absent,
     /// By the column's position in the table, like `builders`.
+    generated: Vec<bool>,
     defaults: Vec<Option<ArrayRef>>,
 }
 
@@ -130,6 +131,11 @@ impl RowSink for Columns {
                 "the row image lacks it, and MariaDB's does not tell an UPDATE that keeps it from a REPLACE \
                      that sets it to its default; the source needs binlog_row_image = FULL",
             )),
+            (Absent::Refused, _) if self.generated.get(index) == Some(&true) => {
+                return Err(ValueError::new(
+                    "the row image leaves this generated column out, as MariaDB 11 does in updates",
+                ))
+            }
             (Absent::Refused, _) => return Err(missing_column()),
         }
         Ok(())
@@ -166,9 +172,10 @@ impl Output {
         let default = |column: &ColumnSchema| {
             options.defaults.as_ref().and_then(|batch| batch.column_by_name(&column.name)).cloned()
         };
+        let generated = table.columns.iter().map(|column| column.generated.is_some()).collect();
         let defaults = table.columns.iter().map(default).collect();
         Ok(Self {
-            columns: Columns { builders, order, absent: Absent::Refused, defaults },
+            columns: Columns { builders, order, absent: Absent::Refused, generated, defaults },
             presents: options.partial_images.then(StringBuilder::new),
             row_present: None,
             layout: options.layout,
