@@ -1,9 +1,9 @@
 //! The rows of update events: two images each, of which the second need not be whole.
 //!
 //! With `binlog_row_image` MINIMAL or NOBLOB an after image lacks columns that the statement did not set:
-//! they are as in the image before, if it has them. In a PARTIAL_UPDATE_ROWS event a JSON column may hold changes
-//! of its document before instead of a document. So the row after is laid over the row before, column by
-//! column.
+//! they are as in the image before, if it has them. In a PARTIAL_UPDATE_ROWS event a JSON column may hold
+//! changes of its document before instead of a document. So the row after is laid over the row before, column
+//! by column.
 //!
 //! The after image of a PARTIAL_UPDATE_ROWS event begins with options (length-encoded); if the lowest bit is
 //! set, a bit follows for each JSON column of the table, set where the image holds changes.

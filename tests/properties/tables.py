@@ -87,7 +87,9 @@ def a_table(chance: random.Random, kinds: Sequence[Kind], *, invisible: bool) ->
         kind = chance.choice(kinds)
         hidden = invisible and chance.random() < 0.1
         definition = kind.definition + (" INVISIBLE" if hidden else "")
-        columns.append((f"c{number}", Kind(definition, kind.literal, kind.select, kind.in_key and not hidden)))
+        columns.append(
+            (f"c{number}", Kind(definition, kind.literal, kind.select, kind.in_key and not hidden))
+        )
     candidates = [name for name, kind in columns if kind.in_key]
     key = tuple(chance.sample(candidates, min(len(candidates), chance.randint(0, 2))))
     columns = [

@@ -43,8 +43,8 @@ impl Style {
     }
 }
 
-/// Appends the document as text, as MySQL 8.0 and later print it. An empty document is the literal null: so the server reads it. The text is
-/// UTF-8 as far as the document's strings are; a server only writes such.
+/// Appends the document as text, as MySQL 8.0 and later print it. An empty document is the literal null: so
+/// the server reads it. The text is UTF-8 as far as the document's strings are; a server only writes such.
 pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write_text_as(Style::default(), document, out)
 }
