@@ -60,7 +60,8 @@ Every column may be NULL at the target. Generated columns arrive like others, in
 11 leaves generated columns out of the log of updates: such a table is parked at its first update. MariaDB's
 JSON is LONGTEXT, and arrives as it was written; its COMPRESSED columns arrive unpacked.
 
-JSON is printed as the server that wrote the log prints it: MySQL 5.7 writes `1`, later ones `1.0` for a double.
+JSON is printed as the server that wrote the log prints it: MySQL 5.7 writes `1`, later ones `1.0` for a
+double.
 
 ## Choices
 
