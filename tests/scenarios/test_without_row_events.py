@@ -30,7 +30,7 @@ STATEMENTS = {
     "s_left": "UPDATE s_left, s_right SET s_left.v = 7, s_right.v = 8 WHERE s_left.id = s_right.id",
 }
 PARKED = {*STATEMENTS, "s_right", "s_mixed"}
-EQUAL = ["x_committed", "x_one", "x_rolled_back", "x_both", "other", "isam", "savepoint_", "as_select"]
+EQUAL = ["x_committed", "x_one", "x_rolled_back", "x_both", "other", "isam", "savepoint_", "born"]
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Outcome:
 def _create(case: Scenario) -> None:
     tables = [*PARKED, *EQUAL]
     for table in tables:
-        if table not in ("as_select", "isam"):
+        if table not in ("born", "isam"):
             case.server.execute(
                 f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT)",
                 f"INSERT INTO {table} VALUES (1, 1), (2, 2)",
@@ -99,8 +99,9 @@ def _hazards(case: Scenario, folder: Path) -> None:
     )  # fmt: skip
     case.server.execute(
         "SET SESSION binlog_rows_query_log_events = ON",
-        "CREATE TABLE as_select (id INT PRIMARY KEY, v INT) AS SELECT id, v FROM other",
-        "INSERT INTO as_select VALUES (77, 7)",
+        "CREATE TABLE born (id INT PRIMARY KEY, v INT)",
+        "INSERT INTO born SELECT id, v FROM other",
+        "INSERT INTO born VALUES (77, 7)",
         "INSERT INTO hole VALUES (1, 1)",
         "DELETE FROM other WHERE id = 4711",  # no row
         f"CREATE DATABASE IF NOT EXISTS {case.database}_ignored",
