@@ -118,7 +118,8 @@ def test_a_reconnect_proves_the_source_by_what_it_sent(gtids: MySqlServer, tmp_p
     receiver.wait_until_level()
     receiver.stop()
     receiver.start()
-    receiver.wait_for(lambda: receiver.status().get("pid") == receiver.process.pid, "start")  # type: ignore[union-attr]
+    process = receiver.process
+    receiver.wait_for(lambda: process is not None and receiver.status().get("pid") == process.pid, "start")
     gtids.execute("INSERT INTO d.t VALUES (3, 'x')")
     receiver.wait_until_level()
     assert receiver.stop() == 0
