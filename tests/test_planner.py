@@ -86,7 +86,6 @@ def make(folder: Path, log: Log, *tables: TableState, **options: Any) -> tuple[P
         log,  # type: ignore[arg-type]
         log,
         policies=Policies(SchemaConfig.model_validate(options), append_only=False, reads=True),
-        server_uuid=lambda: "uuid",
         discard=lambda staged: None,
         limits=PlannerLimits(1 << 30, PlacementLimits(1 << 30, 1 << 30)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timezone
@@ -208,6 +209,24 @@ def test_tables_and_databases_may_have_any_name(place: Make, kind: str, name: st
 def test_a_column_with_a_name_of_ours_is_refused(place: Make, kind: str) -> None:
     with pytest.raises(TableError, match="_Sequence"):
         place(kind, arrow=pa.schema([("id", pa.int64()), ("_Sequence", pa.int64())])).create()
+
+
+def test_what_a_killed_process_began_to_make_is_made_anew(place: Make, kind: str) -> None:
+    it = place(kind, table=TableId("half", "made")).create()
+    assert it.config.path is not None
+    if kind == "iceberg":
+        [named] = it.config.path.glob("**/made/metadata/v1.metadata.json")
+        (named.parent / "version-hint.text").unlink()
+        named.rename(named.with_name(f"{uuid.uuid4()}.metadata.json"))
+    else:
+        [named] = it.config.path.glob("**/made/_delta_log/*0.json")
+        named.rename(named.with_name(f".{named.name}.{uuid.uuid4()}.tmp"))
+    for checksum in named.parent.glob(".*.crc"):
+        checksum.unlink()
+    assert isinstance(it.sink.open(it.table), Missing)
+    it.create()
+    it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))
+    assert it.rows() == [(1, "a", 1)]
 
 
 def test_the_table_of_another_pipeline_is_foreign(place: Make, kind: str) -> None:

@@ -310,7 +310,7 @@ class IcebergSink:
             return Missing()
         levels = (*namespace_levels(self._config.namespace, table), table.table)
         path = self._config.path.joinpath(*map(catalog_name, levels))
-        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        if path.is_file() or (path.is_dir() and any(path.iterdir()) and not is_half_made(path)):
             cure = "Name another `sink.path`, or move what is there away."
             return Foreign(str(path), "it holds something that is not an Iceberg table", cure)
         return Missing()
@@ -410,6 +410,17 @@ _ARROW = {
     "binary": pa.binary(),
 }
 """Iceberg's names of the types that a target can have; decimals are told by their parameters."""
+
+
+def is_half_made(path: Path) -> bool:
+    """Whether a directory holds only what making a table begins with.
+
+    A Hadoop catalog writes the first metadata under a name of its own and then gives it the name that makes
+    the table. A process that was killed between the two leaves this behind; the table can be made over it."""
+    if [entry.name for entry in path.iterdir()] != ["metadata"]:
+        return False
+    names = [file.name for file in (path / "metadata").iterdir()]
+    return all(re.fullmatch(r"\.?[0-9a-f-]{36}\.metadata\.json(\.crc)?", name) for name in names)
 
 
 def file_writer(target: Any) -> FileWriter | None:
