@@ -229,7 +229,9 @@ class MySqlChunkPlanner:
 
     def _estimate(self, start: int, below: int) -> int:
         condition = range_condition(self._schema.key, (str(start),), (str(below),))
-        columns, rows = self._named(f"EXPLAIN SELECT 1 FROM {self._from} WHERE {condition}")
+        # Named, since the default is a tree from MySQL 9 on.
+        explain = f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {self._from} WHERE {condition}"
+        columns, rows = self._named(explain)
         value = rows[0][columns.index("rows")]
         return 0 if value is None else int(value)
 
