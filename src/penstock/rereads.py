@@ -20,6 +20,7 @@ from penstock.model.schema import TableId
 from penstock.model.table import UNFIT, Change, TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.statements import same_definition
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -123,4 +124,4 @@ class Rereads:
         if not any(one.table == table.table and one.decision == UNFIT for one in self._state.history()):
             return True
         now = self._source.read_table(table.table)
-        return now is None or (now.columns, now.key) != (table.schema.columns, table.schema.key)
+        return not same_definition(now, table.schema)

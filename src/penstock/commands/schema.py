@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.sources.mysql.ddl.catalog import Catalog
-from penstock.sources.mysql.ddl.change import Altered, Created, Doubtful
+from penstock.sources.mysql.ddl.change import Created, Doubtful
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, Key, TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.script import ScriptStatement, read_script
@@ -117,8 +117,6 @@ def applied(catalog: Catalog, statement: ScriptStatement, file: str) -> list[Pro
             case Doubtful(table=table, why=why):
                 fits = table is not None and not why.startswith("an ALTER TABLE")
                 found.append(problem(why, understood=fits, touches_table=True))
-            case Altered() | _:
-                pass
     return found
 
 

@@ -286,10 +286,7 @@ class SnapshotMarks:
             cursor.execute("SHOW STATUS LIKE 'Binlog\\_snapshot\\_%'")
             fields = {text(name).lower(): text(value) for name, value in cursor.fetchall()}
         if not fields.get("binlog_snapshot_file"):
-            raise SourceError(
-                "The source has no binary log.",
-                hint="Start the server with log_bin, and connect to the server whose log is read.",
-            )
+            raise _no_log()
         return SourcePosition(fields["binlog_snapshot_file"], int(fields["binlog_snapshot_position"]))
 
     def _execute(self, sql: str) -> None:
@@ -330,15 +327,19 @@ def _behind(connection: Connection[Any], timeout_s: float) -> TransientError:
     )
 
 
+def _no_log() -> SourceError:
+    return SourceError(
+        "The source has no binary log.",
+        hint="Start the server with log_bin, and connect to the server whose log is read.",
+    )
+
+
 def _row(connection: Connection[Any], sql: str) -> tuple[str, ...]:
     with connection.cursor() as cursor:
         cursor.execute(sql)
         row = cursor.fetchone()
     if row is None:
-        raise SourceError(
-            "The source has no binary log.",
-            hint="Start the server with log_bin, and connect to the server whose log is read.",
-        )
+        raise _no_log()
     return tuple(text(value) for value in row)
 
 

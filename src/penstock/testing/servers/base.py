@@ -19,6 +19,24 @@ _NOBODY_YET = (2003, 2013)
 """Nobody listens; or what listened is still closing."""
 
 
+THROW_AWAY: Mapping[str, Any] = {
+    "server_id": 1,
+    "log_bin": "binlog",
+    "binlog_format": "ROW",
+    "binlog_row_image": "FULL",
+    "local_infile": "ON",
+    "secure_file_priv": "",
+    "skip_name_resolve": True,
+    "max_connections": 200,
+    # For speed, not for safety: these servers are thrown away. A crash test sets the first two to 1.
+    "innodb_flush_log_at_trx_commit": 0,
+    "sync_binlog": 0,
+    "innodb_doublewrite": "OFF",
+    "innodb_buffer_pool_size": "128M",
+}
+"""Options that every server starts with, beside its own."""
+
+
 class DatabaseServer(PrivateServer, MySqlClient):
     """Options by their names in my.cnf: a value, True for a bare flag, None to leave out.
 

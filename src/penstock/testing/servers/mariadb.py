@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from penstock.artifacts import fetch
 from penstock.testing import artifacts, debian
-from penstock.testing.servers.base import DatabaseServer, run_as
+from penstock.testing.servers.base import THROW_AWAY, DatabaseServer, run_as
 from penstock.testing.servers.process import ServerFailed
 
 _ACCOUNT = (
@@ -26,20 +26,8 @@ class MariaDbServer(DatabaseServer):
     scripts: ClassVar[tuple[str, ...]]
     """The SQL files, in the order that `mariadb-install-db` runs them, that make a data directory."""
     DEFAULTS: ClassVar[Mapping[str, Any]] = {
-        "server_id": 1,
-        "log_bin": "binlog",
-        "binlog_format": "ROW",
-        "binlog_row_image": "FULL",
+        **THROW_AWAY,
         "character_set_server": "utf8mb4",
-        "local_infile": "ON",
-        "secure_file_priv": "",
-        "skip_name_resolve": True,
-        "max_connections": 200,
-        # For speed, not for safety: these servers are thrown away. A crash test sets the first two to 1.
-        "innodb_flush_log_at_trx_commit": 0,
-        "sync_binlog": 0,
-        "innodb_doublewrite": "OFF",
-        "innodb_buffer_pool_size": "128M",
         "innodb_log_file_size": "48M",
     }
 

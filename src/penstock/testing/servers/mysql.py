@@ -10,25 +10,13 @@ from typing import Any, ClassVar
 
 from penstock.artifacts import fetch
 from penstock.testing import artifacts, debian
-from penstock.testing.servers.base import DatabaseServer, run_as
+from penstock.testing.servers.base import THROW_AWAY, DatabaseServer, run_as
 from penstock.testing.servers.process import ServerFailed
 
 _QUICK: dict[str, Any] = {
-    "server_id": 1,
-    "log_bin": "binlog",
+    **THROW_AWAY,
     "gtid_mode": "ON",
     "enforce_gtid_consistency": "ON",
-    "binlog_format": "ROW",
-    "binlog_row_image": "FULL",
-    "local_infile": "ON",
-    "secure_file_priv": "",
-    "skip_name_resolve": True,
-    "max_connections": 200,
-    # For speed, not for safety: these servers are thrown away. A crash test sets the first two to 1.
-    "innodb_flush_log_at_trx_commit": 0,
-    "sync_binlog": 0,
-    "innodb_doublewrite": "OFF",
-    "innodb_buffer_pool_size": "128M",
 }
 _LOG_FILE_SIZE = {"innodb_log_file_size": "48M"}
 
