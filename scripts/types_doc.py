@@ -57,7 +57,9 @@ SELECT shows. This table is made from the code by `scripts/types_doc.py`.
 
 TAIL = """
 Every column may be NULL at the target. Generated columns arrive like others, invisible ones too; but MariaDB
-11 leaves generated columns out of the log of updates: such a table is parked at its first update. MariaDB's
+11 leaves generated columns out of the log of updates: there the server is asked to compute them, which needs
+the privilege CREATE TEMPORARY TABLES on the table's database (without it, and where a stored one is made of
+a TIMESTAMP, the table is parked at its first update). MariaDB's
 JSON is LONGTEXT, and arrives as it was written; its COMPRESSED columns arrive unpacked.
 
 JSON is printed as the server that wrote the log prints it: MySQL 5.7 writes `1`, later ones `1.0` for a

@@ -13,15 +13,24 @@ from penstock.config import SchemaConfig
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.plan import (
+    ApplyCascades,
     ApplyEvents,
     ColumnOrigin,
     CreateTarget,
     EpochPlan,
     Evolve,
+    Move,
     Step,
     TruncateTarget,
 )
-from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema import (
+    DEFAULT_TYPES,
+    CascadingKey,
+    Column,
+    TableId,
+    TableSchema,
+    TypeOptions,
+)
 from penstock.model.table import TableState
 from penstock.planner import Planner, PlannerLimits
 from penstock.policy import Policies
@@ -39,6 +48,7 @@ class Log:
     end: Offset
     events: list[tuple[int, TableId]] = field(default_factory=list)
     ddl: dict[int, list[TableEffect]] = field(default_factory=dict)
+    moves: bool = False
 
     def refresh(self) -> Offset:
         return self.end
@@ -65,6 +75,9 @@ class Log:
     def splits(self, range_: LogRange, table: TableId, *, bytes_aim: int) -> list[Split]:
         return [Split("segment", Offset(0), range_.start, range_.end)]
 
+    def committed_before(self, offset: Offset) -> Offset:
+        return max((Offset(at) for at, _ in self.events if at <= offset), default=Offset(4))
+
     def commit_time_us_at(self, offset: Offset) -> int:
         return 1000 * offset
 
@@ -76,7 +89,9 @@ def schema(table: TableId, *names: str, version: int = 1) -> TableSchema:
     return TableSchema(table, tuple(Column(name, "int") for name in names), ("id",), version)
 
 
-def make(folder: Path, log: Log, *tables: TableState, **options: Any) -> tuple[Planner, StateStore]:
+def make(
+    folder: Path, log: Log, *tables: TableState, cascades: TypeOptions | None = None, **options: Any
+) -> tuple[Planner, StateStore]:
     state = StateStore(folder)
     state.advance(Offset(4))
     for table in tables:
@@ -88,6 +103,8 @@ def make(folder: Path, log: Log, *tables: TableState, **options: Any) -> tuple[P
         policies=Policies(SchemaConfig.model_validate(options), append_only=False, reads=True),
         discard=lambda staged: None,
         limits=PlannerLimits(1 << 30, PlacementLimits(1 << 30, 1 << 30)),
+        identify=lambda table: f"identity of {table}" if log.moves else None,
+        cascades=cascades,
     )
     return planner, state
 
@@ -183,3 +200,117 @@ def test_a_parked_table_is_left_alone_by_statements_and_events(tmp_path: Path) -
     planner, state = make(tmp_path, log, live(A, status="parked"))
     assert planner.plan_next() is None
     assert state.position == 300 and state.history() == []
+
+
+SWAP = [
+    TableEffect(A, created=schema(A, "id", "b"), fills=True, was=B, voids="RENAME TABLE"),
+    TableEffect(B, created=schema(B, "id", "a"), fills=True, was=A, voids="RENAME TABLE"),
+]
+
+
+def pair(**of_b: Any) -> list[TableState]:
+    first = live(A, schema=schema(A, "id", "a"), snapshot="done", last_epoch=3)
+    return [first, live(B, schema=schema(B, "id", "b"), **{"snapshot": "done", "last_epoch": 2, **of_b})]
+
+
+def test_targets_move_with_renamed_tables_in_an_epoch_of_their_own(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(50, A), (60, B), (200, A)], {100: SWAP}, moves=True)
+    planner, state = make(tmp_path, log, *pair())
+    before = planner.plan_next()
+    assert before is not None and (before.range.end, before.moves) == (60, ())
+    assert state.history() == []
+    done(state, before)
+    plan = planner.plan_next()
+    assert plan is not None and plan.tables == () and plan.range == LogRange(Offset(60), Offset(100))
+    assert plan.moves == (Move(B, A, "identity of shop.b"), Move(A, B, "identity of shop.a"))
+    assert EpochPlan.from_json(plan.to_json()) == plan
+    tables = state.tables()
+    assert tables[A].schema.columns == schema(A, "id", "b").columns and tables[A].schema.table == A
+    assert (tables[A].start, tables[A].last_epoch, tables[A].snapshot) == (100, 2, "done")
+    assert (tables[B].start, tables[B].last_epoch, tables[B].written) == (100, 3, True)
+    done(state, plan)
+    assert [type(step) for step in steps(planner.plan_next(), A)] == [ApplyEvents]
+
+
+def test_a_target_that_is_not_complete_stays_and_its_table_is_read_under_its_new_name(tmp_path: Path) -> None:
+    log = Log(Offset(300), [], {100: SWAP}, moves=True)
+    planner, state = make(tmp_path, log, *pair(snapshot="reading"))
+    plan = planner.plan_next()
+    assert plan is not None and plan.moves == (Move(A, B, "identity of shop.a"),)
+    tables = state.tables()
+    assert (tables[B].snapshot, tables[B].last_epoch) == ("done", 3)
+    assert (tables[A].status, tables[A].snapshot, tables[A].last_epoch) == ("live", "splitting", 0)
+
+
+def test_the_target_stays_where_an_online_schema_change_takes_the_name(tmp_path: Path) -> None:
+    swapped = replace(RENAME, what="through a copy")
+    log = Log(Offset(300), [], {100: [swapped, TableEffect(B, created=schema(B, "id"), was=A)]}, moves=True)
+    planner, _ = make(tmp_path, log, live(A))
+    plan = planner.plan_next()
+    assert plan is not None and plan.moves == ()
+    assert [type(step) for step in steps(plan, A)] == [Evolve]
+
+
+def test_a_name_whose_target_has_moved_away_has_none(tmp_path: Path) -> None:
+    renamed = [TableEffect(A, renamed=B, voids="RENAME TABLE"), SWAP[1]]
+    log = Log(Offset(300), [], {100: renamed, 200: [TableEffect(A, created=schema(A, "id"))]}, moves=True)
+    planner, state = make(tmp_path, log, pair()[0])
+    plan = planner.plan_next()
+    assert plan is not None and plan.moves == (Move(A, B, "identity of shop.a"),)
+    assert (state.tables()[A].status, state.tables()[A].last_epoch) == ("dropped", 0)
+    done(state, plan)
+    planner.plan_next()
+    assert (state.tables()[A].status, state.tables()[A].last_epoch) == ("live", 0)
+
+
+def test_a_table_behind_catches_up_alone_and_its_statements_do_nothing_to_others(tmp_path: Path) -> None:
+    created = TableEffect(B, created=schema(B, "id"), fills=True)
+    log = Log(Offset(300), [(50, A), (60, B), (200, A), (250, B)], {100: [RENAME, created], 150: [RENAME]})
+    planner, state = make(tmp_path, log, live(A, resumes=Offset(40)), live(B, start=Offset(300)))
+    state.advance(Offset(300))
+    ranges = []
+    for _ in range(6):
+        if (plan := planner.plan_next()) is None:
+            continue
+        assert {one.table for one in plan.tables} == {A}
+        ranges.append((plan.range.start, plan.range.end))
+        assert state.position == state.applied_offset() == 300
+        done(state, plan)
+    assert ranges == [(40, 100), (100, 150), (150, 300)]
+    table = state.table(A)
+    assert table is not None and table.planned and table.resumes is None
+    assert state.table(B) == live(B, start=Offset(300))
+    assert [one.offset for one in state.history()] == [100, 150]
+    log.end, log.events = Offset(400), [(350, A)]
+    plan = planner.plan_next() or planner.plan_next()
+    assert plan is not None and plan.range == LogRange(Offset(300), Offset(400))
+
+
+def below(table: TableId, parent: TableId) -> TableSchema:
+    key = CascadingKey("k", ("up",), parent, ("id",), "CASCADE")
+    return replace(schema(table, "id", "up"), foreign_keys=(key,))
+
+
+def test_tables_that_foreign_keys_change_have_a_step_when_a_table_above_them_has_events(
+    tmp_path: Path,
+) -> None:
+    c = TableId("shop", "c")
+    states = [live(A), live(B, schema=below(B, A)), live(c, schema=below(c, B))]
+    log = Log(Offset(100), [(50, A)])
+    planner, state = make(tmp_path, log, *states, cascades=DEFAULT_TYPES)
+    plan = planner.plan_next()
+    assert [type(step) for step in steps(plan, A)] == [ApplyEvents]
+    assert steps(plan, B) == steps(plan, c) == [ApplyCascades(Offset(0), rows=True, reading=False)]
+    assert plan is not None and EpochPlan.from_json(plan.to_json()) == plan
+    done(state, plan)
+    log.end, log.events = Offset(200), [(150, c)]
+    plan = planner.plan_next()
+    assert plan is not None and [table.table for table in plan.tables] == [c]
+    assert [type(step) for step in steps(plan, c)] == [ApplyEvents]
+
+
+def test_a_table_is_left_out_until_its_parent_was_read_again(tmp_path: Path) -> None:
+    states = [live(A, due="asked for"), live(B, schema=below(B, A))]
+    planner, state = make(tmp_path, Log(Offset(100), [(50, A), (60, B)]), *states, cascades=DEFAULT_TYPES)
+    assert planner.plan_next() is None
+    assert state.tables()[B].due and state.tables()[B].status == "live"

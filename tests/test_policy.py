@@ -48,8 +48,9 @@ def test_by_default_the_target_follows_its_columns() -> None:
 
 
 def test_fail_parks_the_table_and_says_how_to_go_on() -> None:
-    [park] = judge(live(), RENAMED, END, policies(changes="fail")).steps
-    assert isinstance(park, Park) and park.offset == END and "resnapshot" in park.hint
+    [park] = judge(live(), RENAMED, END, policies(changes="fail"), begin=Offset(END - 9)).steps
+    assert isinstance(park, Park) and park.offset == END and "unpark" in park.hint
+    assert park.resumes == END - 9
 
 
 def test_ignore_keeps_the_columns_and_fills_a_renamed_one_under_its_old_name() -> None:

@@ -6,7 +6,6 @@ use arrow_schema::SchemaRef;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::RowsKind;
-use crate::json::Style;
 use crate::key::KeyReader;
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
@@ -18,6 +17,7 @@ pub struct Changelog {
     scan: RangeScan,
     output: Output,
     before_images: bool,
+    foreign_key_checks: bool,
     bucket: Option<Bucket>,
     /// A row event begun: how many bytes of its images are done.
     open: Option<(RowsAt, usize)>,
@@ -32,6 +32,7 @@ struct Bucket {
 impl Bucket {
     /// Whether the image at the cursor, which is left behind it, is of this share.
     fn wants(&mut self, image: &mut Cursor<'_>, map: &TableMap, rows: &RowsEvent<'_>) -> Result<bool> {
+        self.keys.set_inserts(rows.kind == RowsKind::Insert);
         Ok(self.keys.read(image, map, rows.present)?.bucket(self.count) == self.share)
     }
 
@@ -52,12 +53,15 @@ impl Changelog {
         let bucket = match options.bucket {
             None => None,
             Some((share, count)) => {
-                Some(Bucket { keys: KeyReader::new(scan.table(), options.types)?, share, count })
+                let keys = KeyReader::new(scan.table(), options.types)?;
+                let keys = keys.with_defaults(scan.table(), options.defaults.as_ref());
+                Some(Bucket { keys, share, count })
             }
         };
         let mut output = Output::new(scan.table(), options)?;
-        output.set_json_style(Style::of(scan.format()));
-        Ok(Self { scan, output, before_images: options.before_images, bucket, open: None })
+        output.set_format(scan.format());
+        let Options { before_images, foreign_key_checks, .. } = *options;
+        Ok(Self { scan, output, before_images, foreign_key_checks, bucket, open: None })
     }
 
     pub fn schema(&self) -> SchemaRef {
@@ -84,6 +88,9 @@ impl Changelog {
         let map = self.scan.map(rows_at);
         let (event, format) = self.scan.event(rows_at, Direction::Forward)?;
         let rows = open_rows(&event, format, &map)?;
+        if self.foreign_key_checks && rows.flags & RowsEvent::FLAG_NO_FOREIGN_KEY_CHECKS != 0 {
+            return Ok(None);
+        }
         let mut images = rows.images;
         let first = images.position();
         images.skip(done, "rows done before")?;

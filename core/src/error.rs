@@ -16,6 +16,25 @@ struct Details {
     offset: u64,
     path: Option<String>,
     table: Option<String>,
+    lacks: Option<Lacks>,
+}
+
+/// What a row image would have to have: whoever knows it from elsewhere can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lacks {
+    /// Columns that are in every image with `binlog_row_image = FULL`.
+    Columns,
+    /// Generated columns, which MariaDB 11 leaves out of updates and deletions.
+    Generated,
+}
+
+impl Lacks {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Columns => "columns",
+            Self::Generated => "generated",
+        }
+    }
 }
 
 pub type Result<T> = std::result::Result<T, DecodeError>;
@@ -23,7 +42,7 @@ pub type Result<T> = std::result::Result<T, DecodeError>;
 impl DecodeError {
     #[cold]
     pub fn new(reason: impl Into<String>, offset: u64) -> Self {
-        Self(Box::new(Details { reason: reason.into(), offset, path: None, table: None }))
+        Self(Box::new(Details { reason: reason.into(), offset, path: None, table: None, lacks: None }))
     }
 
     /// Trouble that belongs to `table` (`database.table`) alone.
@@ -55,6 +74,10 @@ impl DecodeError {
     pub fn table(&self) -> Option<&str> {
         self.0.table.as_deref()
     }
+
+    pub fn lacks(&self) -> Option<Lacks> {
+        self.0.lacks
+    }
 }
 
 impl fmt::Display for DecodeError {
@@ -71,23 +94,35 @@ impl std::error::Error for DecodeError {}
 
 /// A value that cannot stand in its column. The caller knows the place and makes a `DecodeError` of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ValueError(pub Box<str>);
+pub struct ValueError {
+    reason: Box<str>,
+    lacks: Option<Lacks>,
+}
 
 impl ValueError {
     #[cold]
     pub fn new(reason: impl Into<Box<str>>) -> Self {
-        Self(reason.into())
+        Self { reason: reason.into(), lacks: None }
+    }
+
+    /// The image does not have the value at all.
+    #[cold]
+    pub fn lacking(lacks: Lacks, reason: impl Into<Box<str>>) -> Self {
+        Self { reason: reason.into(), lacks: Some(lacks) }
     }
 
     #[cold]
     pub fn at(&self, table: &str, column: &str, offset: u64) -> DecodeError {
-        DecodeError::of_table(table, format!("column `{column}` of {table}: {}", self.0), offset)
+        let reason = format!("column `{column}` of {table}: {}", self.reason);
+        let mut error = DecodeError::of_table(table, reason, offset);
+        error.0.lacks = self.lacks;
+        error
     }
 }
 
 impl fmt::Display for ValueError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
+        out.write_str(&self.reason)
     }
 }
 

@@ -45,6 +45,10 @@ pub struct KeyReader {
     /// By the column's position in the table: its place in `builders`.
     places: Vec<Option<usize>>,
     builders: Vec<ColumnBuilder>,
+    /// By place: what an insert that leaves the column out gives it, where that is known.
+    defaults: Vec<Option<ArrayRef>>,
+    /// The images are of inserts.
+    inserts: bool,
     bytes: Vec<u8>,
 }
 
@@ -60,9 +64,10 @@ impl RowSink for KeyReader {
     }
 
     fn absent(&mut self, index: usize) -> Taken {
-        match self.column(index) {
-            Some(_) => Err(missing_column()),
-            None => Ok(()),
+        let Some(Some(place)) = self.places.get(index).copied() else { return Ok(()) };
+        match (self.inserts, &self.defaults[place]) {
+            (true, Some(default)) => self.builders[place].append_from(default),
+            _ => Err(missing_column()),
         }
     }
 }
@@ -79,13 +84,32 @@ impl KeyReader {
         if types.zero_dates == ZeroDates::Null {
             types.zero_dates = ZeroDates::Error;
         }
-        let mut reader =
-            Self { places: vec![None; table.columns.len()], builders: Vec::new(), bytes: Vec::new() };
+        let mut reader = Self {
+            places: vec![None; table.columns.len()],
+            builders: Vec::new(),
+            defaults: vec![None; positions.len()],
+            inserts: false,
+            bytes: Vec::new(),
+        };
         for position in positions {
             reader.places[position] = Some(reader.builders.len());
             reader.builders.push(ColumnBuilder::of(table, position, types).map_err(refuse)?);
         }
         Ok(reader)
+    }
+
+    /// `defaults`: as in `output::Options`.
+    pub fn with_defaults(mut self, table: &TableSchema, defaults: Option<&RecordBatch>) -> Self {
+        for (place, position) in table.key_positions().into_iter().enumerate() {
+            let found = defaults.and_then(|batch| batch.column_by_name(&table.columns[position].name));
+            self.defaults[place] = found.cloned();
+        }
+        self
+    }
+
+    /// Says whether the images that come are of inserts.
+    pub fn set_inserts(&mut self, inserts: bool) {
+        self.inserts = inserts;
     }
 
     /// The key of the image at the cursor, which is left behind it.

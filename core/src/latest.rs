@@ -11,7 +11,6 @@ use crate::column::{Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::RowsKind;
-use crate::json::Style;
 use crate::key::{Key, KeyReader};
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
@@ -28,6 +27,8 @@ pub struct Latest {
     output: Output,
     keys: KeyReader,
     bucket: Option<(u32, u32)>,
+    /// By the column's position in the table.
+    generated: Vec<bool>,
     /// Keys met so far, here and in later ranges.
     seen: SharedKeys,
     /// Rows with all their columns are noted, but not built.
@@ -57,10 +58,12 @@ struct Image {
 impl Latest {
     pub fn new(scan: RangeScan, options: &Options, seen: SharedKeys) -> Result<Self> {
         let mut output = Output::new(scan.table(), options)?;
-        output.set_json_style(Style::of(scan.format()));
+        output.set_format(scan.format());
         Ok(Self {
             output,
-            keys: KeyReader::new(scan.table(), options.types)?,
+            keys: KeyReader::new(scan.table(), options.types)?
+                .with_defaults(scan.table(), options.defaults.as_ref()),
+            generated: scan.table().columns.iter().map(|column| column.generated.is_some()).collect(),
             scan,
             bucket: options.bucket,
             seen,
@@ -72,8 +75,13 @@ impl Latest {
     }
 
     /// Only the rows of which columns are missing; `seen` gets all keys.
-    pub fn of_partial_rows(scan: RangeScan, types: TypeOptions, seen: SharedKeys) -> Result<Self> {
-        let options = Options { partial_images: true, types, ..Options::of(Layout::Latest) };
+    pub fn of_partial_rows(
+        scan: RangeScan,
+        types: TypeOptions,
+        defaults: Option<RecordBatch>,
+        seen: SharedKeys,
+    ) -> Result<Self> {
+        let options = Options { partial_images: true, types, defaults, ..Options::of(Layout::Latest) };
         Ok(Self { only_partial: true, ..Self::new(scan, &options, seen)? })
     }
 
@@ -107,7 +115,11 @@ impl Latest {
         let rows = open_rows(&event, format, &map)?;
         if self.open.is_empty() {
             read_keys(&rows, &map, &mut self.keys, &mut self.images)?;
-            let known = (!rows.after_is_whole()).then(|| Columns::of(columns, |index| rows.after_has(index)));
+            // What MariaDB leaves out of generated columns is computed, or refused by the output.
+            let generated = &self.generated;
+            let derived = |index: usize| !rows.absent_is_unchanged && generated.get(index) == Some(&true);
+            let known = (!rows.after_is_whole())
+                .then(|| Columns::of(columns, |index| rows.after_has(index) || derived(index)));
             let partial = known.as_ref().filter(|known| !known.all());
             let wanted = |key: Key| self.bucket.is_none_or(|(share, count)| key.bucket(count) == share);
             let mut seen = self.seen.lock();
@@ -148,6 +160,7 @@ fn read_keys<'a>(
     images: &mut Vec<Image>,
 ) -> Result<()> {
     images.clear();
+    keys.set_inserts(rows.kind == RowsKind::Insert);
     let mut cursor = rows.images;
     let first = cursor.position();
     let (mut before, mut after) = (cursor, false);

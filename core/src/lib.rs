@@ -24,6 +24,7 @@ pub mod inspect;
 pub mod json;
 pub mod key;
 pub mod latest;
+pub mod literal;
 pub mod log_file;
 pub mod mariadb;
 pub mod network;

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions};
+use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions, BASE};
 use crate::cursor::Cursor;
-use crate::error::{DecodeError, Result, ValueError};
+use crate::error::{DecodeError, Lacks, Result, ValueError};
+use crate::event::FormatDescription;
 use crate::json;
+use crate::literal::Literals;
 use crate::rows::{walk_image, Present, RowSink, RowsEvent, Taken};
 use crate::schema::{ColumnSchema, TableSchema};
 use crate::table_map::TableMap;
@@ -22,6 +24,8 @@ pub struct Options {
     pub columns: Option<Vec<String>>,
     /// Changelog: whether updates give a row for the image before.
     pub before_images: bool,
+    /// Changelog: only rows written by sessions that had foreign keys checked.
+    pub foreign_key_checks: bool,
     /// Share i of n of the keys.
     pub bucket: Option<(u32, u32)>,
     pub types: TypeOptions,
@@ -30,6 +34,9 @@ pub struct Options {
     /// What an insert that leaves a column out gives it: a batch of one row with the columns for which this
     /// is known.
     pub defaults: Option<RecordBatch>,
+    /// Generated columns that MariaDB's images lack are let through: `_base` has the literals of these
+    /// columns then, of which somebody can have them computed.
+    pub base: Option<Vec<String>>,
     pub batch_rows: usize,
     pub batch_bytes: usize,
 }
@@ -41,10 +48,12 @@ impl Options {
             layout,
             columns: None,
             before_images: true,
+            foreign_key_checks: false,
             bucket: None,
             types: TypeOptions::default(),
             partial_images: false,
             defaults: None,
+            base: None,
             batch_rows: 65_536,
             batch_bytes: 32 * 1024 * 1024,
         }
@@ -81,11 +90,19 @@ pub struct Output {
     presents: Option<StringBuilder>,
     /// The same of the row at hand.
     row_present: Option<String>,
+    base: Option<Base>,
     sequences: Vec<i64>,
     commits: Vec<i64>,
     image_bytes: usize,
     batch_rows: usize,
     batch_bytes: usize,
+}
+
+/// `_base` of each row, and of the row at hand.
+struct Base {
+    literals: Literals,
+    texts: StringBuilder,
+    row: Option<String>,
 }
 
 /// A builder for each wanted column, by the column's position in the table.
@@ -97,6 +114,16 @@ struct Columns {
     /// By the column's position in the table, like `builders`.
     generated: Vec<bool>,
     defaults: Vec<Option<ArrayRef>>,
+    /// MariaDB wrote the log: generated columns that an image lacks did not keep their values.
+    mariadb: bool,
+    /// Somebody computes them.
+    computed: bool,
+}
+
+impl Columns {
+    fn is_derived(&self, index: usize) -> bool {
+        self.mariadb && self.generated.get(index) == Some(&true)
+    }
 }
 
 /// What becomes of a column that the image lacks.
@@ -119,9 +146,17 @@ impl RowSink for Columns {
     }
 
     fn absent(&mut self, index: usize) -> Taken {
+        let derived = self.is_derived(index);
         let Some(builder) = self.builders.get_mut(index).and_then(Option::as_mut) else { return Ok(()) };
         match (self.absent, self.defaults.get(index)) {
             (Absent::Null, _) => builder.append_null(),
+            _ if derived && self.computed => builder.append_null(),
+            _ if derived => {
+                return Err(ValueError::lacking(
+                    Lacks::Generated,
+                    "the row image leaves this generated column out, as MariaDB 11 does in updates",
+                ))
+            }
             (Absent::Default, Some(Some(default))) => builder.append_from(default)?,
             (Absent::Default, _) => return Err(ValueError::new(
                 "the row image of an insert leaves it out, and its default is not known; the source needs \
@@ -131,11 +166,6 @@ impl RowSink for Columns {
                 "the row image lacks it, and MariaDB's does not tell an UPDATE that keeps it from a REPLACE \
                      that sets it to its default; the source needs binlog_row_image = FULL",
             )),
-            (Absent::Refused, _) if self.generated.get(index) == Some(&true) => {
-                return Err(ValueError::new(
-                    "the row image leaves this generated column out, as MariaDB 11 does in updates",
-                ))
-            }
             (Absent::Refused, _) => return Err(missing_column()),
         }
         Ok(())
@@ -145,7 +175,7 @@ impl RowSink for Columns {
 /// An image without a column that is needed.
 #[cold]
 pub fn missing_column() -> ValueError {
-    ValueError::new("the row image lacks it; the source needs binlog_row_image = FULL")
+    ValueError::lacking(Lacks::Columns, "the row image lacks it; the source needs binlog_row_image = FULL")
 }
 
 impl Output {
@@ -162,6 +192,16 @@ impl Output {
         };
         let schema = arrow_schema(table, Some(&order), options.layout, options.types, options.partial_images)
             .map_err(refuse)?;
+        let (schema, base) = match &options.base {
+            None => (schema, None),
+            Some(names) => {
+                let mut fields = schema.fields().to_vec();
+                fields.push(Arc::new(Field::new(BASE, DataType::Utf8, true)));
+                let literals = Literals::new(table, names)?;
+                let base = Base { literals, texts: StringBuilder::new(), row: None };
+                (Schema::new(fields), Some(base))
+            }
+        };
         let mut builders: Vec<Option<ColumnBuilder>> = table.columns.iter().map(|_| None).collect();
         for position in &order {
             let builder = ColumnBuilder::of(table, *position, options.types).map_err(refuse)?;
@@ -175,7 +215,16 @@ impl Output {
         let generated = table.columns.iter().map(|column| column.generated.is_some()).collect();
         let defaults = table.columns.iter().map(default).collect();
         Ok(Self {
-            columns: Columns { builders, order, absent: Absent::Refused, generated, defaults },
+            columns: Columns {
+                builders,
+                order,
+                absent: Absent::Refused,
+                generated,
+                defaults,
+                mariadb: false,
+                computed: base.is_some(),
+            },
+            base,
             presents: options.partial_images.then(StringBuilder::new),
             row_present: None,
             layout: options.layout,
@@ -189,8 +238,10 @@ impl Output {
         })
     }
 
-    /// How the server that wrote the log prints JSON.
-    pub fn set_json_style(&mut self, style: json::Style) {
+    /// Of the server that wrote the log.
+    pub fn set_format(&mut self, format: &FormatDescription) {
+        self.columns.mariadb = format.is_mariadb();
+        let style = json::Style::of(format);
         for builder in self.columns.builders.iter_mut().flatten() {
             builder.set_json_style(style);
         }
@@ -213,6 +264,11 @@ impl Output {
         let start = image.offset();
         if !present.is_full() {
             self.open_partial(change, |index| present.has(index));
+            if let Some(base) = self.wanted_base(change, |index| present.has(index)) {
+                let mut again = *image;
+                walk_image(&mut again, map, present, &mut base.literals)?;
+                base.row = Some(base.literals.take());
+            }
         }
         walk_image(image, map, present, &mut self.columns)?;
         self.close_row(start, image.offset(), change, commit_us, present.is_full());
@@ -237,9 +293,26 @@ impl Output {
         if self.presents.is_some() && !rows.absent_is_unchanged {
             self.columns.absent = Absent::Ambiguous;
         }
+        if let Some(base) = self.wanted_base(Change::UpdatePostimage, |index| rows.after_has(index)) {
+            let mut again = *image;
+            rows.walk_after(before, &mut again, map, &mut base.literals)?;
+            base.row = Some(base.literals.take());
+        }
         rows.walk_after(before, image, map, &mut self.columns)?;
         self.close_row(start, image.offset(), Change::UpdatePostimage, commit_us, false);
         Ok(())
+    }
+
+    /// Where `_base` of a row goes, if it lacks columns that are computed of it.
+    fn wanted_base(&mut self, change: Change, has: impl Fn(usize) -> bool) -> Option<&mut Base> {
+        let deleted = change == Change::Delete && self.layout == Layout::Latest;
+        let columns = &self.columns;
+        let lacks =
+            |index: usize| columns.is_derived(index) && columns.builders[index].is_some() && !has(index);
+        if deleted || !(0..columns.builders.len()).any(lacks) {
+            return None;
+        }
+        self.base.as_mut()
     }
 
     /// Before an image that may lack columns.
@@ -253,7 +326,8 @@ impl Output {
             (Some(_), _) => Absent::Null,
         };
         let columns = self.columns.builders.len();
-        let text: String = (0..columns).map(|index| if has(index) { '1' } else { '0' }).collect();
+        let known = |index| has(index) || self.columns.computed && self.columns.is_derived(index);
+        let text: String = (0..columns).map(|index| if known(index) { '1' } else { '0' }).collect();
         let whole = deleted || change == Change::Insert || !text.contains('0');
         self.row_present = (!whole).then_some(text);
     }
@@ -266,6 +340,9 @@ impl Output {
         self.image_bytes += (end - start) as usize;
         if let Some(presents) = &mut self.presents {
             presents.append_option(if full { None } else { self.row_present.as_deref() });
+        }
+        if let Some(base) = &mut self.base {
+            base.texts.append_option(base.row.take());
         }
     }
 
@@ -306,6 +383,9 @@ impl Output {
             arrays.push(Arc::new(TimestampMicrosecondArray::from(commits).with_timezone("UTC")));
             if let Some(presents) = &mut self.presents {
                 arrays.push(Arc::new(presents.finish()));
+            }
+            if let Some(base) = &mut self.base {
+                arrays.push(Arc::new(base.texts.finish()));
             }
         }
         self.sequences.clear();

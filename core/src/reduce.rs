@@ -82,12 +82,20 @@ pub struct KeySet {
     reader: KeyReader,
     keys: SharedKeys,
     partial: Option<(TypeOptions, Fold)>,
+    defaults: Option<RecordBatch>,
 }
 
 impl KeySet {
-    pub fn new(table: Arc<TableSchema>, types: TypeOptions, partial_images: bool) -> Result<Self> {
+    /// `defaults`: as in `output::Options`.
+    pub fn new(
+        table: Arc<TableSchema>,
+        types: TypeOptions,
+        partial_images: bool,
+        defaults: Option<RecordBatch>,
+    ) -> Result<Self> {
         let partial = partial_images.then(|| (types, Fold::new(table.clone())));
-        Ok(Self { reader: KeyReader::new(&table, types)?, table, keys: SharedKeys::default(), partial })
+        let reader = KeyReader::new(&table, types)?.with_defaults(&table, defaults.as_ref());
+        Ok(Self { reader, table, keys: SharedKeys::default(), partial, defaults })
     }
 
     /// The keys themselves, for a decoder that adds to them.
@@ -105,7 +113,7 @@ impl KeySet {
         };
         // Of its own, since splits may come in any order.
         let keys = SharedKeys::default();
-        let mut changes = Latest::of_partial_rows(scan, *types, keys.clone())?;
+        let mut changes = Latest::of_partial_rows(scan, *types, self.defaults.clone(), keys.clone())?;
         while let Some(batch) = changes.next_batch()? {
             fold.push(batch)?;
         }

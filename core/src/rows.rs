@@ -103,6 +103,8 @@ pub struct RowsEvent<'a> {
 impl<'a> RowsEvent<'a> {
     /// The last row event of its statement.
     pub const FLAG_STATEMENT_END: u16 = 1;
+    /// Written by a session with `foreign_key_checks = 0`: no foreign key did anything.
+    pub const FLAG_NO_FOREIGN_KEY_CHECKS: u16 = 2;
 
     /// Just the table id: what is needed to step over events of other tables.
     pub fn table_id(event: &Event<'a>, format: &FormatDescription) -> Result<u64> {

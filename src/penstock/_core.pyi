@@ -22,6 +22,9 @@ class SchemaMismatch(DecodeError):
     """A table map does not fit the TableSchema it should be decoded with."""
 
     table: str
+    lacks: str
+    """What the row image would have to have: `columns` (binlog_row_image is not FULL), `generated` (columns
+    that MariaDB 11 leaves out of updates and deletions), or nothing."""
 
 # gtid.rs ------------------------------------------------------------------------------------------
 
@@ -181,13 +184,14 @@ class RangeDecoder:
     equal batches.
 
     layout `changelog`: every row image in log order; with `before_images=False` updates have no preimage
-    rows. layout `latest`: one row per key, the last change in the split; an update that changes the key gives
-    a deletion of the old key and a row for the new one. Needs a key. Order of rows is unspecified but stable.
-    `columns` projects (names; None: all). `bucket=(i, n)` keeps only keys whose hash falls into share i of n;
-    the hash is the same in every process and for every split. `exclude_gtids` skips whole transactions in
-    that set. `seen` (layout `latest`): keys in it are left out, the split's own are added. So splits read
-    from the last to the first with one set between them give one row per key of them all, and nothing but
-    keys is held in memory.
+    rows, with `foreign_key_checks=True` images written by sessions with `foreign_key_checks = 0` are left
+    out. layout `latest`: one row per key, the last change in the split; an update that changes the key
+    gives a deletion of the old key and a row for the new one. Needs a key. Order of rows is unspecified but
+    stable. `columns` projects (names; None: all). `bucket=(i, n)` keeps only keys whose hash falls into
+    share i of n; the hash is the same in every process and for every split. `exclude_gtids` skips whole
+    transactions in that set. `seen` (layout `latest`): keys in it are left out, the split's own are added.
+    So splits read from the last to the first with one set between them give one row per key of them all,
+    and nothing but keys is held in memory.
 
     Changes of JSON documents (PARTIAL_JSON) are applied to the document in the image before; without it,
     `SchemaMismatch`.
@@ -202,6 +206,11 @@ class RangeDecoder:
     row, of the types of `arrow_schema`, with the columns for which this is known); what is needed and not in
     it is a `SchemaMismatch`, and so is an update that changes the key and lacks columns, and any update of
     MariaDB that lacks them in both images (a REPLACE looks the same there).
+
+    MariaDB 11 leaves generated columns out of the images of updates and deletions. That is a `SchemaMismatch`
+    unless `base_columns` are given: then such a row has nulls in them, and a last column `_base: string` has
+    its values of `base_columns` as SQL literals with commas between them; null: the row has everything. The
+    other columns count as told by `_present`.
     """
 
     def __init__(
@@ -216,12 +225,14 @@ class RangeDecoder:
         layout: str = "changelog",
         columns: Sequence[str] | None = None,
         before_images: bool = True,
+        foreign_key_checks: bool = False,
         bucket: tuple[int, int] | None = None,
         exclude_gtids: GtidSet | None = None,
         seen: KeySet | None = None,
         types: str = "{}",
         partial_images: bool = False,
         defaults: pa.RecordBatch | None = None,
+        base_columns: Sequence[str] | None = None,
         batch_rows: int = 65536,
         batch_bytes: int = 32 * 1024 * 1024,
     ) -> None: ...
@@ -247,9 +258,17 @@ class KeySet:
     overhead.
 
     With `partial_images`, `add_split` keeps apart the keys of which the splits only have updates that lack
-    columns, with what these say; `drop_from` then leaves their rows in and lays it over them."""
+    columns, with what these say; `drop_from` then leaves their rows in and lays it over them. `defaults`: as
+    for `RangeDecoder`, for inserts that leave out columns of the key."""
 
-    def __init__(self, table: str, *, types: str = "{}", partial_images: bool = False) -> None: ...
+    def __init__(
+        self,
+        table: str,
+        *,
+        types: str = "{}",
+        partial_images: bool = False,
+        defaults: pa.RecordBatch | None = None,
+    ) -> None: ...
     def add_split(
         self,
         path: str,

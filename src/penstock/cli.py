@@ -81,6 +81,19 @@ def resnapshot(
 
 
 @app.command()
+def unpark(
+    file: File,
+    tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Bring parked tables back: from where they stopped if nothing is lost to them, else read from their
+    beginning. A pipeline that does not run does it at its next start."""
+    from penstock.commands.status import unpark as command
+
+    command(file, tables, as_json=as_json)
+
+
+@app.command()
 def doctor(file: File, as_json: Json = False) -> None:
     """Check the source's settings, grants and tables, and print the SQL that mends them."""
     from penstock.commands.doctor import doctor as command

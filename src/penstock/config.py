@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from penstock.errors import ConfigError
-from penstock.model.schema import DEFAULT_TYPES, TypeOptions
+from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)?\s*$")
 _SIZE_UNITS = {
@@ -67,6 +67,9 @@ class SourceConfig(_Section):
     failover: list[str] = []
     """Further servers `host:port` of the same topology, to be followed by GTID when this one is gone. A list
     in `host` means the same: the first is preferred."""
+    failover_wait: Milliseconds = 60_000
+    """With several hosts: how long one is looked for that continues what we hold, before the pipeline stops.
+    A replica that is still applying what we hold is waited for without limit."""
     server_id: int | None = Field(None, ge=1, le=2**32 - 1)
     """Replica server id of the receiver; None: one derived from the relay log's own identity."""
     connect_timeout: Milliseconds = 10_000
@@ -233,6 +236,9 @@ class SchemaConfig(_Section):
     nothing; or its rows are rewritten in the new type."""
     dropped_tables: Literal["keep", "drop"] = "keep"
     """DROP TABLE: the target stays as it was; or it goes too. A change log always stays."""
+    history_table: str | None = Field("penstock.{pipeline}_schema_history", pattern=r"^[^.]+\.[^.]+$")
+    """A table at the target that is told of every change of a definition, named as a source table
+    `database.table` would be; `{pipeline}` is the pipeline's name. null: none. The console has none."""
 
 
 class PipelineConfig(_Section):
@@ -250,10 +256,40 @@ class PipelineConfig(_Section):
     epoch: EpochConfig = EpochConfig()
     types: TypeOptions = DEFAULT_TYPES
     evolution: SchemaConfig = Field(SchemaConfig(), alias="schema")
-    cascades: Literal["park", "ignore"] = "park"
+    cascades: Literal["park", "apply", "ignore"] = "park"
     """A table whose rows a foreign key changes (ON DELETE or UPDATE CASCADE, SET NULL): before MySQL 9.6
-    such changes are not in the log. `park` leaves it alone and says so; `ignore` follows it without them."""
+    such changes are not in the log. `park` leaves it alone and says so; `apply` works out the changes and
+    makes them at the target (iceberg, delta); `ignore` follows the table without them."""
     spark: SparkConfig = SparkConfig()
+
+    @model_validator(mode="after")
+    def _can_apply_cascades(self) -> PipelineConfig:
+        if self.cascades != "apply":
+            return self
+        if self.sink.type not in ("iceberg", "delta"):
+            raise ValueError(
+                f"`cascades: apply` changes rows of the target, which a sink of type {self.sink.type} "
+                "cannot; use iceberg or delta, or cascades: park"
+            )
+        if self.snapshot.mode == "never":
+            raise ValueError(
+                "`cascades: apply` needs the rows that foreign keys change at the target, and "
+                "`snapshot.mode: never` leaves them out"
+            )
+        if self.evolution.rereads == "keep":
+            raise ValueError(
+                "`cascades: apply` reads tables again where it cannot work out what a foreign key did, which "
+                "`schema.rereads: keep` forbids"
+            )
+        return self
+
+    @property
+    def history_table(self) -> TableId | None:
+        """The table at the target that holds the history of definitions."""
+        name = self.evolution.history_table
+        if name is None or self.sink.type == "console":
+            return None
+        return TableId.parse(name.replace("{pipeline}", self.name))
 
     @property
     def relay_log_path(self) -> Path:

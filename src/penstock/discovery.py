@@ -61,11 +61,13 @@ def discover(
     if first:
         state.advance(relay_log.start)
     known = state.tables()
+    if config.cascades != "apply":
+        _forget_keys(state, known, parks=config.cascades == "park")
     schemas, start, restless = _at_one_offset(
         relay_log, source, wait, lambda: source.read_tables(captured), finds=True
     )
     new = {table: schema for table, schema in schemas.items() if table not in known}
-    planned = state.position or relay_log.start
+    planned, now = state.position or relay_log.start, start
     if first and config.start.at != "latest":
         start = relay_log.start  # the log reaches back further than the catalog: decode checks definitions
     else:
@@ -75,8 +77,13 @@ def discover(
         reach = LogRange(start, relay_log.end)
         new = {table: described(relay_log, schema, reach) or schema for table, schema in new.items()}
     with state.transaction():
+        _follow_keys(state, known, schemas)
         for schema in new.values():
-            state.put_table(_new_table(schema, start, config, append_only))
+            begin = start
+            if schema.foreign_keys:
+                # The log does not tell when a key came: what is known of it holds from now on.
+                begin = table_start(last_planned_end=Offset(max(planned, now)), log_start=relay_log.start)
+            state.put_table(_new_table(schema, begin, config, append_only))
             what = "found"
             if schema.table in restless:
                 state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, due=RESTLESS)
@@ -197,6 +204,28 @@ def _touched(
         named = source.touched(statement, tables)
         touched |= named if finds else named & tables
     return touched
+
+
+def _follow_keys(
+    state: StateStore, known: dict[TableId, TableState], schemas: dict[TableId, TableSchema]
+) -> None:
+    """`cascades: apply` is new for tables that were followed without it."""
+    for table, held in known.items():
+        found = schemas.get(table)
+        if held.planned and found is not None and set(found.foreign_keys) - set(held.schema.foreign_keys):
+            why = "what its foreign keys change is worked out from now on"
+            state.put_table(replace(held, due=why))
+
+
+def _forget_keys(state: StateStore, known: dict[TableId, TableState], *, parks: bool) -> None:
+    """`cascades: apply` was taken back."""
+    for table, held in known.items():
+        if not held.schema.foreign_keys:
+            continue
+        state.put_table(replace(held, schema=replace(held.schema, foreign_keys=())))
+        if parks:
+            reason, hint = cascade_reason(table)
+            state.park(table, offset=state.position or held.start, reason=reason, hint=hint)
 
 
 def _new_table(schema: TableSchema, start: Offset, config: PipelineConfig, append_only: bool) -> TableState:

@@ -23,11 +23,12 @@ import yaml
 
 from penstock import config as configuration
 from penstock import directory, targets
+from penstock.cascades.keys import is_unfinished
 from penstock.config import PipelineConfig
 from penstock.discovery import discover
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
-from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
@@ -36,11 +37,13 @@ from penstock.policy import Policies
 from penstock.progress import Progress
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
+from penstock.requests import Requests
 from penstock.rereads import Rereads
 from penstock.snapshot import stage
 from penstock.snapshot.place import PlacementLimits
 from penstock.sources.base import Finding, TableFilter, refuse
 from penstock.sources.mysql import follow, hosts, preflight
+from penstock.sources.mysql.computed import computation
 from penstock.sources.mysql.omitted import omitted_values
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
@@ -52,8 +55,6 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 0.02
 WINDOW_BYTES_MAX = 512 * 1024**2
 APPEND_BYTES_MAX = 128 * 1024**2
-HOLD_SECONDS_MAX = 20.0
-"""Longest time that `penstock verify` keeps the pipeline from planning while it opens a read view."""
 AWAY_SECONDS = 2.0
 """How long planning rests when the source does not answer what it is asked."""
 QUERY_RESTARTS_MAX = 5
@@ -89,7 +90,7 @@ class Pipeline:
         directory.make(config.state, "state")
         with contextlib.ExitStack() as stack:
             stack.enter_context(directory.held(config.state))
-            _check_paths(config)
+            targets.check_paths(config)
             findings = preflight.check(config)
             refuse(findings)
             for finding in findings:
@@ -145,7 +146,6 @@ class _Run:
         self.restarts = 0
         self.last_plan = 0.0
         self.last_second = 0.0
-        self.held_until = 0.0
         self.away_until = 0.0
 
     def close(self) -> None:
@@ -161,12 +161,15 @@ class _Run:
         with ThreadPoolExecutor(1, thread_name_prefix="start") as aside:
             spark = aside.submit(self._open_spark)
             self.log = self._open_log()
-            self.source = SourceSession(config.source, config.relay_log_path)
+            self.source = SourceSession(
+                config.source, config.relay_log_path, foreign_keys=config.cascades == "apply"
+            )
             self.closing.callback(self.source.close)
             self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
             self.goal = self.source.end_position() if self.once else None
             spark.result()
             self._make_workers(any(f.check == "binlog_row_image" and f.level != "ok" for f in findings))
+            self._start_history()  # before what is stopped earlier, which still notes changes
             self.closing.callback(self.chunks.stop)
             self.closing.callback(self._stop_query)
             query = aside.submit(self._start_query)
@@ -189,10 +192,11 @@ class _Run:
                 self.source,
                 config,
                 self.sink,
-                cascading=lambda: self._cascading(preflight.check(config)),
+                cascading=self._cascading_now,
                 wait=self._wait_for,
                 renew=self.supervisor.renew,
             )
+            self.requests = Requests(self.state, self.log, self.sink, self.rereads, self._register)
             query.result()
         self.runner.begin()
         self.chunks.start()
@@ -223,6 +227,7 @@ class _Run:
             earlier=lambda offset: self.log.statements(LogRange(self.log.start, max(self.log.start, offset))),
             types=config.types,
             parks_cascades=config.cascades == "park" and not self.source.traits.logs_cascades,
+            keeps_keys=self._applies_cascades,
         )
         placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
         return Planner(
@@ -234,6 +239,8 @@ class _Run:
             ),
             discard=stage.discard,
             limits=PlannerLimits(config.epoch.bytes_max, placement),
+            identify=self.sink.identity,
+            cascades=config.types if self._applies_cascades else None,
         )
 
     def _make_workers(self, lacks_columns: bool) -> None:
@@ -253,6 +260,10 @@ class _Run:
             reads_again=config.evolution.rereads == "resnapshot" and config.snapshot.mode != "never",
             partial_images=lacks_columns,
             omitted=partial(omitted_values, types=config.types),
+            computation=lambda schema: computation(
+                hosts.followed(config.source, config.relay_log_path), schema
+            ),
+            cascades=config.state / "cascades",
             on_applied=self._applied,
         )
         self.chunks = SnapshotReader(
@@ -269,11 +280,28 @@ class _Run:
             failed=self._snapshot_failed,
         )
 
+    def _start_history(self) -> None:
+        from penstock.spark.history import HistoryTable
+
+        table = self.config.history_table
+        if table is not None:
+            history = HistoryTable(self.spark, self.sink, self.state, table)
+            history.check()
+            self.closing.callback(history.stop)
+            history.start()
+
     def _cascading(self, findings: list[Finding]) -> set[TableId]:
         """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
-        if self.config.cascades == "ignore":
+        if self.config.cascades != "park":
             return set()
         return {TableId.parse(finding.subject) for finding in findings if finding.check == "cascade"}
+
+    def _cascading_now(self) -> set[TableId]:
+        return self.source.cascading(self.state.tables()) if self.config.cascades == "park" else set()
+
+    @property
+    def _applies_cascades(self) -> bool:
+        return self.config.cascades == "apply" and not self.source.traits.logs_cascades
 
     def _open_log(self) -> RelayLog:
         path = self.config.relay_log_path
@@ -328,8 +356,9 @@ class _Run:
         if self.state.has_pending() or time.monotonic() < self.away_until:
             return
         try:
-            cuts = list(self._requests())
-            due = time.monotonic() >= max(self.last_plan + self.config.epoch.interval / 1000, self.held_until)
+            cuts = list(self.requests.work())
+            rested = self.last_plan + self.config.epoch.interval / 1000
+            due = time.monotonic() >= max(rested, self.requests.held_until)
             if due:
                 self.rereads.work()
             if (due or cuts) and self.planner.plan_next(cuts) is not None:
@@ -364,39 +393,6 @@ class _Run:
             for staged in outcome.placed:
                 stage.discard(staged)
 
-    def _requests(self) -> Iterator[Offset]:
-        """Does what other processes ask for; yields offsets at which an epoch has to end."""
-        for request, kind, argument in self.state.open_requests():
-            if kind == "hold":
-                self.held_until = time.monotonic() + HOLD_SECONDS_MAX
-                self.state.answer(request, {"held": True})
-            elif kind == "cut":
-                self.held_until = 0.0
-                yield from self._cut(request, argument)
-            elif kind == "resnapshot":
-                self._resnapshot(request, argument)
-
-    def _cut(self, request: int, argument: str) -> Iterator[Offset]:
-        """Answers with the target's version once every change up to a place of the source's log is in it."""
-        name, file, position = argument.rsplit("|", 2)
-        self.log.refresh()
-        goal = self.log.offset_reaching(SourcePosition(file, int(position)))
-        now = self.state.position
-        if goal is None or now is None:
-            return
-        if now >= goal:
-            self.state.answer(request, {"offset": now, "version": self.sink.version(TableId.parse(name))})
-        else:
-            yield goal
-
-    def _resnapshot(self, request: int, argument: str) -> None:
-        try:
-            self.rereads.restart(TableId.parse(argument))
-            self.state.answer(request, {"ok": True})
-        except PenstockError as error:
-            log.warning("%s is not read again: %s", argument, error)  # who asked may be gone
-            self.state.answer(request, error.to_json())
-
     def _every_second(self, *, now: bool = False) -> None:
         if not now and time.monotonic() - self.last_second < 1:
             return
@@ -411,13 +407,14 @@ class _Run:
         tables = self.state.tables().values()
         needed = [self.state.applied_offset() or self.log.start]
         needed += [table.start for table in tables if table.reading]
+        needed += [table.resumes for table in tables if table.catching_up and table.resumes is not None]
         retention.register(self.config.relay_log_path, self.config.name, min(needed))
 
     def _finished(self) -> bool:
         only = self.config.snapshot.mode == "only"
         if not self.once and not only:
             return False
-        if any(table.reading or table.due for table in self.state.tables().values()):
+        if is_unfinished(self.state.tables()):
             return False
         if self.state.has_pending():
             return False
@@ -463,12 +460,3 @@ class _Run:
         log.warning("%s is parked: %s", read.table, error)
         at = self.state.position or Offset(0)
         self.state.park(read.table, offset=at, reason=error.message, hint=error.hint)
-
-
-def _check_paths(config: PipelineConfig) -> None:
-    """What the operator named must be usable before anything is started."""
-    from penstock.sinks.base import check_directory
-
-    directory.make(config.relay_log_path, "relay_log.path", mode=0o700)
-    if config.sink.type != "console" and config.sink.path is not None:
-        check_directory(config.sink.path)

@@ -19,10 +19,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from penstock import renames
+from penstock.cascades.keys import below, hindrances, moves_rows
 from penstock.model.chunk import StagedChunk
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import (
+    ApplyCascades,
     ApplyEvents,
     ColumnOrigin,
     CreateTarget,
@@ -36,7 +39,7 @@ from penstock.model.plan import (
     TablePlan,
     TruncateTarget,
 )
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.table import Change, TableState
 from penstock.policy import Policies, Verdict, begun, judge
 from penstock.relaylog.reader import RelayLog, Statement
@@ -85,7 +88,11 @@ class Planner:
         policies: Policies,
         discard: Callable[[StagedChunk], None],
         limits: PlannerLimits,
+        identify: Callable[[TableId], str | None] = lambda table: None,
+        cascades: TypeOptions | None = None,
     ) -> None:
+        """`identify`: see `Sink.identity`. `cascades`: how values arrive, where what foreign keys change is
+        worked out; None: it is not."""
         self._state = state
         self._log = relay_log
         self._statements = statements
@@ -93,7 +100,10 @@ class Planner:
         self._append_only = policies.append_only
         self._discard = discard
         self._limits = limits
+        self._identify = identify
+        self._cascades = cascades
         self._breaks: dict[TableId, list[Break]] = {}
+        self._caught_up = False  # whether the last plan was of a table that catches up
 
     def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None:
         """Plans one epoch if there is anything to do; otherwise moves the position over what concerns nobody.
@@ -103,19 +113,29 @@ class Planner:
         self._log.refresh()
         start = self._state.position
         assert start is not None, "the pipeline sets the first position before it plans"
+        tables = self._joined(self._followable(), start)
+        # Tables that catch up take turns with all the others together.
+        self._caught_up = not self._caught_up
+        if self._caught_up and (plan := self._catch_up(tables, start)) is not None:
+            return plan
         end = self._log.cut(start, self._limits.epoch_bytes_max)
         end = min([end, *(cut for cut in cuts if start < cut)])
-        tables = self._state.tables()
         found: list[TableEffect] = []
         statement: Statement | None = None
         if end > start:
             statement, found = self._first_effect(LogRange(start, end), tables)
             end = statement.end if statement is not None else end
+        moves = renames.moves(found, tables, self._identify)
+        if moves and statement is not None:
+            before = self._log.committed_before(statement.offset)
+            if before > start:  # what was written under the names so far is done first, and recorded
+                statement, found, moves, end = None, [], (), before
         reach = LogRange(start, end)
         epoch = self._state.last_epoch() + 1
-        verdicts = self._verdicts(found, tables, end)
+        verdicts = self._verdicts(found, tables, statement)
+        verdicts = renames.verdicts(moves, tables, verdicts, end)
         plans = self._table_plans(reach, tables, verdicts)
-        plan = EpochPlan(epoch, reach, tuple(plans)) if plans else None
+        plan = EpochPlan(epoch, reach, tuple(plans), moves) if plans or moves else None
         with self._state.transaction():
             if statement is not None:
                 self._record(statement, found, verdicts)
@@ -125,16 +145,74 @@ class Planner:
                 self._state.advance(end)
         return plan
 
+    def _joined(self, tables: dict[TableId, TableState], position: Offset) -> dict[TableId, TableState]:
+        """Tables that have caught up, and whose last epoch alone is applied, go on with the others."""
+        joining = {
+            name: replace(state, resumes=None)
+            for name, state in tables.items()
+            if state.catching_up and state.resumes is not None and state.resumes >= position
+        }
+        for state in joining.values():
+            self._state.put_table(state)
+        return tables | joining
+
+    def _catch_up(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
+        """Plans an epoch of one table that stands behind the position, if there is one: with what the log
+        held for it meanwhile. What other tables made of that part of the log is done."""
+        state = next((one for one in tables.values() if one.catching_up), None)
+        if state is None or state.resumes is None:
+            return None
+        end = min(self._log.cut(state.resumes, self._limits.epoch_bytes_max), position)
+        alone = {state.table: replace(state, resumes=None)}
+        statement, found = self._first_effect(LogRange(state.resumes, end), alone, alone=state.table)
+        end = statement.end if statement is not None else end
+        reach = LogRange(state.resumes, end)
+        verdicts = self._verdicts(found, alone, statement)
+        plans = self._table_plans(reach, alone, verdicts)
+        plan = EpochPlan(self._state.last_epoch() + 1, reach, tuple(plans)) if plans else None
+        with self._state.transaction():
+            if statement is not None:
+                self._record(statement, found, verdicts)
+            if plan is not None:
+                self._state.plan(plan, alone=True)
+            now = self._state.table(state.table) or state
+            alone_still = now.status != "parked" and not now.due
+            self._state.put_table(replace(now, resumes=end if alone_still else None))
+        return plan
+
+    def _followable(self) -> dict[TableId, TableState]:
+        """The tables, after those were held back whose foreign keys cannot be followed."""
+        tables = self._state.tables()
+        if self._cascades is None:
+            return tables
+        for state in tables.values():
+            if state.catching_up and state.schema.foreign_keys:
+                # Epochs of its own do not have what happened to its parents.
+                reason = "what foreign keys changed while it was parked is not known"
+                self._state.put_table(replace(state, resumes=None, due=reason))
+        tables = self._state.tables()
+        while found := hindrances(tables, self._cascades):
+            at = self._state.position or Offset(0)
+            for table, why in found.items():
+                due = why.reason if why.due else ""
+                if why.parks:
+                    self._state.park(table, offset=at, reason=why.reason, hint=why.hint, due=due)
+                else:
+                    self._state.put_table(replace(tables[table], due=due))
+            tables = self._state.tables()
+        return tables
+
     def _first_effect(
-        self, reach: LogRange, tables: dict[TableId, TableState]
+        self, reach: LogRange, tables: dict[TableId, TableState], *, alone: TableId | None = None
     ) -> tuple[Statement | None, list[TableEffect]]:
-        """The first statement in the range that concerns a captured table, and what it does."""
+        """The first statement in the range that concerns a captured table (`alone`: this one), and what it
+        does."""
         live = {name: state.schema for name, state in tables.items() if state.planned}
         for statement in self._log.statements(reach):
             found = [
                 effect
                 for effect in self._statements.effects(statement, live)
-                if self._concerns(effect, statement, tables)
+                if (alone is None or effect.table == alone) and self._concerns(effect, statement, tables)
             ]
             if found:
                 for effect in found:
@@ -144,11 +222,16 @@ class Planner:
         return None, []
 
     def _verdicts(
-        self, effects: list[TableEffect], tables: dict[TableId, TableState], end: Offset
+        self,
+        effects: list[TableEffect],
+        tables: dict[TableId, TableState],
+        statement: Statement | None,
     ) -> dict[TableId, Verdict]:
         """What becomes of the tables that are known. Several effects on one of them (it goes, and another
         takes its name) are judged one after the other."""
         verdicts: dict[TableId, Verdict] = {}
+        if statement is None:
+            return verdicts
         for effect in effects:
             state = tables.get(effect.table)
             before = verdicts.get(effect.table)
@@ -156,7 +239,7 @@ class Planner:
                 state = before.state or state
             if state is None or (effect.created is not None and not _is_known(state)):
                 continue
-            verdict = judge(state, effect, end, self._policies)
+            verdict = judge(state, effect, statement.end, self._policies, begin=statement.offset)
             if before is not None:
                 verdict = replace(
                     verdict,
@@ -195,6 +278,8 @@ class Planner:
         state = tables.get(effect.table)
         if state is None:
             return effect.created is not None
+        if state.catching_up:
+            return False  # it comes to this statement by itself
         if effect.created is not None:
             # One that is parked, or to be read again, was dropped unseen: what is there now is read then.
             return state.status == "dropped" or (state.planned and state.start < statement.end)
@@ -205,6 +290,8 @@ class Planner:
         self, reach: LogRange, tables: dict[TableId, TableState], verdicts: dict[TableId, Verdict]
     ) -> list[TablePlan]:
         touched = self._log.tables(reach, exact=True) if reach else {}
+        planned = {state.table: state.schema for state in tables.values() if state.planned}
+        cascaded = below(planned, touched.keys() & planned.keys()) if self._cascades is not None else set()
         plans = []
         for state in tables.values():
             if not state.planned:
@@ -213,7 +300,11 @@ class Planner:
             steps = _first_steps(state)
             if state.table in touched and state.start < reach.end:
                 steps += self._event_steps(state, reach, touched)
-            steps += self._chunk_steps(state, reach, verdict)
+            chunks = self._chunk_steps(state, reach, verdict)
+            if state.table in cascaded and state.start < reach.end:
+                held = state.written and not state.begins
+                steps.append(ApplyCascades(state.replaces, held, state.reading))
+            steps += chunks
             steps += self._timed(verdict.steps, reach.end) if verdict is not None else ()
             if steps:
                 plans.append(TablePlan(state.schema, tuple(steps), state.start, state.kept))
@@ -280,7 +371,8 @@ class Planner:
             start_gtids=str(self._log.gtids_at(state.start)),
             schema_version=verdict.version if verdict is not None else state.schema.version,
             start_position=self._log.position_at(state.start),
-            fresh=not state.replaces,
+            fresh=not (state.replaces or moves_rows(state.schema)),
+            cascades=bool(state.schema.foreign_keys),
             breaks=tuple(self._breaks_of(state, reach)),
         )
         end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end))
@@ -310,7 +402,8 @@ class Planner:
             if splits and state.schema.key:
                 scans.append(Scan(splits, scan.exclude_gtids))
         chunks = tuple(item.chunk for item in group)
-        return [PlaceChunks(chunks, tuple(scans), "changes" if self._append_only else mode)]
+        window = min(item.window for item in group) if state.schema.foreign_keys else None
+        return [PlaceChunks(chunks, tuple(scans), "changes" if self._append_only else mode, window)]
 
     def _last_of_snapshot(self, state: TableState, placed: list[Placed]) -> bool:
         counts = self._state.chunk_counts(state.table)

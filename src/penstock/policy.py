@@ -37,8 +37,10 @@ class Verdict:
     decision: str
 
 
-def judge(state: TableState, effect: TableEffect, end: Offset, policies: Policies) -> Verdict:
-    """An effect on a table that is known; the statement ends at `end`."""
+def judge(
+    state: TableState, effect: TableEffect, end: Offset, policies: Policies, *, begin: Offset | None = None
+) -> Verdict:
+    """An effect on a table that is known; the statement stands from `begin` to `end`."""
     what = effect.what or _what(effect)
     version = state.schema.version
     if effect.created is not None:
@@ -53,7 +55,7 @@ def judge(state: TableState, effect: TableEffect, end: Offset, policies: Policie
     if any(isinstance(step, Park) for step in rest):
         return Verdict(rest, None, version, what, "parked")
     if evolve is not None and policies.schema.changes == "fail":
-        return _refused(state, end, f"its definition changed ({what})", what)
+        return _refused(state, begin, end, f"its definition changed ({what})", what)
     rereads = effect.rereads
     if evolve is not None:
         version = evolve.schema.version
@@ -74,7 +76,7 @@ def judge(state: TableState, effect: TableEffect, end: Offset, policies: Policie
     if rereads is None:
         return Verdict(steps, None, version, what, done)
     if policies.schema.rereads == "fail":
-        return _refused(state, end, rereads, what)
+        return _refused(state, begin, end, rereads, what)
     if policies.schema.rereads == "keep" or not policies.reads:
         return Verdict(steps, None, version, what, f"{done}; not read again, although {rereads}")
     return Verdict(steps, replace(state, due=rereads), version, what, f"{done}; read again: {rereads}")
@@ -166,11 +168,13 @@ def _same_bounds(known: TableSchema, evolve: Evolve) -> bool:
     ]
 
 
-def _refused(state: TableState, end: Offset, why: str, what: str) -> Verdict:
+def _refused(state: TableState, begin: Offset | None, end: Offset, why: str, what: str) -> Verdict:
     park = Park(
         end,
         f"Table {state.table} is left alone, as `schema` in the pipeline file asks for: {why}.",
-        f"Run `penstock resnapshot FILE {state.table}` to read it again with its present definition.",
+        "Let `schema` allow it, start the pipeline again, and run "
+        f"`penstock unpark FILE {state.table}`: the table goes on from here.",
+        begin,
     )
     return Verdict((park,), None, state.schema.version, what, "parked")
 

@@ -17,6 +17,7 @@ from typing import Any
 from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
+from penstock.model.schema import TableId
 from penstock.model.table import Change, TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver_status
@@ -26,6 +27,8 @@ from penstock.state import StateStore
 LOG_RATE_SECONDS = 10.0
 SNAPSHOT_RATE_SECONDS = 60.0
 """Longer, since chunks are placed in lumps."""
+VERIFIED = "verified "
+"""Before the name of a table: what the state store knows it was verified with last."""
 REPORT_SECONDS_MAX = 10.0
 """An older report is of a process that does not live any more."""
 
@@ -121,8 +124,20 @@ def collect(
         "lag": _lag(relay_log, behind),
         "epoch": state.last_epoch(),
         "snapshot": snapshot.to_json() | {"seconds_left": snapshot.seconds_left(snapshot_rows_per_s)},
-        "tables": [_table(table, progress, changes.get(table.table)) for table, progress in tables],
+        "tables": [
+            _table(table, progress, changes.get(table.table)) | {"verified": _verified(state, table.table)}
+            for table, progress in tables
+        ],
     }
+
+
+def _verified(state: StateStore, table: TableId) -> dict[str, Any] | None:
+    """What `penstock verify` found last: when, the verdict, keys that differ, and the offset it holds for."""
+    text = state.meta(VERIFIED + str(table))
+    if text is None:
+        return None
+    found: dict[str, Any] = json.loads(text)
+    return found | {"at": _iso(int(found["at"] * 1e6))}
 
 
 def _lag(relay_log: RelayLog, behind: LogRange) -> dict[str, float | int | None]:
@@ -180,6 +195,7 @@ def _table(table: TableState, progress: TableProgress, change: Change | None) ->
         if table.status == "parked"
         else None,
         "due": table.due or None,
+        "catching_up": table.resumes if table.catching_up else None,
         "changed": change_json(change) if change is not None else None,
     }
 

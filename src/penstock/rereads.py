@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from penstock.cascades.keys import waits
 from penstock.config import PipelineConfig
 from penstock.discovery import TableGone, Wait, restart_table
 from penstock.errors import PenstockError, TransientError
@@ -60,7 +61,12 @@ class Rereads:
     def work(self) -> None:
         """Begins the tables that are due, as far as they can be read now. Never waits for long: epochs of the
         other tables are planned by the same loop."""
-        tables = [table for table in self._state.tables().values() if table.due and table.status != "dropped"]
+        known = self._state.tables()
+        tables = [
+            table
+            for table in known.values()
+            if table.due and table.status != "dropped" and not waits(table, known)
+        ]
         if not tables or time.monotonic() < self._not_before:
             return
         # A backlog that is still to be received is waited for here, one look at a time.

@@ -31,7 +31,10 @@ from penstock.model.plan import EpochPlan, Kept
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import Change, ChunkState, ChunkStatus, TableState
 
-FORMAT = 3
+FORMAT = 4
+
+_UPGRADED = "3"
+"""The format that a run turns into the present one."""
 
 _DDL = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -39,7 +42,8 @@ CREATE TABLE IF NOT EXISTS tables (
     name TEXT PRIMARY KEY, status TEXT NOT NULL, start INTEGER NOT NULL, schema TEXT NOT NULL,
     snapshot TEXT NOT NULL, written INTEGER NOT NULL, last_epoch INTEGER NOT NULL,
     reason TEXT NOT NULL, hint TEXT NOT NULL, parked_at INTEGER, replaces INTEGER NOT NULL,
-    rows_guess INTEGER NOT NULL, begins TEXT NOT NULL, due TEXT NOT NULL, kept TEXT
+    rows_guess INTEGER NOT NULL, begins TEXT NOT NULL, due TEXT NOT NULL, kept TEXT,
+    resumes INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS chunks (
     name TEXT NOT NULL, number INTEGER NOT NULL, lower TEXT, upper TEXT, status TEXT NOT NULL,
@@ -97,6 +101,9 @@ class StateStore:
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.executescript(_DDL)
         with self.transaction():
+            if self.meta("format") == _UPGRADED:
+                self._db.execute("ALTER TABLE tables ADD COLUMN resumes INTEGER")
+                self._db.execute("UPDATE meta SET value = '4' WHERE name = 'format'")
             for name, value in (("format", str(FORMAT)), ("uuid", str(uuid.uuid4())), ("position", "")):
                 self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
 
@@ -124,7 +131,9 @@ class StateStore:
         if (found := self.meta("format")) != str(FORMAT):
             raise ConfigError(
                 f"{self.path} has format {found}, this Penstock knows {FORMAT}.",
-                hint="Use the version of Penstock that wrote it, or start with a new `state` directory.",
+                hint="Run the pipeline: it goes on with this state, in the new format."
+                if found == _UPGRADED
+                else "Use the version of Penstock that wrote it, or start with a new `state` directory.",
             )
 
     def close(self) -> None:
@@ -189,12 +198,12 @@ class StateStore:
     def put_table(self, state: TableState) -> None:
         with self.transaction():
             self._db.execute(
-                f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 15)})",
+                f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 16)})",
                 (
                     str(state.table), state.status, state.start, state.schema.to_json(), state.snapshot,
                     int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
                     state.replaces, state.rows_guess, state.begins, state.due,
-                    json.dumps(state.kept.to_json()) if state.kept else None,
+                    json.dumps(state.kept.to_json()) if state.kept else None, state.resumes,
                 ),
             )  # fmt: skip
             self._db.execute(
@@ -202,14 +211,23 @@ class StateStore:
                 (str(state.table), state.schema.version, state.start, state.schema.to_json()),
             )
 
-    def park(self, table: TableId, *, offset: Offset, reason: str, hint: str, due: str = "") -> None:
-        """The table is left alone; `due`: until it has been read again, for that reason."""
+    def park(
+        self,
+        table: TableId,
+        *,
+        offset: Offset,
+        reason: str,
+        hint: str,
+        due: str = "",
+        resumes: Offset | None = None,
+    ) -> None:
+        """The table is left alone; `due`: until it has been read again, for that reason. `resumes`: see
+        `TableState`."""
         with self.transaction():
             state = self.table(table)
             if state is not None and state.status != "parked":
-                self.put_table(
-                    replace(state, status="parked", reason=reason, hint=hint, parked_at=offset, due=due)
-                )
+                parked = replace(state, status="parked", reason=reason, hint=hint, parked_at=offset)
+                self.put_table(replace(parked, due=due, resumes=resumes))
                 self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
                 version = state.schema.version
                 self.note(Change(table, version, offset, reason, "parked" if not due else "read again"))
@@ -233,6 +251,19 @@ class StateStore:
             f"{newest}ORDER BY id"
         )
         return [Change(TableId.parse(name), *rest) for name, *rest in rows]
+
+    def last_change(self) -> int:
+        """The id of the history's newest entry; 0: it is empty."""
+        return int(self._rows("SELECT coalesce(max(id), 0) FROM history")[0][0])
+
+    def history_after(self, entry: int) -> list[tuple[int, Change]]:
+        """What was noted after an entry, with ids, in their order."""
+        rows = self._rows(
+            "SELECT id, name, version, offset, what, decision, statement, commit_us, noted_us FROM history "
+            "WHERE id > ? ORDER BY id",
+            entry,
+        )
+        return [(number, Change(TableId.parse(name), *rest)) for number, name, *rest in rows]
 
     # chunks -------------------------------------------------------------------------------------------------
 
@@ -311,15 +342,16 @@ class StateStore:
 
     # epochs -------------------------------------------------------------------------------------------------
 
-    def plan(self, plan: EpochPlan) -> None:
+    def plan(self, plan: EpochPlan, *, alone: bool = False) -> None:
         """Makes a plan durable and moves the position. From here on the epoch will be applied exactly as
-        planned."""
+        planned. `alone`: it is of a table that catches up, behind the position, which stays."""
         with self.transaction():
+            reach = LogRange(self.position, self.position) if alone and self.position else plan.range
             self._db.execute(
                 "INSERT INTO epochs VALUES (?, ?, ?, ?, ?, NULL, NULL)",
-                (plan.epoch, plan.range.start, plan.range.end, plan.to_json(), _now_us()),
+                (plan.epoch, reach.start, reach.end, plan.to_json(), _now_us()),
             )
-            self.advance(plan.range.end)
+            self.advance(reach.end)
 
     def last_epoch(self) -> int:
         return int(self._rows("SELECT coalesce(max(epoch), 0) FROM epochs")[0][0])
@@ -400,7 +432,7 @@ class StateStore:
 
 def _table(row: tuple[Any, ...]) -> TableState:
     _, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, *rest = row
-    replaces, guess, begins, due, kept = rest
+    replaces, guess, begins, due, kept, resumes = rest
     parsed = TableSchema.from_json(schema)
     return TableState(
         table=parsed.table,
@@ -418,6 +450,7 @@ def _table(row: tuple[Any, ...]) -> TableState:
         begins=begins,
         due=due,
         kept=Kept.from_json(json.loads(kept)) if kept else None,
+        resumes=resumes,
     )
 
 

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from penstock import directory
 from penstock._core import arrow_schema
+from penstock.config import PipelineConfig
 from penstock.errors import BEGIN_ANEW, ConfigError
-from penstock.model.plan import CreateTarget
+from penstock.model.plan import ApplyCascades, CreateTarget
 from penstock.model.schema import TypeOptions
 from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Foreign, Missing, Ours, Sink
+from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, check_directory
 from penstock.state import StateStore
+
+
+def check_paths(config: PipelineConfig) -> None:
+    """What the operator named must be usable before anything is started."""
+    directory.make(config.relay_log_path, "relay_log.path", mode=0o700)
+    if config.sink.type != "console" and config.sink.path is not None:
+        check_directory(config.sink.path)
 
 
 def check_relay_log(path: Path, state: StateStore) -> None:
@@ -60,6 +69,7 @@ def check(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
     asked = {argument for _, kind, argument in state.open_requests() if kind == "resnapshot"}
     asked |= {str(table.table) for table in state.tables().values() if table.due}
     newest = state.last_epoch()
+    moving = {table for plan in state.pending() for table in plan.moved}
     for table in state.tables().values():
         target = sink.open(table.table)
         if isinstance(target, Foreign):
@@ -72,10 +82,10 @@ def check(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
                 hint=f"Restore the newest `state` directory; if it is lost, {BEGIN_ANEW}",
                 table=str(table.table),
             )
-        if table.status != "live" or table.last_epoch <= 0:
-            continue  # left alone, or its target is still to be made
+        if table.status != "live" or table.last_epoch <= 0 or table.table in moving:
+            continue  # left alone, or its target is still to be made, or on its way
         if str(table.table) not in asked:
-            _check_as_left(table, target, state)
+            check_as_left(table, target, state)
         elif isinstance(target, Missing):
             sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
 
@@ -87,7 +97,10 @@ def check_new(sink: Sink, state: StateStore) -> None:
             raise target.error(table.table)
 
 
-def _check_as_left(table: TableState, target: Missing | Ours, state: StateStore) -> None:
+def check_as_left(table: TableState, target: TargetState, state: StateStore) -> None:
+    """Raises `ConfigError` for a target that lacks what this pipeline has written to it."""
+    if isinstance(target, Foreign):
+        raise target.error(table.table)
     again = f"run `penstock resnapshot FILE {table.table}` and then the pipeline: the table is read again."
     if isinstance(target, Missing):
         raise ConfigError(
@@ -115,4 +128,4 @@ def _has_committed(table: TableState, state: StateStore) -> bool:
     if plan is None:
         return table.written
     steps = [step for one in plan.tables if one.table == table.table for step in one.steps]
-    return any(not isinstance(step, CreateTarget) for step in steps)
+    return any(not isinstance(step, CreateTarget | ApplyCascades) for step in steps)

@@ -94,6 +94,28 @@ def test_what_is_not_understood_is_named_with_its_line(
     assert [one["line"] for one in found["problems"] if one["touches_table"]] == [3]
 
 
+def test_statements_that_only_read_are_no_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = "CREATE TABLE t (a INT); TABLE t; WITH c AS (SELECT 1) SELECT * FROM c; VALUES ROW(1); (SELECT 2);"
+    code, found = run(capsys, tmp_path / "a.sql", text)
+    assert (code, found["problems"]) == (0, [])
+
+
+@pytest.mark.parametrize("words", ["CHAR SET", "CHARACTER SET =", "DEFAULT CHARSET"])
+def test_the_character_set_of_the_database_in_use_is_changed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: str
+) -> None:
+    text = f"ALTER DATABASE {words} latin1; CREATE TABLE t (a CHAR(3));"
+    code, found = run(capsys, tmp_path / "a.sql", text)
+    assert (code, found["problems"], found["tables"][0]["charset"]) == (0, [], "latin1")
+
+
+def test_brackets_around_a_default_are_not_part_of_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, found = run(capsys, tmp_path / "a.sql", "CREATE TABLE t (a DATETIME DEFAULT (((now()))))")
+    assert found["tables"][0]["columns"][0]["default"] == "now()"
+
+
 def test_a_version_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("")
     with pytest.raises(ConfigError, match="not a server version"):

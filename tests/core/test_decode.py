@@ -310,3 +310,22 @@ def test_an_event_whose_checksum_is_wrong_is_an_error_with_its_place(mysql_facto
         with pytest.raises(_core.DecodeError, match="checksum") as caught:
             decode_range(schema_of(server, "d.t"), str(broken), 0, len(data), layout=layout)
         assert at - 60 < caught.value.offset < at and caught.value.path == str(broken)
+
+
+def test_images_of_sessions_without_foreign_key_checks_can_be_left_out(changed: Server) -> None:
+    changed.execute("CREATE TABLE d.parent (id INT PRIMARY KEY)", "FLUSH BINARY LOGS")
+    changed.execute(
+        "INSERT INTO d.parent VALUES (1), (2), (3)",
+        "SET foreign_key_checks = 0",
+        "DELETE FROM d.parent WHERE id = 1",
+        "SET foreign_key_checks = 1",
+        "DELETE FROM d.parent WHERE id = 2",
+    )
+    schema = schema_of(changed, "d.parent")
+
+    def deleted(**options: Any) -> list[Any]:
+        rows = decode(changed, schema, **options).to_pylist()
+        return [row["id"] for row in rows if row["_change_type"] == "delete"]
+
+    assert deleted() == [1, 2]
+    assert deleted(foreign_key_checks=True) == [2]

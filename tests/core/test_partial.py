@@ -12,7 +12,8 @@ from tests.core import logs
 from tests.core.logs import decode, decode_range, log_of, schema_of, select
 
 from penstock import _core
-from penstock.model.schema import TableSchema
+from penstock.model.schema import DEFAULT_TYPES, TableSchema
+from penstock.sources.mysql.omitted import omitted_values
 from penstock.testing.servers import MySqlServer
 
 Factory = Callable[..., MySqlServer]
@@ -286,6 +287,32 @@ def test_partial_images_are_refused_where_nobody_asked_for_them(mysql_factory: F
     schema = schema_of(server, "d.t")
     with pytest.raises(_core.SchemaMismatch, match=r"`b` of d\.t: the row image lacks it.*FULL"):
         decode(server, schema, before_images=False)
+
+
+def test_an_insert_that_leaves_out_a_column_of_the_key_has_its_default(mysql_factory: Factory) -> None:
+    server = mysql_factory(binlog_row_image="MINIMAL")
+    server.execute(
+        "CREATE DATABASE d",
+        "CREATE TABLE d.t (a INT, b VARCHAR(9) DEFAULT 'ü', c DATE NOT NULL DEFAULT '2020-02-29',"
+        " n INT, PRIMARY KEY (b, a, c))",
+        "INSERT INTO d.t (a, n) VALUES (1, 2)",
+        "INSERT INTO d.t (a, b) VALUES (1, 'x')",
+        "UPDATE d.t SET n = 7 WHERE b = 'ü'",
+        "INSERT INTO d.t (a) VALUES (3)",
+    )
+    schema = schema_of(server, "d.t")
+    defaults = omitted_values(schema, DEFAULT_TYPES)
+    path, end = log_of(server)
+    rows = reduced(schema, path, 0, end, defaults=defaults)
+    found = sorted(tuple(str(row[name]) for name in "abcn") for row in rows)
+    expected = select(server, "SELECT a, b, c, IFNULL(n, 'None') FROM d.t")
+    assert found == sorted(expected)
+    keys = _core.KeySet(schema.to_json(), partial_images=True, defaults=defaults)
+    keys.add_split(path, 0, 0, end)
+    assert len(keys) == 3
+    with pytest.raises(_core.SchemaMismatch) as caught:
+        decode(server, schema, layout="latest")
+    assert caught.value.lacks == "columns"
 
 
 def test_what_partial_images_cannot_tell_is_refused(mysql_factory: Factory) -> None:

@@ -29,6 +29,27 @@ INSERT = """
 FILL = (f"SET cte_max_recursion_depth = {ROWS}", INSERT.format(rows=ROWS, width=WIDTH))
 
 
+XA_BYTES = 1 << 30
+XA_WIDTH = 10_000
+XA_MEMORY_MB = 500
+_XA_ROWS = 5000
+_XA_FILL = tuple(
+    "INSERT INTO shop.big WITH RECURSIVE n (i) AS"
+    f" (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {first + _XA_ROWS - 1})"
+    f" SELECT i, REPEAT(CHAR(97 + i % 26), {XA_WIDTH}) FROM n"
+    for first in range(1, XA_BYTES // XA_WIDTH + _XA_ROWS, _XA_ROWS)
+)
+
+
+XA_PREPARED = (
+    f"SET cte_max_recursion_depth = {2 * _XA_ROWS}",
+    "XA START 'g'",
+    *_XA_FILL,
+    "XA END 'g'",
+    "XA PREPARE 'g'",
+)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_million_row_transaction_crashed_in_the_middle_neither_doubles_nor_loops(
@@ -90,14 +111,49 @@ def test_a_receiver_killed_inside_a_million_row_transaction_begins_it_again(
     assert 0 < memory["receiver"] <= MEMORY_MB and 0 < memory["worker"] <= MEMORY_MB, memory
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_prepared_transaction_of_a_gigabyte_takes_little_memory_and_is_there_after_its_commit(
+    mysql_factory: Callable[..., MySqlServer], spark: SparkSession, lake_root: Path, tmp_path: Path
+) -> None:
+    """The receiver is killed after it has spooled it, and once more while it copies it into the log."""
+    server = mysql_factory()
+    server.execute("CREATE DATABASE shop", "CREATE TABLE shop.big (id INT PRIMARY KEY, v MEDIUMTEXT)")
+    scenario = Scenario(server, "shop", tmp_path, spark, lake_root, "parquet")
+    with scenario.running() as pipeline, largest(pipeline) as memory:
+        pipeline.wait_until(lambda status: status["snapshot"]["done"], "the snapshot", seconds=120)
+        folder = pipeline.config.relay_log_path
+        server.execute(*XA_PREPARED)
+        log = RelayLog.open(folder)
+        wait_for(lambda: (log.refresh(), log.prepared)[1], "the prepared transaction", seconds=300)
+        assert log.prepared[0].length >= XA_BYTES
+        assert pipeline.kill("receiver")
+        size = stored(folder)
+        server.execute("XA COMMIT 'g'")
+        wait_for(
+            lambda: stored(folder) > size + 50_000_000 and pipeline.kill("receiver"),
+            "a receiver with some of the transaction in its log",
+            seconds=300,
+        )
+        scenario.drain(pipeline, restart=True)
+        pipeline.stop()
+    found = scenario.target("big").selectExpr(
+        "count(*)", "count(DISTINCT id)", "sum(length(v))", "sum(crc32(v))"
+    )
+    expected = server.query("SELECT COUNT(*), COUNT(*), SUM(LENGTH(v)), SUM(CRC32(v)) FROM shop.big")
+    assert tuple(found.collect()[0]) == tuple(int(number) for number in expected[0])
+    assert 0 < memory["receiver"] <= MEMORY_MB and 0 < memory["driver"] <= XA_MEMORY_MB, memory
+    assert 0 < memory["worker"] <= XA_MEMORY_MB, memory
+
+
 def stored(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.binlog"))
 
 
 @contextmanager
 def largest(pipeline: RunningPipeline) -> Iterator[dict[str, int]]:
-    """The most memory that receiver and workers have been seen with."""
-    most = {"receiver": 0, "worker": 0}
+    """The most memory that receiver, driver and workers have been seen with."""
+    most = {"receiver": 0, "driver": 0, "worker": 0}
     ended = threading.Event()
 
     def watch() -> None:

@@ -7,7 +7,7 @@ tells the value.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.model.schema import quote
@@ -100,7 +100,25 @@ def a_table(chance: random.Random, kinds: Sequence[Kind], *, invisible: bool) ->
         ("g virtual", "BIGINT AS (id * 3 - 7) VIRTUAL", "{}"),
         ("g`stored", "VARCHAR(30) AS (CONCAT('<', id, '>')) STORED", "{}"),
     )
-    return Table(tuple(columns), key, tuple(chance.sample(generated, chance.randint(0, 2))))
+    made = [*chance.sample(generated, chance.randint(0, 2)), *_made_of(chance, columns)]
+    return Table(tuple(columns), key, tuple(made))
+
+
+def _made_of(chance: random.Random, columns: Sequence[tuple[str, Kind]]) -> Iterator[tuple[str, str, str]]:
+    """Generated columns that show what others hold. Not of TIMESTAMP, whose text depends on the session,
+    nor of CHAR, which MariaDB refuses for the same reason."""
+    for name, kind in chance.sample(columns, min(len(columns), chance.randint(0, 4))):
+        word = kind.definition.split("(")[0].split()[0]
+        if (
+            word in ("TIMESTAMP", "CHAR", "JSON", "VECTOR", "GEOMETRY", "POINT")
+            or "COMPRESSED" in kind.definition
+        ):
+            continue
+        plain = word.endswith(("INT", "DECIMAL")) or word == "TIME"
+        expression = f"CONCAT({quote(name)})" if plain else f"HEX({quote(name)})"
+        kept = chance.choice(["STORED", "VIRTUAL"])
+        definition = f"LONGTEXT CHARACTER SET utf8mb4 AS ({expression}) {kept}"
+        yield f"of {name}", definition, "CONVERT({} USING utf8mb4)"
 
 
 def kinds(flavor: str, charsets: Sequence[str], chance: random.Random) -> list[Kind]:

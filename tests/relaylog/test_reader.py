@@ -183,7 +183,8 @@ def test_splits_planned_while_the_segment_was_open_hold_after_its_index_was_comp
     received: Received,
 ) -> None:
     coarse = {entry["committed"] for entry in index_entries(received.folder)}
-    assert sum(plan.range.end not in coarse for plan in received.planned) > 10
+    # How many depends on how fast the log came: what comes in bulk is compacted at once.
+    assert any(plan.range.end not in coarse for plan in received.planned)
     for plan in received.planned:
         assert_splits_hold(received, plan.range, plan.table, plan.splits)
         again = received.log.splits(plan.range, plan.table, bytes_aim=3_000)
@@ -241,6 +242,19 @@ def test_a_position_the_source_has_not_written_yet_is_not_reached(received: Rece
     ahead = SourcePosition(f"binlog.{number + 7:06d}", position)
     assert not received.log.reached(ahead)
     assert received.log.offset_reaching(ahead) is None
+
+
+def test_the_end_of_the_transaction_before_a_statement_is_found(received: Received) -> None:
+    log, ends = received.log, [transaction.end for transaction in received.walk.transactions]
+    statements = log.statements(LogRange(log.start, log.end))
+    assert statements
+    for statement in statements:
+        before = max((end for end in ends if end <= statement.offset), default=log.start)
+        found = log.committed_before(statement.offset)
+        # The head of a segment, which holds no transaction, may stand between.
+        assert before <= found <= statement.offset and str(log.gtids_at(found)) == str(log.gtids_at(before))
+    for end in random.Random(23).sample(ends, 100):
+        assert log.committed_before(Offset(end)) == end
 
 
 def test_commit_times_are_of_the_transactions_on_both_sides_of_an_offset(received: Received) -> None:

@@ -5,6 +5,7 @@ One run carries many tables, each with a hazard of its own: a pipeline takes hal
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hazard:
-    """`t` in the statements is the table's name; `before` is done before the pipeline starts."""
+    """`{t}` in the statements is the table's name; `before` is done before the pipeline starts. Statements
+    with `; ` between them run in one session."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -61,6 +63,17 @@ class Group:
         self.case.assert_equal(name)
 
 
+def assert_history_at_the_target(case: Scenario) -> None:
+    """The table beside the targets holds each entry once, in order. Of a pipeline that has ended."""
+    done = case.command("status", "--history", "--json")
+    assert done.returncode == 0, done.stderr
+    names = ("table", "version", "offset", "what", "decision", "statement")
+    noted = [tuple(one[name] for name in names) for one in json.loads(done.stdout)]
+    rows = case.target("scenario_schema_history").orderBy("id").collect()
+    assert [tuple(row[name] for name in names) for row in rows] == noted
+    assert [row["id"] for row in rows] == list(range(1, len(noted) + 1))
+
+
 def make(
     server: Any, spark: SparkSession, lake_root: Path, folder: Path, *, sink: str = "iceberg", **options: Any
 ) -> Group:
@@ -85,14 +98,12 @@ def change(group: Group, hazards: dict[str, Hazard]) -> None:
     for number in range(rounds):
         for name, one in hazards.items():
             if number < len(one.after):
-                group.case.server.execute(one.after[number].replace("{t}", name))
+                group.case.server.execute(*one.after[number].replace("{t}", name).split("; "))
 
 
 def look(group: Group, pipeline: RunningPipeline) -> None:
     case = group.case
     group.status = case.drain(pipeline)
-    import json
-
     done = case.command("status", "--history", "--json")
     assert done.returncode == 0, done.stderr
     group.history = json.loads(done.stdout)

@@ -33,6 +33,7 @@ STATEMENTS = (
     "UPDATE d.t SET g = NULL, i = X'00ff' WHERE a % 97 = {n} % 97",
     "INSERT IGNORE INTO d.t (a, b) VALUES ({n}, 'möglich')",
     "INSERT IGNORE INTO d.t (a, b, c) VALUES ({n} + 5000, 'ü', DEFAULT)",
+    "INSERT IGNORE INTO d.t (a, l) VALUES ({n} + 7000, {n})",
     "REPLACE INTO d.t (a, b, l) VALUES ({n}, 'möglich', 3)",
     "DELETE FROM d.t WHERE a = {n}",
 )
@@ -41,14 +42,16 @@ STATEMENTS = (
 class Changes(threading.Thread):
     """Random statements until `stop`; small and large transactions."""
 
-    def __init__(self, server: MySqlServer, seed: int) -> None:
+    def __init__(self, server: MySqlServer, seed: int, settings: str) -> None:
         super().__init__(daemon=True)
+        self._settings = settings
         self._server, self._chance = server, random.Random(seed)
         self._stopping = threading.Event()
         self.done = 0
 
     def run(self) -> None:
         with self._server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute(self._settings)
             while not self._stopping.wait(0.01):
                 for _ in range(self._chance.choice((1, 1, 2, 30))):
                     statement = self._chance.choice(STATEMENTS)
@@ -71,6 +74,7 @@ def _snapshot_done(status: dict[str, Any]) -> bool:
     ("image", "sink"),
     [
         ("MINIMAL", "iceberg"),
+        ("SESSION", "iceberg"),
         pytest.param("NOBLOB", "iceberg", marks=pytest.mark.slow),
         pytest.param("MINIMAL", "delta", marks=pytest.mark.slow),
     ],
@@ -83,14 +87,17 @@ def test_rows_are_completed_while_the_table_is_read_and_written(
     image: str,
     sink: str,
 ) -> None:
-    server = mysql_factory(binlog_row_image=image)
+    """`SESSION`: the source says FULL, and a session of its own writes MINIMAL ones all the same."""
+    server = mysql_factory(binlog_row_image="FULL" if image == "SESSION" else image)
     numbers = f"WITH RECURSIVE r AS (SELECT 0 n UNION ALL SELECT n + 1 FROM r WHERE n < {ROWS - 1})"
     server.execute(
         "CREATE DATABASE d", CREATE, "SET SESSION cte_max_recursion_depth = 100000",
         f"INSERT INTO d.t (a, d, k, l) {numbers} SELECT n, HEX(n), UNHEX(MD5(n)), n FROM r",
     )  # fmt: skip
     case = Scenario(server, "d", tmp_path, spark, lake_root, sink, {"snapshot": {"chunk_rows": 200}})
-    changes = Changes(server, seed=7)
+    changes = Changes(
+        server, seed=7, settings="SET binlog_row_image = MINIMAL" if image == "SESSION" else "DO 0"
+    )
     with case.running() as pipeline:
         changes.start()
         pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=200)

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.scenarios.schema_changes import Group, change, hazard, look, make, running
+from tests.scenarios.schema_changes import (
+    Group,
+    assert_history_at_the_target,
+    change,
+    hazard,
+    look,
+    make,
+    running,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,6 +158,14 @@ def test_every_change_stands_in_the_history_with_what_was_made_of_it(group: Grou
     renamed = [one for one in group.history if one["table"].endswith(".renamed_column")][-1]
     assert renamed["statement"].startswith("ALTER TABLE renamed_column CHANGE") and renamed["version"] == 2
     assert renamed["committed"] and group.table("renamed_column")["changed"] == renamed
+
+
+def test_every_change_stands_once_in_a_table_beside_the_targets(group: Group) -> None:
+    assert_history_at_the_target(group.case)
+    history = group.case.target("scenario_schema_history").where("table LIKE '%.renamed_column'")
+    [row] = history.where("version = 2").collect()
+    assert row["statement"].startswith("ALTER TABLE renamed_column CHANGE") and row["decision"] == "applied"
+    assert row["committed"] is not None and row["committed"] <= row["noted"]
 
 
 def test_verify_finds_source_and_target_equal(group: Group) -> None:

@@ -67,20 +67,20 @@ def test_a_chunk_waits_until_the_log_has_reached_its_high_mark() -> None:
 
 def test_a_merge_drops_what_is_not_in_low_and_all_keys_of_the_epoch() -> None:
     found = place(CHUNK, EPOCH, TABLE, Index(window=500), LIMITS)
-    assert found == Placed(CHUNK, "merge", (scan(500, 600, LOW), scan(600, 900)))
+    assert found == Placed(CHUNK, "merge", (scan(500, 600, LOW), scan(600, 900)), Offset(500))
     found = place(CHUNK, EPOCH, TABLE, Index(window=800), LIMITS)
-    assert found == Placed(CHUNK, "merge", (scan(600, 900),))
+    assert found == Placed(CHUNK, "merge", (scan(600, 900),), Offset(800))
 
 
 def test_a_merge_drops_no_key_for_what_the_epoch_holds_from_before_the_start_of_the_table() -> None:
     # A table that begins anew in the middle of a backlog: those events are not emitted for it.
     found = place(CHUNK, EPOCH, replace(TABLE, start=Offset(750)), Index(window=500), LIMITS)
-    assert found == Placed(CHUNK, "merge", (scan(750, 900),))
+    assert found == Placed(CHUNK, "merge", (scan(750, 900),), Offset(750))
 
 
 def test_an_append_drops_every_key_since_the_start_of_the_table() -> None:
     found = place(CHUNK, EPOCH, replace(TABLE, fresh=True), Index(), LIMITS)
-    assert found == Placed(CHUNK, "append", (scan(100, 900),))
+    assert found == Placed(CHUNK, "append", (scan(100, 900),), Offset(500))
 
 
 def test_an_append_that_costs_too_much_becomes_a_merge() -> None:

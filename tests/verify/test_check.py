@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock import _core
+from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
@@ -39,7 +40,9 @@ class Stopped:
     def version_at(self, table: TableId, position: SourcePosition) -> tuple[Offset, str | None]:
         return Offset(position.position), None
 
-    def keys_touched(self, schema: TableSchema, low: str, end: Offset, limit: int) -> Collection[str] | None:
+    def keys_touched(
+        self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
+    ) -> Collection[str] | None:
         return self.touched.pop(0) if self.touched else set()
 
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::changelog::Changelog;
-use penstock_core::column::{Layout, TypeOptions};
+use penstock_core::column::Layout;
 use penstock_core::error::Result;
 use penstock_core::latest::Latest;
 use penstock_core::log_file::LogFile;
@@ -20,15 +20,10 @@ fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
     let split =
         Split { path: String::new(), base: 0, start: 0, end: bytes.len() as u64, preamble: Vec::new() };
     let options = Options {
-        layout,
-        columns: None,
-        before_images: true,
-        bucket: None,
         partial_images: layout == Layout::Latest,
-        defaults: None,
-        types: TypeOptions::default(),
         batch_rows: 1000,
         batch_bytes: 1 << 20,
+        ..Options::of(layout)
     };
     let scan = RangeScan::over(LogFile::of_bytes(bytes.to_vec(), 0)?, table, &split, None)?;
     if layout == Layout::Latest {

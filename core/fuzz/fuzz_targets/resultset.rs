@@ -6,12 +6,13 @@ mod log;
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::column::ZeroDates;
+use penstock_core::column::{TypeOptions, ZeroDates};
 use penstock_core::resultset::ResultSetDecoder;
 use penstock_core::schema::TableSchema;
 
 fn run(table: &Arc<TableSchema>, bytes: &[u8], size: usize) -> (u64, bool) {
-    let Ok(mut decoder) = ResultSetDecoder::new(table.clone(), ZeroDates::Text, 3, 1 << 16) else {
+    let types = TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() };
+    let Ok(mut decoder) = ResultSetDecoder::new(table.clone(), types, 3, 1 << 16) else {
         return (0, false);
     };
     for part in bytes.chunks(size.max(1)) {

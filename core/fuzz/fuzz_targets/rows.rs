@@ -21,15 +21,11 @@ fuzz_target!(|input: (u8, &[u8])| {
     let Ok(table) = TableSchema::from_json(log::SCHEMA) else { return };
     let split = Split { path: String::new(), base: 0, start: 0, end: log.len() as u64, preamble: Vec::new() };
     let options = Options {
-        layout: Layout::Changelog,
-        columns: None,
-        before_images: true,
-        bucket: None,
         partial_images: true,
-        defaults: None,
         types: TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() },
         batch_rows: 1000,
         batch_bytes: 1 << 20,
+        ..Options::of(Layout::Changelog)
     };
     let scan =
         LogFile::of_bytes(log, 0).and_then(|file| RangeScan::over(file, Arc::new(table), &split, None));

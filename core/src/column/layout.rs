@@ -10,6 +10,7 @@ pub const DELETED: &str = "_deleted";
 pub const CHANGE_TYPE: &str = "_change_type";
 pub const COMMIT_TIMESTAMP: &str = "_commit_timestamp";
 pub const PRESENT: &str = "_present";
+pub const BASE: &str = "_base";
 
 /// What a batch holds beside the table's columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

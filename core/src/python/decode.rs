@@ -53,8 +53,9 @@ impl RangeDecoder {
     #[new]
     #[pyo3(signature = (
         table, path, base, start, end, *, preamble = Vec::new(), layout = "changelog", columns = None,
-        before_images = true, bucket = None, exclude_gtids = None, seen = None, types = "{}",
-        partial_images = false, defaults = None,
+        before_images = true, foreign_key_checks = false, bucket = None,
+        exclude_gtids = None, seen = None, types = "{}",
+        partial_images = false, defaults = None, base_columns = None,
         batch_rows = 65536, batch_bytes = 32 * 1024 * 1024
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -69,12 +70,14 @@ impl RangeDecoder {
         layout: &str,
         columns: Option<Vec<String>>,
         before_images: bool,
+        foreign_key_checks: bool,
         bucket: Option<(u32, u32)>,
         exclude_gtids: Option<GtidSet>,
         seen: Option<PyRef<'_, KeySet>>,
         types: &str,
         partial_images: bool,
         defaults: Option<PyArrowType<RecordBatch>>,
+        base_columns: Option<Vec<String>>,
         batch_rows: usize,
         batch_bytes: usize,
     ) -> PyResult<Self> {
@@ -88,10 +91,12 @@ impl RangeDecoder {
             layout,
             columns,
             before_images,
+            foreign_key_checks,
             bucket,
             types,
             partial_images,
             defaults,
+            base: base_columns,
             batch_rows,
             batch_bytes,
         };
@@ -166,9 +171,15 @@ struct KeySet {
 #[pymethods]
 impl KeySet {
     #[new]
-    #[pyo3(signature = (table, *, types = "{}", partial_images = false))]
-    fn new(table: &str, types: &str, partial_images: bool) -> PyResult<Self> {
-        let keys = reduce::KeySet::new(parse_table(table)?, parse_types(types)?, partial_images)?;
+    #[pyo3(signature = (table, *, types = "{}", partial_images = false, defaults = None))]
+    fn new(
+        table: &str,
+        types: &str,
+        partial_images: bool,
+        defaults: Option<PyArrowType<RecordBatch>>,
+    ) -> PyResult<Self> {
+        let defaults = defaults.map(|batch| batch.0);
+        let keys = reduce::KeySet::new(parse_table(table)?, parse_types(types)?, partial_images, defaults)?;
         Ok(Self { keys: Mutex::new(keys) })
     }
 

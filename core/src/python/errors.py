@@ -18,10 +18,11 @@ class DecodeError(Exception):
 class SchemaMismatch(DecodeError):
     """A table map, row image or value does not fit the TableSchema it should be decoded with."""
 
-    def __init__(self, reason, offset, path=None, table=""):
+    def __init__(self, reason, offset, path=None, table="", lacks=""):
         super().__init__(reason, offset, path)
-        self.args = (reason, offset, path, table)
+        self.args = (reason, offset, path, table, lacks)
         self.table = table
+        self.lacks = lacks
 
 
 class ServerError(Exception):

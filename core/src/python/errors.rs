@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::error::DecodeError;
+use crate::error::{DecodeError, Lacks};
 
 static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
@@ -31,7 +31,11 @@ fn raise(py: Python<'_>, class: &str, arguments: impl for<'py> pyo3::call::PyCal
 impl From<DecodeError> for PyErr {
     fn from(error: DecodeError) -> Self {
         Python::attach(|py| match error.table() {
-            Some(table) => raise(py, "SchemaMismatch", (error.reason(), error.offset(), error.path(), table)),
+            Some(table) => {
+                let lacks = error.lacks().map_or("", Lacks::name);
+                let arguments = (error.reason(), error.offset(), error.path(), table, lacks);
+                raise(py, "SchemaMismatch", arguments)
+            }
             None => raise(py, "DecodeError", (error.reason(), error.offset(), error.path())),
         })
     }

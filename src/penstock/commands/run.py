@@ -116,10 +116,12 @@ def render(status: dict[str, Any]) -> Table:
     for item in status["tables"]:
         chunks = item["chunks"]
         state = item["status"] if item["status"] != "live" else _phase(item["snapshot"])
-        state = "to be read again" if item["due"] else state
+        state = "to be read again" if item["due"] else "catching up" if item["catching_up"] else state
         remarks = f"{item['parked']['reason']} {item['parked']['hint']}".strip() if item["parked"] else ""
         if not remarks and item["changed"]:
             remarks = _last_change(item["changed"])
+        if item["verified"]:
+            remarks = "\n".join(filter(None, (remarks, _last_verified(item["verified"]))))
         placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
         rows = f"{item['rows_placed']:,}"
         if state in ("planning chunks", "snapshot + stream"):
@@ -131,6 +133,12 @@ def render(status: dict[str, Any]) -> Table:
 def _last_change(change: dict[str, Any]) -> str:
     at = (change["committed"] or change["noted"])[:19].replace("T", " ")
     return f"version {change['version']} ({at} UTC): {change['what']}, {change['decision']}"
+
+
+def _last_verified(verified: dict[str, Any]) -> str:
+    different = f", {verified['keys_different']:,} keys differ" if verified["keys_different"] else ""
+    offset = f", at offset {verified['offset']}" if verified["offset"] is not None else ""
+    return f"verified {verified['at'][:19].replace('T', ' ')} UTC: {verified['verdict']}{different}{offset}"
 
 
 def _phase(snapshot: str) -> str:

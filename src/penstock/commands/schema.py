@@ -17,9 +17,10 @@ from penstock.sources.mysql.ddl.script import ScriptStatement, read_script
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.statement import Unknown
 from penstock.sources.mysql.ddl.tokens import NotUnderstood, keywords, tokenize
+from penstock.sources.mysql.ddl.types import text_bytes
 
 _NOT_ABOUT_TABLES = keywords(
-    "SELECT CALL DO EXECUTE VALUES HANDLER DECLARE IF WHILE LOOP RETURN FETCH OPEN CLOSE END"
+    "SELECT TABLE WITH CALL DO EXECUTE VALUES HANDLER DECLARE IF WHILE LOOP RETURN FETCH OPEN CLOSE END"
 )
 _WORDS_MAX = 4
 
@@ -61,7 +62,7 @@ def schema(files: list[Path], *, version: str, database: str, as_json: bool) -> 
         for statement in statements(path):
             count += 1
             problems += applied(catalog, statement, str(path))
-    tables = [table_json(definition) for _, definition in sorted(catalog.tables.items())]
+    tables = [table_json(definition, server) for _, definition in sorted(catalog.tables.items())]
     if as_json:
         document = {
             "server": ("mariadb-" if server.mariadb else "") + version.lower().removeprefix("mariadb-"),
@@ -133,14 +134,14 @@ def _leading_words(sql: str, server: Server) -> list[str]:
     return words or ["(no keyword)"]
 
 
-def table_json(definition: TableDefinition) -> dict[str, Any]:
+def table_json(definition: TableDefinition, server: Server) -> dict[str, Any]:
     """See docs/schema.md."""
     return {
         "database": definition.table.database,
         "table": definition.table.table,
         "charset": definition.charset,
         "collation": definition.collation,
-        "columns": [_column_json(definition, column) for column in definition.columns],
+        "columns": [_column_json(definition, column, server) for column in definition.columns],
         "primary_key": list(definition.primary.columns) if definition.primary else [],
         "key": list(definition.key),
         "unique_keys": [_key_json(key) for key in definition.keys if key.kind == "unique"],
@@ -166,7 +167,7 @@ def table_json(definition: TableDefinition) -> dict[str, Any]:
     }
 
 
-def _column_json(table: TableDefinition, definition: ColumnDefinition) -> dict[str, Any]:
+def _column_json(table: TableDefinition, definition: ColumnDefinition, server: Server) -> dict[str, Any]:
     column = definition.column
     return {
         "name": column.name,
@@ -188,24 +189,26 @@ def _column_json(table: TableDefinition, definition: ColumnDefinition) -> dict[s
         "invisible": column.invisible,
         "auto_increment": definition.auto_increment,
         "on_update": definition.on_update,
-        "key": _column_key(table, column.name),
+        "key": _column_key(table, column.name, server),
         "comment": definition.comment,
     }
 
 
-def _column_key(table: TableDefinition, name: str) -> str:
-    """COLUMN_KEY: PRI, UNI, MUL or nothing."""
+def _column_key(table: TableDefinition, name: str, server: Server) -> str:
+    """COLUMN_KEY: PRI, UNI, MUL or nothing. The first key that begins with the column decides."""
     if table.primary is not None and name in table.primary.columns:
         return "PRI"
-    if table.primary is None and name in table.key:
+    blobs = any(one.name in table.key and text_bytes(one.data_type) for one in table.columns)
+    if table.primary is None and name in table.key and not blobs:
         return "PRI"
-    kind = ""
+    kind, found = "", False
     for key in table.keys:
         if key.parts and key.parts[0].column == name:
-            if key.kind == "unique" and len(key.parts) == 1:
-                return "UNI"
-            kind = "MUL"
-    return kind
+            if key.kind == "unique" and len(key.parts) == 1 and not table.versioned:
+                return kind or "UNI"
+            kind = "MUL" if server.at_least((8, 0, 0), None) else kind
+            found = True
+    return "MUL" if found else ""
 
 
 def _key_json(key: Key) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""`penstock status FILE` and `penstock resnapshot FILE TABLE…`: looking at a pipeline, and asking one for
-something."""
+"""`penstock status FILE`, `penstock resnapshot FILE TABLE…`, `penstock unpark FILE TABLE…`: looking at a
+pipeline, and asking one for something."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +96,47 @@ def describe_receiver(folder: Path) -> str:
 
 def resnapshot(file: Path, tables: list[str], *, as_json: bool) -> None:
     """Asks the pipeline to read tables again; waits for its word if it runs."""
+    _ask(
+        file, "resnapshot", tables, as_json=as_json,
+        later="will be read again from its beginning when the pipeline runs",
+        done=lambda answer: "is read again from its beginning",
+    )  # fmt: skip
+
+
+def unpark(file: Path, tables: list[str], *, as_json: bool) -> None:
+    """Asks the pipeline to bring parked tables back; waits for its word if it runs."""
+
+    def done(answer: dict[str, Any]) -> str:
+        if answer["action"] == "goes on":
+            return f"goes on from offset {answer['offset']}, where it stopped"
+        if answer["action"] == "read again":
+            return f"is read again from its beginning: {answer['why']}"
+        return "is not parked: there is nothing to do"
+
+    _ask(file, "unpark", tables, as_json=as_json, later="is unparked when the pipeline runs", done=done)
+
+
+def _ask(
+    file: Path,
+    kind: str,
+    tables: list[str],
+    *,
+    as_json: bool,
+    later: str,
+    done: Callable[[dict[str, Any]], str],
+) -> None:
+    """Requests are durable: a pipeline that does not run finds them when it does (`later`)."""
     config = configuration.load(file)
     describe(config)
     state = StateStore(config.state)
     try:
         names = [_table_id(name) for name in tables]
-        asked = [(table, state.request("resnapshot", str(table))) for table in names]
-        if not directory.is_held(config.state):
-            _note(names, as_json=as_json)
-            return
-        answers = {str(table): _answer(state, request) for table, request in asked}
+        asked = [(table, state.request(kind, str(table))) for table in names]
+        waits = not directory.is_held(config.state)
+        answers: dict[str, dict[str, Any]] = {
+            str(table): {"ok": True, "waits": True} if waits else _answer(state, request)
+            for table, request in asked
+        }
     finally:
         state.close()
     if as_json:
@@ -113,16 +145,7 @@ def resnapshot(file: Path, tables: list[str], *, as_json: bool) -> None:
         if not answer.get("ok"):
             raise ConfigError(f"{table}: {answer['message']}", hint=answer.get("hint", ""))
         if not as_json:
-            print(f"{table} is read again from its beginning.")
-
-
-def _note(names: list[TableId], *, as_json: bool) -> None:
-    """The pipeline does not run: what was asked for stays in its state."""
-    if as_json:
-        print(json.dumps({str(table): {"ok": True, "waits": True} for table in names}))
-        return
-    for table in names:
-        print(f"{table} will be read again from its beginning when the pipeline runs.")
+            print(f"{table} {later if waits else done(answer)}.")
 
 
 def _table_id(name: str) -> TableId:

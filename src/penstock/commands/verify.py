@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,9 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
+from penstock.progress import VERIFIED
 from penstock.relaylog.reader import RelayLog
+from penstock.sources.mysql import hosts
 from penstock.sources.mysql.connection import connect
 from penstock.state import StateStore
 from penstock.verify.check import Verification
@@ -35,6 +38,7 @@ def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
     try:
         for report in _verified(config, state, _choose(state, tables)):
             reports.append(report)
+            remember(state, report)
             if not as_json:
                 console.print("\n".join(report.lines()), markup=False, highlight=False)
     finally:
@@ -43,6 +47,11 @@ def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"equal": equal, "tables": [report.to_json() for report in reports]}))
     return 0 if equal else 1
+
+
+def remember(state: StateStore, report: TableReport) -> None:
+    """For `penstock status`: what came of it, when, and at which place of the log."""
+    state.set_meta(VERIFIED + str(report.table), json.dumps(report.summary() | {"at": time.time()}))
 
 
 def _choose(state: StateStore, names: Sequence[str]) -> list[TableState]:
@@ -67,9 +76,9 @@ def _verified(
 
     @contextmanager
     def views() -> Iterator[ReadView]:
-        connection = connect(config.source)
+        connection = connect(hosts.followed(config.source, config.relay_log_path))
         try:
-            with read_view(connection) as view:
+            with read_view(connection, config.snapshot.watermark_table) as view:
                 yield view
         finally:
             connection.close()
@@ -106,6 +115,8 @@ def _obstacle(table: TableState) -> str | None:
         return "It was dropped at the source."
     if table.due:
         return f"It is to be read again: {table.due}."
+    if table.catching_up:
+        return f"It catches up since it was unparked, and stands at offset {table.resumes}."
     if table.kept is not None:
         return "Its target keeps other columns than the source has (`schema.changes: ignore`)."
     if table.status == "parked":

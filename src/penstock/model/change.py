@@ -16,5 +16,9 @@ PRESENT = "_present"
 """STRING, in the `latest` layout of logs with partial row images: a character for each column of the table,
 `0` where the log does not say the value; NULL for a whole row."""
 
+BASE = "_base"
+"""STRING, between a decoder and who computes generated columns: what they are made of, as SQL literals; NULL
+where the log has them."""
+
 COMMIT_TIMESTAMP = "_commit_timestamp"
 """TIMESTAMP (UTC, µs): when the transaction was committed at the server that first ran it."""

@@ -17,7 +17,8 @@ class TableEffect:
     untrue. `created`: the table begins here with this schema, whatever had its name before; `fills`: with
     rows that the log does not carry. `rereads`: the statement changes rows and the log does not tell how,
     with the reason. `dropped`: the table is gone. `renamed`: its rows live on under this name, of which an
-    effect of its own says that it begins. `what` is the change in a few words.
+    effect of its own says that it begins. `was`: the name that a table which is `created` had before, with
+    the same rows and definition. `what` is the change in a few words.
     """
 
     table: TableId
@@ -28,6 +29,7 @@ class TableEffect:
     rereads: str | None = None
     dropped: bool = False
     renamed: TableId | None = None
+    was: TableId | None = None
     what: str = ""
 
     @classmethod

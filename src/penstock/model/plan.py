@@ -53,12 +53,26 @@ class Scan:
 @dataclass(frozen=True)
 class PlaceChunks:
     """Staged chunks, without the rows whose keys the `scans` find; each placed row gets the epoch's end as
-    sequence."""
+    sequence. `window`, of a table that foreign keys change: behind it the rows that are left have no events,
+    but what foreign keys did there is still to be done to them."""
 
     chunks: tuple[StagedChunk, ...]
     scans: tuple[Scan, ...]
     mode: Mode
+    window: Offset | None = None
     kind: Literal["chunks"] = "chunks"
+
+
+@dataclass(frozen=True)
+class ApplyCascades:
+    """What foreign keys did to the table's rows in this epoch, which is worked out before any table is
+    written. `rows`: the target has rows of the table, those with sequences above `after`. `reading`: the
+    table's existing rows are still being read."""
+
+    after: Offset
+    rows: bool
+    reading: bool
+    kind: Literal["cascades"] = "cascades"
 
 
 @dataclass(frozen=True)
@@ -124,11 +138,13 @@ class DeleteOlder:
 
 @dataclass(frozen=True)
 class Park:
-    """From here on the table is left alone, with the reason and the cure."""
+    """From here on the table is left alone, with the reason and the cure. `resumes`: everything before this
+    offset is at the target then, and nothing after it is lost to the table (None: something may be)."""
 
     offset: Offset
     reason: str
     hint: str
+    resumes: Offset | None = None
     kind: Literal["park"] = "park"
 
 
@@ -139,7 +155,17 @@ class DropTarget:
     kind: Literal["drop"] = "drop"
 
 
-Step = DropTarget | CreateTarget | ApplyEvents | PlaceChunks | TruncateTarget | Evolve | DeleteOlder | Park
+Step = (
+    DropTarget
+    | CreateTarget
+    | ApplyEvents
+    | ApplyCascades
+    | PlaceChunks
+    | TruncateTarget
+    | Evolve
+    | DeleteOlder
+    | Park
+)
 
 
 @dataclass(frozen=True)
@@ -160,10 +186,28 @@ class TablePlan:
 
 
 @dataclass(frozen=True)
+class Move:
+    """The target of `source` becomes that of `target`, whose own goes if it is not moved too. `identity`
+    tells it from all others, whatever its name: so a move that was made is recognised."""
+
+    source: TableId
+    target: TableId
+    identity: str
+
+
+@dataclass(frozen=True)
 class EpochPlan:
+    """`moves` are made together, after the steps of all tables. The tables they concern have no steps."""
+
     epoch: int
     range: LogRange
     tables: tuple[TablePlan, ...]
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def moved(self) -> set[TableId]:
+        """Tables whose targets change places."""
+        return {table for move in self.moves for table in (move.source, move.target)}
 
     def to_json(self) -> str:
         document = {
@@ -180,6 +224,7 @@ class EpochPlan:
                 }
                 for plan in self.tables
             ],
+            "moves": [[str(move.source), str(move.target), move.identity] for move in self.moves],
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -198,6 +243,10 @@ class EpochPlan:
                 )
                 for plan in document["tables"]
             ),
+            moves=tuple(
+                Move(TableId.parse(source), TableId.parse(target), identity)
+                for source, target, identity in document.get("moves", ())
+            ),
         )
 
 
@@ -208,6 +257,7 @@ def _step_json(step: Step) -> dict[str, Any]:
             "mode": step.mode,
             "chunks": [chunk.to_json() for chunk in step.chunks],
             "scans": [asdict(scan) for scan in step.scans],
+            "window": step.window,
         }
     if isinstance(step, Evolve):
         origins = [asdict(origin) for origin in step.origins]
@@ -232,7 +282,9 @@ def _step(fields: dict[str, Any]) -> Step:
     if kind == "chunks":
         chunks = tuple(StagedChunk.from_json(chunk) for chunk in fields["chunks"])
         scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
-        return PlaceChunks(chunks, scans, fields["mode"])
+        return PlaceChunks(chunks, scans, fields["mode"], fields.get("window"))
+    if kind == "cascades":
+        return ApplyCascades(fields["after"], fields["rows"], fields["reading"])
     if kind == "truncate":
         return TruncateTarget(fields["timestamp_us"], fields["sequence"])
     if kind == "evolve":
@@ -242,7 +294,7 @@ def _step(fields: dict[str, Any]) -> Step:
     if kind == "delete_older":
         return DeleteOlder(fields["sequence"])
     if kind == "park":
-        return Park(fields["offset"], fields["reason"], fields["hint"])
+        return Park(**{name: value for name, value in fields.items() if name != "kind"})
     raise ValueError(f"unknown step {kind!r} in a stored plan")
 
 

@@ -122,6 +122,35 @@ class UniqueKey:
     parts: tuple[KeyPart, ...]
 
 
+PASSIVE_RULES = ("NO ACTION", "RESTRICT")
+"""Of a foreign key: it changes no rows."""
+
+
+@dataclass(frozen=True)
+class CascadingKey:
+    """A foreign key by which the server itself changes rows of its table when rows of `parent` change.
+
+    `columns` of the table refer to the columns `referenced` of the parent, in this order. `on_delete` and
+    `on_update` are the rules as the catalog prints them: CASCADE, SET NULL, NO ACTION, RESTRICT …
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    parent: TableId
+    referenced: tuple[str, ...]
+    on_delete: str = "NO ACTION"
+    on_update: str = "NO ACTION"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "parent": [self.parent.database, self.parent.table]}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> CascadingKey:
+        columns, referenced = tuple(fields["columns"]), tuple(fields["referenced"])
+        return cls(**{**fields, "columns": columns, "referenced": referenced,
+                      "parent": TableId(*fields["parent"])})  # fmt: skip
+
+
 @dataclass(frozen=True)
 class TableSchema:
     """Columns in the source's order and the key that identifies a row.
@@ -129,7 +158,8 @@ class TableSchema:
     `key` is the primary key, else the first unique index whose columns are all NOT NULL, else empty.
     `version` counts schemas of this table within one pipeline, from 1. `charset` and `collation` are the
     table's own, for columns that come later; `unique` are its unique keys in the server's order, for the day
-    one of them goes. None: not known.
+    one of them goes. None: not known. `foreign_keys`: those that change rows without row events in the log;
+    they are kept only where a pipeline applies them.
     """
 
     table: TableId
@@ -139,6 +169,7 @@ class TableSchema:
     charset: str | None = None
     collation: str | None = None
     unique: tuple[UniqueKey, ...] | None = None
+    foreign_keys: tuple[CascadingKey, ...] = ()
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
@@ -161,6 +192,8 @@ class TableSchema:
                 {"name": key.name, "parts": [[part.column, part.length] for part in key.parts]}
                 for key in self.unique
             ]
+        if self.foreign_keys:
+            document["foreign_keys"] = [key.to_json() for key in self.foreign_keys]
         return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -184,4 +217,5 @@ class TableSchema:
             else tuple(
                 UniqueKey(key["name"], tuple(KeyPart(*part) for part in key["parts"])) for key in unique
             ),
+            foreign_keys=tuple(CascadingKey.from_json(key) for key in document.get("foreign_keys", ())),
         )

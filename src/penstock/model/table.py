@@ -28,7 +28,8 @@ class TableState:
     target that is there: `evolve` it to the columns of `schema`, or also `empty` it, since it holds rows from
     before `start`. due: why the table is to be read again from its beginning; until then it is left out of
     plans. rows_guess: how large the server thought the table to be when its chunks were sought. kept: columns
-    the target keeps.
+    the target keeps. resumes: the table is not where the pipeline is but here: a parked one goes on from here
+    if it is unparked (None: then it has to be read again), another is catching up, under epochs of its own.
     """
 
     table: TableId
@@ -46,11 +47,16 @@ class TableState:
     begins: Begins = ""
     due: str = ""
     kept: Kept | None = None
+    resumes: Offset | None = None
 
     @property
     def planned(self) -> bool:
-        """Whether epochs carry the table."""
-        return self.status == "live" and not self.due
+        """Whether epochs carry the table beside the others."""
+        return self.status == "live" and not self.due and self.resumes is None
+
+    @property
+    def catching_up(self) -> bool:
+        return self.status != "parked" and not self.due and self.resumes is not None
 
     @property
     def reading(self) -> bool:

@@ -321,6 +321,17 @@ class RelayLog:
         return sum(entry.transactions for _, entry in self._spans(range_))
 
     @_over_all_segments
+    def committed_before(self, offset: Offset) -> Offset:
+        """The end of the last transaction that ends at or before an offset; the log's start if none does."""
+        for number in reversed(range(self._locate(offset) + 1)):
+            entries = self._entries(number)
+            for at in reversed(range(bisect_left(entries, offset, key=lambda entry: entry.start))):
+                entry = entries[at] if entries[at].committed <= offset else self._scan(number, at, offset)
+                if entry.committed > self.start:
+                    return entry.committed
+        return self.start
+
+    @_over_all_segments
     def commit_time_us_at(self, offset: Offset) -> int | None:
         """Commit time of the last transaction that ends at or before a committed offset; None: none in the
         log yet."""

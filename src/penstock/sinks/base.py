@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
+from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 
 if TYPE_CHECKING:
@@ -131,6 +132,15 @@ class Sink(Protocol):
     def drop(self, table: TableId) -> None:
         """Removes the target and all it holds; nothing if it is missing. Never of a target that is not
         ours."""
+
+    def identity(self, table: TableId) -> str | None:
+        """What tells the target from all others, wherever it is moved. None: there is none, or this sink
+        cannot move targets."""
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        """Gives targets other names, all of `moves` as one: names may be exchanged. What has a name that is
+        taken, and is not moved itself, goes. Killed anywhere in it, the call is simply made again. Returns
+        the moves whose targets are nowhere."""
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         """Adds rows that are known to collide with none of the target. Layout `latest`; deleted ones are left

@@ -14,6 +14,7 @@ from pyspark.sql.functions import col, lit, struct, to_json
 from penstock.config import SinkConfig
 from penstock.errors import ConfigError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     Commit,
@@ -91,6 +92,12 @@ class ConsoleSink:
 
     def drop(self, table: TableId) -> None:
         raise append_only("console", "drop")
+
+    def identity(self, table: TableId) -> str | None:
+        return None  # a change log stays where it is
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        raise append_only("console", "move")
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise append_only("console", "append")

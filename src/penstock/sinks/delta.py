@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 from penstock.config import SinkConfig
 from penstock.errors import InternalError
 from penstock.model.change import SEQUENCE
+from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
@@ -53,7 +54,7 @@ from penstock.sinks.base import (
     source_columns,
 )
 from penstock.sinks.evolve import Change, assignments, changes, holds
-from penstock.sinks.files import Rows
+from penstock.sinks.files import Rows, sync
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
@@ -69,6 +70,8 @@ PIPELINE = "penstock.pipeline"
 COMMIT = "penstock.commit"
 
 _STEP_BITS = 16
+
+_GONE = ".gone-"
 
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
@@ -132,7 +135,45 @@ class DeltaSink:
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
             shutil.rmtree(self.path(table))
-            self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+            self._forget_paths()
+
+    def identity(self, table: TableId) -> str | None:
+        return str(self._snapshot(table).metadata().id()) if isinstance(self.open(table), Ours) else None
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        """A Delta table is its directory: its log names files relative to it. Directories change names one at
+        a time, so every target is first laid aside under its identity, and then under its new name."""
+        self._forget_paths()
+        waiting = [move for move in moves if self.identity(move.target) != move.identity]
+        for move in waiting:
+            if self.identity(move.source) == move.identity:
+                _rename(self.path(move.source), self._aside(move))
+        self._forget_paths()
+        for move in waiting:
+            if self._aside(move).exists():
+                self._make_room(move)
+                _rename(self._aside(move), self.path(move.target))
+        for leftover in self._root.glob(f"{_GONE}*"):
+            shutil.rmtree(leftover)
+        self._forget_paths()
+        lost = [move for move in waiting if self.identity(move.target) != move.identity]
+        for move in moves:
+            if move not in lost:
+                self._set_property(move.target, "penstock.source", str(move.target))
+        return lost
+
+    def _aside(self, move: Move) -> Path:
+        return self._root / f".moving-{move.identity}"
+
+    def _make_room(self, move: Move) -> None:
+        """Moved away first: a directory half removed would be nobody's."""
+        refuse_foreign(move.target, self.open(move.target))
+        path = self.path(move.target)
+        if path.exists():
+            _rename(path, self._root / f"{_GONE}{move.identity}")
+
+    def _forget_paths(self) -> None:
+        self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         if self._done(table, commit):
@@ -291,10 +332,11 @@ class DeltaSink:
         """A write that changed no row leaves no log entry, and with it no key: then it is recorded by
         itself."""
         if not is_recorded(commit, self._last_commit(self._snapshot(table))):
-            self._spark.sql(
-                f"ALTER TABLE {self._name(table)} SET TBLPROPERTIES ({text(COMMIT)} = {text(str(commit))})"
-            )
+            self._set_property(table, COMMIT, str(commit))
         return True
+
+    def _set_property(self, table: TableId, name: str, value: str) -> None:
+        self._spark.sql(f"ALTER TABLE {self._name(table)} SET TBLPROPERTIES ({text(name)} = {text(value)})")
 
     def _last_commit(self, snapshot: Any) -> Commit | None:
         version = snapshot.transactions().get(_application(self._pipeline))
@@ -315,6 +357,14 @@ def transaction_version(commit: Commit) -> int:
 
 def commit_of(pipeline: str, version: int) -> Commit:
     return Commit(pipeline, version >> _STEP_BITS, version & ((1 << _STEP_BITS) - 1))
+
+
+def _rename(path: Path, name: Path) -> None:
+    """Durable when it returns."""
+    name.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(name)
+    for folder in {path.parent, name.parent}:
+        sync(folder)
 
 
 def _application(pipeline: str) -> str:

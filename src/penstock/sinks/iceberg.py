@@ -44,6 +44,7 @@ from pyspark.sql.types import (
 from penstock.config import SinkConfig
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.change import SEQUENCE
+from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
@@ -153,6 +154,12 @@ class IcebergSink:
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
             self._spark.sql(f"DROP TABLE {self._name(table)} PURGE")
+
+    def identity(self, table: TableId) -> str | None:
+        return None
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        raise InternalError("The iceberg sink moves no targets.")
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         if self._done(table, commit):

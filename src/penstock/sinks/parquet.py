@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 import threading
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.config import SinkConfig
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
@@ -47,7 +47,7 @@ from penstock.sinks.base import (
     source_columns,
 )
 from penstock.sinks.evolve import holds
-from penstock.sinks.files import WRITTEN, FileWriter, Rows, converted, written
+from penstock.sinks.files import WRITTEN, FileWriter, Rows, converted, sync, written
 from penstock.sinks.lake import spark_type
 
 PARTITION = "penstock_commit"
@@ -176,11 +176,17 @@ class ParquetSink:
                         values = [converted(chunk, field.type) for chunk in group.column(place).chunks]
                         column = pa.chunked_array(values, field.type)
                         writer.write_table(group.set_column(place, field, column))
-            _sync(draft)
+            sync(draft)
             draft.replace(path)
 
     def drop(self, table: TableId) -> None:
         raise append_only("parquet", "drop")
+
+    def identity(self, table: TableId) -> str | None:
+        return None  # a change log stays where it is
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        raise append_only("parquet", "move")
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise append_only("parquet", "append")
@@ -219,10 +225,10 @@ class ParquetSink:
 
     def _publish(self, table: TableId, staged: Path, commit: Commit) -> bool:
         for file in staged.iterdir():
-            _sync(file)
-        _sync(staged)
+            sync(file)
+        sync(staged)
         staged.rename(self.path(table) / f"{PARTITION}={_directory(commit)}")
-        _sync(self.path(table))
+        sync(self.path(table))
         marker = self._marker(table)
         assert marker is not None
         self._write_marker(table, {**marker, "last_commit": str(commit)})
@@ -250,7 +256,7 @@ class ParquetSink:
         path.mkdir(parents=True, exist_ok=True)
         temporary = path / f"{MARKER}.tmp"
         temporary.write_text(json.dumps(marker, ensure_ascii=False), "utf-8")
-        _sync(temporary)
+        sync(temporary)
         temporary.replace(path / MARKER)
         # After the marker, which is what counts; written again on the next commit if we are killed in
         # between.
@@ -300,11 +306,3 @@ def _gone(marker: dict[str, Any] | None) -> frozenset[str]:
 
 def _text_of(schema: pa.Schema) -> str:
     return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -74,11 +74,13 @@ class KeyScan:
 
 @dataclass(frozen=True)
 class Placed:
-    """The chunk is placed at the epoch's end, without the keys of `scans`."""
+    """The chunk is placed at the epoch's end, without the keys of `scans`. Its view held all of the log up to
+    `window`."""
 
     chunk: StagedChunk
     mode: Mode
     scans: tuple[KeyScan, ...]
+    window: Offset = Offset(0)  # noqa: RUF009 (an int)
 
 
 @dataclass(frozen=True)
@@ -137,11 +139,11 @@ class TableAtEnd:
     """What is known of one table at the epoch's end.
 
     `start_gtids` is what the log had executed at `start`; a chunk that was read before it (by a task that
-    outlived an earlier snapshot of the table) is told by it, or by `start_position` where there are no GTIDs.
-    `breaks` are those after `start`. `fresh`: the
-    target held no row of this table when the log was at `start`, and nothing but this pipeline has written
-    it since.
-    """
+    outlived an earlier snapshot of the table) is told by it, or by `start_position` where there are no
+    GTIDs. `breaks` are those after `start`. `fresh`: the target held no row of this table when the log was
+    at `start`, and nothing but this pipeline has written it since. `cascades`: foreign keys change rows of
+    the table, so a row that is kept must have no event at all behind the window: `spark/cascades.py` relies
+    on it."""
 
     start: Offset
     start_gtids: str
@@ -149,6 +151,7 @@ class TableAtEnd:
     fresh: bool
     breaks: tuple[Break, ...] = ()
     start_position: SourcePosition | None = None
+    cascades: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,14 +208,15 @@ def place(
     name = str(chunk.chunk.table)
     whole = LogRange(min(table.start, end), end)
     if table.fresh and log.table_bytes(name, whole) <= limits.append_bytes_max:
-        return Placed(chunk, "append", (KeyScan(whole),) if whole else ())
+        return Placed(chunk, "append", (KeyScan(whole),) if whole else (), Offset(window))
     if log.table_bytes(name, LogRange(Offset(window), end)) > limits.window_bytes_max:
         return ReadAgain(
             chunk, f"more than {limits.window_bytes_max} bytes of the table's log have come since it was read"
         )
     # What the epoch holds from before the table's start is not in the stream.
     since = LogRange(min(max(epoch.range.start, table.start), end), end)
-    return Placed(chunk, "merge", _merge_scans(chunk, Offset(window), since))
+    scans = _merge_scans(chunk, Offset(window), since, every=table.cascades)
+    return Placed(chunk, "merge", scans, Offset(window))
 
 
 def place_all(
@@ -261,10 +265,10 @@ def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -
     return None
 
 
-def _merge_scans(chunk: StagedChunk, window: Offset, epoch: LogRange) -> tuple[KeyScan, ...]:
+def _merge_scans(chunk: StagedChunk, window: Offset, epoch: LogRange, *, every: bool) -> tuple[KeyScan, ...]:
     before = LogRange(min(window, epoch.start), epoch.start)
     by_place = chunk.watermarks.low_position is not None
-    scans = (KeyScan(before, None if by_place else chunk.watermarks.low), KeyScan(epoch))
+    scans = (KeyScan(before, None if by_place or every else chunk.watermarks.low), KeyScan(epoch))
     return tuple(scan for scan in scans if scan.range)
 
 

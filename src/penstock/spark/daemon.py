@@ -40,6 +40,9 @@ def main() -> None:
     import pyspark.sql.pandas.serializers  # noqa: F401
     from pyspark.daemon import manager
 
+    from penstock.spark.tasks import first_imports
+
+    list(first_imports(()))
     manager()  # type: ignore[no-untyped-call]
 
 

@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -24,10 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
-from penstock.errors import PenstockError, TableError
+from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.offset import Offset
 from penstock.model.plan import (
     WHOLE_RANGE_BYTES_MAX,
+    ApplyCascades,
     ApplyEvents,
     CreateTarget,
     DeleteOlder,
@@ -35,6 +37,7 @@ from penstock.model.plan import (
     EpochPlan,
     Evolve,
     Kept,
+    Move,
     Park,
     PlaceChunks,
     Step,
@@ -42,11 +45,15 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.model.table import UNFIT
+from penstock.model.table import TableState
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
+from penstock.snapshot import stage
+from penstock.sources.mysql.computed import Computation
 from penstock.spark import tasks
+from penstock.spark.cascades import Cascades, Consequences
 from penstock.spark.errors import returned
+from penstock.spark.outcome import TableOutcome, due, only_makes, refuse_rereads
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -64,41 +71,14 @@ WAIT_SECONDS = 1.0
 """How often a waiting batch looks by itself, should nobody wake it."""
 
 
-@dataclass
-class TableOutcome:
-    """What one table's plan came to. `parked` is the error that stopped it."""
-
-    table: TableId
-    events: int = 0
-    chunks: int = 0
-    rows: int = 0
-    version: str | None = None
-    schema: TableSchema | None = None
-    written: bool = False
-    truncated: bool = False
-    replaced: bool = False
-    dropped: bool = False
-    kept: Kept | None = None
-    parked: TableError | None = None
-    seconds: float = 0.0
-    placed: list[Any] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "events": self.events,
-            "chunks": self.chunks,
-            "rows": self.rows,
-            "version": self.version,
-            "seconds": round(self.seconds, 3),
-        } | ({"parked": self.parked.message} if self.parked else {})
-
-
 class EpochRunner:
     """Executes plans. One instance per running pipeline; `run_next` is what `foreachBatch`
     calls. `reads_again`: a table whose log does not fit what is known of it is read again.
 
     `partial_images`: the source's row images lack columns. A table of which that shows later is done again in
-    that way. `omitted`: what inserts leave out then."""
+    that way. `omitted`: what inserts leave out then. `computation`: how generated columns are computed that
+    images leave out; asked for anew at each step of a table of which that has shown, since an expression may
+    change and nothing else."""
 
     def __init__(
         self,
@@ -113,6 +93,8 @@ class EpochRunner:
         reads_again: bool,
         partial_images: bool,
         omitted: Callable[[TableSchema], pa.RecordBatch],
+        computation: Callable[[TableSchema], Computation],
+        cascades: Path,
         on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
     ) -> None:
         self._spark = spark
@@ -125,10 +107,15 @@ class EpochRunner:
         self._partial_images = partial_images
         self._partial_tables: set[TableId] = set()
         self._omitted = omitted
+        self._computation = computation
+        self._computed_tables: set[TableId] = set()
         # Threads live as long as the runner: each has a JVM thread of its own, which is costly to start.
         self._pool = ThreadPoolExecutor(tables_parallel, thread_name_prefix="epoch")
         self._on_applied = on_applied
+        self._cascades = Cascades(spark, sink, cascades, types, self._chunk_rows)
+        self._consequences = Consequences(cascades)
         self._cores = max(1, spark.sparkContext.defaultParallelism)
+        self._lost: list[Move] = []
         self._busy = threading.Lock()
         self._woken = threading.Event()
         self._begun = False
@@ -169,6 +156,7 @@ class EpochRunner:
                 for plan in plans:
                     outcomes = self._run(plan)
                     self._record(plan, outcomes)
+                    self._cascades.sweep(self._state.tables)
                     self._on_applied(plan, outcomes)
             except Exception as error:
                 self.failure = returned(error)
@@ -176,6 +164,13 @@ class EpochRunner:
             return bool(plans)
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
+        self._consequences = self._cascades.prepare(plan)
+        outcomes = self._run_tables(plan)
+        if plan.moves:
+            self._lost = self._sink.move(plan.moves)
+        return outcomes
+
+    def _run_tables(self, plan: EpochPlan) -> list[TableOutcome]:
         if len(plan.tables) == 1:
             return [self._run_table(plan, plan.tables[0])]
         # Every table is waited for, also when one fails: no step may still run when the plan is tried again.
@@ -194,7 +189,9 @@ class EpochRunner:
             gone = DropTarget() in table.steps and isinstance(self._sink.open(table.table), Missing)
             outcome.dropped = gone
             for number, step in enumerate(() if gone else table.steps):
+                outcome.failed = step
                 self._step_with_retry(plan, table, number, step, outcome)
+                outcome.committed += not isinstance(step, CreateTarget)
             if outcome.written:
                 outcome.version = self._sink.version(table.table)
         except TableError as error:
@@ -206,31 +203,41 @@ class EpochRunner:
     def _step_with_retry(
         self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome
     ) -> None:
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 self._step(plan, table, number, step, outcome)
                 return
             except Exception as error:
                 found = returned(error)
-                if self._shows_partial(table.table, step, found):
+                if self._shows_lacking(table.schema, step, found):
                     continue
-                if isinstance(found, PenstockError) or attempt == ATTEMPTS_MAX:
+                passing = isinstance(found, TransientError) and not self._ended
+                if not passing and (isinstance(found, PenstockError) or attempt >= ATTEMPTS_MAX):
                     if found is error:
                         raise
                     raise found from error
                 log.warning("epoch %d, %s, step %d: attempt %d failed: %s", plan.epoch, table.table, number,
                             attempt, str(error).splitlines()[0])  # fmt: skip
-                time.sleep(min(0.5 * 2**attempt, 10))  # back-off, bounded by ATTEMPTS_MAX
+                time.sleep(min(0.5 * 2 ** min(attempt, 5), 10))  # back-off
 
-    def _shows_partial(self, table: TableId, step: Step, error: BaseException) -> bool:
-        """Whether a step failed because images lack columns, and has not been tried in the way that takes
+    def _shows_lacking(self, schema: TableSchema, step: Step, error: BaseException) -> bool:
+        """Whether a step failed because images lack something, and has not been tried in the way that takes
         this. A change log has no place for rows that lack columns."""
-        if not isinstance(step, ApplyEvents) or step.mode == "changes" or self._is_partial(table):
+        if not isinstance(step, ApplyEvents) or not isinstance(error, TableError):
             return False
-        if not isinstance(error, TableError) or not error.details.get("partial"):
-            return False
-        self._partial_tables.add(table)
-        return True
+        match error.details.get("lacks"):
+            # What foreign keys do cannot be worked out from rows that lack columns.
+            case "columns" if not (
+                step.mode == "changes" or schema.foreign_keys or self._is_partial(schema.table)
+            ):
+                self._partial_tables.add(schema.table)
+                return True
+            case "generated" if schema.table not in self._computed_tables:
+                self._computed_tables.add(schema.table)
+                return True
+        return False
 
     def _is_partial(self, table: TableId) -> bool:
         return self._partial_images or table in self._partial_tables
@@ -239,6 +246,7 @@ class EpochRunner:
         self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome
     ) -> None:
         commit = Commit(self._state.uuid, plan.epoch, number)
+        outcome.wrote |= not isinstance(step, CreateTarget | ApplyCascades | PlaceChunks | DeleteOlder)
         match step:
             case CreateTarget():
                 self._sink.create(table.schema, self._arrow(table.schema, "rows"))
@@ -251,8 +259,23 @@ class EpochRunner:
                 mode = "merge" if partial else step.mode
                 self._write(table, mode, self._events(table.schema, step), commit)
                 outcome.written = True
+            case ApplyCascades():
+                self._consequences.check(table.table)
+                rows = self._cascades.rows(self._consequences, table)
+                if rows is not None:
+                    self._write(table, "merge", rows, commit)
+                    outcome.written = outcome.wrote = True
             case PlaceChunks():
-                self._write(table, step.mode, self._placed(plan, table.schema, step), commit)
+                self._consequences.check(table.table)
+                if table.table in self._consequences.unclear:
+                    refuse_rereads(self._state, table.table)
+                    outcome.voided.extend(step.chunks)
+                    return
+                placed = self._chunk_rows(plan, table, step)
+                if step.window is not None:
+                    placed = self._cascades.corrected(self._consequences, table, placed)
+                self._write(table, step.mode, placed, commit)
+                outcome.wrote = True
                 outcome.chunks += len(step.chunks)
                 outcome.rows += sum(staged.rows for staged in step.chunks)
                 outcome.placed.extend(step.chunks)
@@ -265,6 +288,9 @@ class EpochRunner:
                 self._evolve(table.table, step, commit)
                 outcome.schema, outcome.kept = step.schema, step.kept
             case DeleteOlder():
+                if outcome.voided:
+                    return  # rows are still to be read
+                outcome.wrote = True
                 self._sink.delete_older(table.table, step.sequence, commit)
                 outcome.replaced = True
             case Park():
@@ -339,13 +365,13 @@ class EpochRunner:
     def _events(self, schema: TableSchema, step: ApplyEvents) -> Rows:
         text, types = schema.to_json(), self._types
         if step.mode == "changes":
-            work = tuple(
-                tasks.DecodeTask(text, (split,), "changelog", types, before_images=self._before_images)
-                for split in step.splits
-            )
+            task = tasks.DecodeTask(text, (), "changelog", types, before_images=self._before_images)
+            task = replace(task, computation=self._computed(schema))
+            work = tuple(replace(task, splits=(split,)) for split in step.splits)
             return self._rows(schema, "changelog", tasks.decode, work)
         present = self._present(schema) if self._is_partial(schema.table) else None
         task = tasks.DecodeTask(text, step.splits, "latest", types)
+        task = replace(task, computation=self._computed(schema))
         if present is not None:
             task = replace(task, partial_images=True, defaults=self._omitted(schema))
         if step.bytes <= WHOLE_RANGE_BYTES_MAX:
@@ -362,15 +388,20 @@ class EpochRunner:
         rows = map_batches(by_key, _reducer(text, types, str(schema.table)), reduced.schema)
         return Rows(rows, present=present)
 
+    def _computed(self, schema: TableSchema) -> Computation | None:
+        return self._computation(schema) if schema.table in self._computed_tables else None
+
     def _present(self, schema: TableSchema) -> Present:
         """Chunks that are still to be placed bring the rows that the target does not have yet."""
         state = self._state.table(schema.table)
         places = {column.name: place for place, column in enumerate(schema.columns)}
         return Present(places, strict=state is None or state.snapshot not in ("splitting", "reading"))
 
-    def _placed(self, plan: EpochPlan, schema: TableSchema, step: PlaceChunks) -> Rows:
+    def _chunk_rows(self, plan: EpochPlan, table: TablePlan, step: PlaceChunks) -> Rows:
+        schema = table.schema
         shares = min(self._cores, len(step.chunks))
         layout: Literal["latest", "changelog"] = "changelog" if step.mode == "changes" else "latest"
+        defaults = self._omitted(schema) if schema.key else None
         work = tuple(
             tasks.PlaceTask(
                 schema.to_json(),
@@ -379,6 +410,7 @@ class EpochRunner:
                 plan.range.end,
                 layout,
                 self._types,
+                defaults,
             )
             for share in range(shares)
         )
@@ -389,6 +421,11 @@ class EpochRunner:
         with self._state.transaction():
             for outcome in outcomes:
                 self._record_table(plan, outcome)
+            for move in self._lost:
+                state = self._state.table(move.target)
+                if state is not None:
+                    self._state.put_table(replace(state, due=f"the target of {move.source} was gone"))
+            self._lost = []
             results = {str(outcome.table): outcome.to_json() for outcome in outcomes}
             self._state.applied(plan, {"tables": results})
 
@@ -406,16 +443,21 @@ class EpochRunner:
             self._state.put_table(state)
             return
         if outcome.parked is not None:
+            self._state.put_table(replace(state, written=state.written or outcome.written))
             offset = Offset(outcome.parked.details.get("offset", plan.range.start))
-            unfit = self._reads_again and outcome.parked.details.get("unfit")
+            again = due(self._state, outcome.parked) if self._reads_again else ""
             self._state.park(
                 outcome.table,
                 offset=offset,
                 reason=outcome.parked.message,
                 hint=outcome.parked.hint,
-                due=UNFIT if unfit else "",
+                due=again,
+                resumes=None if again else _resumes(state, plan, outcome, merges=not self._sink.append_only),
             )
             return
+        for staged in outcome.voided:
+            stage.discard(staged)
+            self._state.chunk_void(staged.chunk)
         self._state.chunks_placed(outcome.placed)
         done = state.snapshot == "reading" and set(self._state.chunk_counts(outcome.table)) <= {"placed"}
         self._state.put_table(
@@ -424,12 +466,24 @@ class EpochRunner:
                 schema=outcome.schema or state.schema,
                 kept=outcome.kept if outcome.schema else state.kept,
                 written=outcome.written or (state.written and not outcome.truncated),
-                last_epoch=plan.epoch,
+                last_epoch=plan.epoch if outcome.wrote or only_makes(planned) else state.last_epoch,
                 snapshot="done" if done else state.snapshot,
                 replaces=Offset(0) if outcome.replaced else state.replaces,
                 begins="",
             )
         )
+
+
+def _resumes(state: TableState, plan: EpochPlan, outcome: TableOutcome, *, merges: bool) -> Offset | None:
+    """Where a table that is parked may go on one day: its target lacks nothing of the log before, and what it
+    holds of the log behind does no harm when it comes again. None: rows of it were still to be read, or would
+    be in the target twice."""
+    whole = state.snapshot in ("none", "done") and not state.replaces and not state.begins
+    if not whole or outcome.parked is None or outcome.parked.details.get("partial"):
+        return None
+    if isinstance(outcome.failed, Park):
+        return outcome.failed.resumes
+    return plan.range.start if merges or not outcome.committed else None
 
 
 def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:

@@ -205,7 +205,7 @@ class SnapshotReader:
                     raise found from error
                 log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
                             str(found).splitlines()[0])  # fmt: skip
-                self._stopping.wait(min(0.2 * 2**attempt, 15))
+                self._stopping.wait(min(0.2 * 2 ** min(attempt, 7), 15))
 
     def _read_once(self, state: TableState, chunk: Chunk) -> StagedChunk:
         job = StageTask(

@@ -9,11 +9,13 @@ through the JVM, which carries text only: see `penstock.spark.errors`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from penstock.cascades.changes import Watched, change_schema, changes_of
 from penstock.errors import PenstockError, TableError
 from penstock.model.change import PRESENT
 from penstock.model.chunk import StagedChunk
@@ -24,11 +26,9 @@ from penstock.spark.errors import crossing
 
 if TYPE_CHECKING:
     from penstock._core import KeySet
+    from penstock.sources.mysql.computed import Computation
 
 Batches = Iterator[pa.RecordBatch]
-
-_LACKS_COLUMNS = "the row image lacks it; the source needs binlog_row_image = FULL"
-"""What the core says of images that are not whole (core/src/output.rs)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,20 @@ class DecodeTask:
     partial_images: bool = False
     """Row images may lack columns; `defaults`: what inserts do not say then."""
     defaults: pa.RecordBatch | None = None
+    computation: Computation | None = None
+    """Row images may lack generated columns, which the source computes in this way."""
+    columns: tuple[str, ...] | None = None
+    """Those wanted; None: all."""
+
+
+@dataclass(frozen=True)
+class ChangesTask:
+    """What one split holds of deletions and changes that foreign keys carry on."""
+
+    table: str
+    split: Split
+    watched: Watched
+    types: TypeOptions
 
 
 @dataclass(frozen=True)
@@ -61,15 +75,28 @@ class PlaceTask:
     sequence: Offset
     layout: Literal["latest", "changelog"]
     types: TypeOptions
+    defaults: pa.RecordBatch | None = None
+    """What inserts do not say."""
 
 
 def decode(task: DecodeTask) -> Batches:
+    with ExitStack() as stack:
+        batches = _images(task)
+        if task.computation is not None:
+            from penstock.sources.mysql.computed import Computer
+
+            computer = stack.enter_context(Computer(task.computation, task.types))
+            batches = computer.fill(batches)
+        yield from _put_together(task, batches) if task.partial_images else batches
+
+
+def _images(task: DecodeTask) -> Batches:
     from penstock._core import KeySet
 
     if task.layout == "latest":
         seen = KeySet(task.table, types=task.types.to_json())
-        batches = (batch for split in reversed(task.splits) for batch in _decoder(task, split, seen))
-        yield from _put_together(task, batches) if task.partial_images else batches
+        for split in reversed(task.splits):
+            yield from _decoder(task, split, seen)
         return
     for split in task.splits:
         yield from _decoder(task, split)
@@ -104,14 +131,42 @@ def _decoder(task: DecodeTask, split: Split, seen: KeySet | None = None) -> Batc
             split.end,
             preamble=split.preamble,
             layout=task.layout,
+            columns=task.columns,
             before_images=task.before_images,
             bucket=task.bucket,
             seen=seen,
             types=task.types.to_json(),
             partial_images=task.partial_images,
             defaults=task.defaults,
+            base_columns=None if task.computation is None else task.computation.base,
         )
     )
+
+
+def changes(task: ChangesTask) -> Batches:
+    from penstock._core import RangeDecoder
+
+    schema, split = TableSchema.from_json(task.table), task.split
+    names = [schema.columns[place].name for place in task.watched.places]
+    decoder = RangeDecoder(
+        task.table,
+        split.path,
+        split.base,
+        split.start,
+        split.end,
+        preamble=split.preamble,
+        columns=names,
+        foreign_key_checks=True,
+        types=task.types.to_json(),
+    )
+    yield from changes_of(decoder, names, task.watched, change_schema(schema, task.watched, task.types))
+
+
+def layout(schema: TableSchema, name: str, types: TypeOptions) -> pa.Schema:
+    """See `penstock._core.arrow_schema`."""
+    from penstock._core import arrow_schema
+
+    return arrow_schema(schema.to_json(), name, types.to_json())
 
 
 def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -134,7 +189,7 @@ def place(task: PlaceTask) -> Batches:
     if schema.key:
         # Whatever the source's setting: a session may have written images of its own kind.
         merges = task.layout == "latest"
-        keys = KeySet(task.table, types=task.types.to_json(), partial_images=merges)
+        keys = KeySet(task.table, types=task.types.to_json(), partial_images=merges, defaults=task.defaults)
     for scan in task.scans:
         exclude = GtidSet(scan.exclude_gtids) if scan.exclude_gtids is not None else None
         for split in scan.splits:
@@ -204,7 +259,7 @@ def core_error(error: Exception, table: str) -> PenstockError:
             table=table,
             offset=error.offset,
             unfit=True,
-            partial=_LACKS_COLUMNS in error.reason,
+            lacks=error.lacks,
         )
     assert isinstance(error, DecodeError)
     return TableError(

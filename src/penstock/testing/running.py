@@ -125,6 +125,8 @@ class RunningPipeline:
             name, _, at = status["source_position"].rpartition(":")
             if not name or not status["snapshot"]["done"] or status["lag"]["bytes"]:
                 return False
+            if any(table["catching_up"] for table in status["tables"]):
+                return False
             return (int(name.rsplit(".", 1)[1]), int(at)) >= goal and status["offset"] >= status["log_end"]
 
         return self.wait_until(
@@ -153,8 +155,11 @@ class RunningPipeline:
         return False
 
     def resident_mb(self) -> dict[str, int]:
-        """Memory of the receiver and of the largest Python worker, now."""
-        found = {"receiver": 0, "worker": 0}
+        """Memory of the receiver, of the driver (not its JVM) and of the largest Python worker, now."""
+        found = {"receiver": 0, "driver": 0, "worker": 0}
+        with contextlib.suppress(psutil.Error):
+            if self._process is not None and self.alive:
+                found["driver"] = psutil.Process(self._process.pid).memory_info().rss // 1_000_000
         for name, processes in (("receiver", self._receivers()), ("worker", self._workers())):
             for process in processes:
                 with contextlib.suppress(psutil.Error):

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from penstock.errors import PenstockError
+from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.verify.plan import (
@@ -53,9 +54,11 @@ class VersionAt(Protocol):
 class LogWindow(Protocol):
     """What the relay log holds between two marks."""
 
-    def keys_touched(self, schema: TableSchema, low: str, end: Offset, limit: int) -> Collection[str] | None:
+    def keys_touched(
+        self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
+    ) -> Collection[str] | None:
         """Canonical texts of the keys (before and after images) of transactions that end at or before `end`
-        and are not in `low`. None: more than `limit`."""
+        and that the low mark does not claim. None: more than `limit`."""
 
 
 class Target(Protocol):
@@ -116,14 +119,14 @@ class Verification:
             buckets = choose_buckets(schema, view.extent(schema))
             # The server and Spark work at the same time; the view's session is the pool's until then.
             sums = pool.submit(view.sums, schema, buckets, self._types)
-            offset, version = self._versions.version_at(schema.table, view.high)
+            offset, version = self._versions.version_at(schema.table, view.marks.high)
             target = self._target.sums(schema, buckets, version, self._types)
             source = sums.result()
             different = different_buckets(source, target)
             listed = _affordable(different, source, target)
             uncertain: Collection[str] | None = ()
             if different:
-                uncertain = self._window.keys_touched(schema, view.low, offset, UNCERTAIN_KEYS_MAX)
+                uncertain = self._window.keys_touched(schema, view.marks, offset, UNCERTAIN_KEYS_MAX)
             found = self._differences(view, schema, buckets, listed, version) if listed else []
         if uncertain is None:
             real, unsettled = list[KeyDifference](), found
@@ -158,8 +161,8 @@ class Verification:
             open_keys = {difference.key for difference in unsettled}
             self._versions.hold()
             with self._views() as view:
-                offset, version = self._versions.version_at(schema.table, view.high)
-                uncertain = self._window.keys_touched(schema, view.low, offset, UNCERTAIN_KEYS_MAX)
+                offset, version = self._versions.version_at(schema.table, view.marks.high)
+                uncertain = self._window.keys_touched(schema, view.marks, offset, UNCERTAIN_KEYS_MAX)
                 if uncertain is None:
                     continue
                 numbers = buckets.numbers(open_keys)

@@ -51,6 +51,17 @@ class TableReport:
             and not self.unverified
         )
 
+    @property
+    def verdict(self) -> str:
+        if self.error is not None:
+            return "not verified"
+        return "equal" if self.equal else "different" if self.keys_different else "not proven equal"
+
+    def summary(self) -> dict[str, Any]:
+        """What is remembered of it."""
+        different = len(self.keys_different) + self.keys_not_listed
+        return {"verdict": self.verdict, "keys_different": different, "offset": self.offset}
+
     def to_json(self) -> dict[str, Any]:
         return {
             "table": str(self.table),
@@ -70,7 +81,7 @@ class TableReport:
         """For people: one line, and one more for each thing that differs."""
         if self.error is not None:
             return [f"{self.table}: not verified. {self.error}"]
-        verdict = "equal" if self.equal else "DIFFERENT" if self.keys_different else "NOT PROVEN EQUAL"
+        verdict = "equal" if self.equal else self.verdict.upper()
         counts = f"{self.rows_source:,} rows at the source, {self.rows_target:,} at the target"
         lines = [f"{self.table}: {verdict}, {counts}"]
         lines += [f"  differs in {name}" for name in self.ranges_different[:KEYS_LISTED]]

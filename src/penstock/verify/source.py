@@ -1,8 +1,7 @@
 """The source's side: one read view between two marks, and what the server computes inside it.
 
-`low` is `@@gtid_executed` read before the view opens: whatever it holds is visible. `high` is the end of the
-binary log read after: whatever is visible is at or before it. (The other way round fails: a position moves
-before the engine makes rows visible, and a transaction is visible before it is in `gtid_executed`.)
+The marks are those of a snapshot's chunk (`sources/mysql/watermark.py`, each kind of server in its own way):
+whatever `marks` claim as low is visible, whatever is visible is at or before the high one.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
-from penstock.errors import ConfigError, SourceError, TableError
-from penstock.model.offset import SourcePosition
+from penstock.errors import TableError
+from penstock.model.chunk import Watermarks
 from penstock.model.schema import TableSchema, TypeOptions, quote
+from penstock.sources.mysql.watermark import marks_of
 from penstock.verify import sql
 from penstock.verify.plan import Buckets, BucketSum, KeyExtent, integer_key, key_columns
 
@@ -28,7 +28,6 @@ _SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 _ER_PACKET_OVERFLOW = 1301
-_ER_SYNTAX = 1064
 _ER_NO_SUCH_TABLE = 1146
 
 
@@ -37,8 +36,7 @@ class ReadView:
     """What the source held at one moment. Ends with the session, or with the next view in it."""
 
     connection: Connection[Any]
-    low: str
-    high: SourcePosition
+    marks: Watermarks
     server_uuid: str
 
     def extent(self, schema: TableSchema) -> KeyExtent:
@@ -96,48 +94,20 @@ class ReadView:
 
 
 @contextmanager
-def read_view(connection: Connection[Any]) -> Iterator[ReadView]:
+def read_view(connection: Connection[Any], watermark_table: str | None = None) -> Iterator[ReadView]:
     """Opens a read view in this session and closes it afterwards. Takes no locks.
 
-    Raises `ConfigError` when the source has no GTIDs or no binary log: then nothing says what a view holds.
+    Raises `ConfigError` when nothing says what a view holds: `marks_of`.
     """
     with connection.cursor() as cursor:
         for statement in _SESSION:
             cursor.execute(statement)
-        low, uuid = _identity(cursor)
-        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        high = _end_of_log(cursor)
-        if _identity(cursor)[1] != uuid:
-            raise SourceError("Another server answered between the two marks of a read view.")
+    marks = marks_of(connection, watermark_table)
+    opened = marks.open_view()
     try:
-        yield ReadView(connection, low, high, uuid)
+        yield ReadView(connection, opened, marks.server_uuid)
     finally:
         connection.rollback()
-
-
-def _identity(cursor: Any) -> tuple[str, str]:
-    cursor.execute("SELECT @@GLOBAL.gtid_executed, @@server_uuid, @@GLOBAL.gtid_mode")
-    executed, uuid, mode = cursor.fetchone()
-    if str(mode).upper() != "ON":
-        raise ConfigError(
-            f"The source runs with gtid_mode={mode}; without GTIDs nothing tells which transactions a read"
-            " view holds.",
-            hint="Turn gtid_mode ON (it can be done step by step while the server runs).",
-        )
-    return str(executed).replace("\n", ""), str(uuid)
-
-
-def _end_of_log(cursor: Any) -> SourcePosition:
-    try:
-        cursor.execute("SHOW MASTER STATUS")
-    except pymysql.err.ProgrammingError as error:
-        if error.args[0] != _ER_SYNTAX:
-            raise
-        cursor.execute("SHOW BINARY LOG STATUS")  # 8.4 and later
-    row = cursor.fetchone()
-    if row is None:
-        raise ConfigError("The source writes no binary log.", hint="Start it with log_bin.")
-    return SourcePosition(str(row[0]), int(row[1]))
 
 
 def _string(value: Any) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from penstock import _core
+from penstock.model.chunk import Watermarks
 from penstock.model.offset import LogRange, Offset
-from penstock.model.schema import TableSchema
+from penstock.model.schema import DEFAULT_TYPES, TableSchema
 from penstock.relaylog.reader import RelayLog
+from penstock.sources.mysql.omitted import omitted_values
 
 _SPLIT_BYTES = 16 * 1024 * 1024
 
@@ -18,11 +20,18 @@ class RelayLogWindow:
     def __init__(self, log: RelayLog) -> None:
         self._log = log
 
-    def keys_touched(self, schema: TableSchema, low: str, end: Offset, limit: int) -> Collection[str] | None:
+    def keys_touched(
+        self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
+    ) -> Collection[str] | None:
         self._log.refresh()
-        seen = _core.GtidSet(low)
-        start = self._log.window_start(seen, not_after=end)
+        if marks.low_position is not None:
+            seen = None
+            start = max(self._log.start, self._log.offset_within(marks.low_position))
+        else:
+            seen = _core.GtidSet(marks.low)
+            start = self._log.window_start(seen, not_after=end)
         table, keys = schema.to_json(), set[str]()
+        defaults = omitted_values(schema, DEFAULT_TYPES)
         for split in self._log.splits(LogRange(start, end), schema.table, bytes_aim=_SPLIT_BYTES):
             decoder = _core.RangeDecoder(
                 table,
@@ -34,6 +43,8 @@ class RelayLogWindow:
                 layout="changelog",
                 columns=list(schema.key),
                 exclude_gtids=seen,
+                partial_images=True,
+                defaults=defaults,
             )
             for batch in decoder:
                 keys.update(_core.row_texts(table, batch, schema.key).to_pylist())

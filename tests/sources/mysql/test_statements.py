@@ -10,7 +10,7 @@ from penstock.config import TablesConfig
 from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.plan import ColumnOrigin, Evolve, Park, TruncateTarget
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import CascadingKey, TableId, TableSchema
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.ddl.catalog import Catalog
@@ -38,6 +38,7 @@ class Pipeline:
         self._catalog = catalog or (lambda table: None)
         self._captured = TableFilter(TablesConfig(include=list(captured or ("shop.*",))))
         self.parks_cascades = True
+        self.keeps_keys = False
         self.restart()
 
     def restart(self) -> None:
@@ -48,6 +49,7 @@ class Pipeline:
             read_database=lambda name: ("latin1", "latin1_swedish_ci"),
             earlier=lambda offset: [one for one in self.log if one.end <= offset],
             parks_cascades=self.parks_cascades,
+            keeps_keys=self.keeps_keys,
         )
 
     def _ask(self, table: TableId) -> TableSchema | None:
@@ -335,6 +337,60 @@ def test_a_table_created_with_a_cascading_foreign_key(shop: Pipeline, parks: boo
     [created] = shop.run(sql)
     assert created.created is not None
     assert [type(step) for step in created.steps] == ([Park] if parks else [])
+
+
+CHILD = (
+    "CREATE TABLE child (id INT PRIMARY KEY, t_id INT, CONSTRAINT k FOREIGN KEY (t_id) REFERENCES t (id) "
+    "ON DELETE CASCADE ON UPDATE SET NULL)"
+)
+
+
+@pytest.fixture
+def family(shop: Pipeline) -> Pipeline:
+    """Table t and its child, whose foreign key is followed."""
+    shop.parks_cascades, shop.keeps_keys = False, True
+    shop.restart()
+    shop.run(CHILD)
+    return shop
+
+
+def test_a_cascading_key_is_known_from_the_statement_that_makes_its_table(family: Pipeline) -> None:
+    [key] = family.live[TableId("shop", "child")].foreign_keys
+    assert key == CascadingKey("k", ("t_id",), T, ("id",), "CASCADE", "SET NULL")
+    assert family.live[T].foreign_keys == ()
+
+
+def test_a_cascading_key_follows_the_names_of_its_columns_until_it_is_dropped(family: Pipeline) -> None:
+    step = evolved(family.run("ALTER TABLE child RENAME COLUMN t_id TO x, ADD n INT"))
+    assert [key.columns for key in step.schema.foreign_keys] == [("x",)]
+    [effect] = family.run("ALTER TABLE child DROP FOREIGN KEY k")
+    assert evolved([effect]).schema.foreign_keys == () and effect.rereads is None
+
+
+def test_a_new_cascading_key_makes_its_table_be_read_again(family: Pipeline) -> None:
+    [effect] = family.run("ALTER TABLE child ADD FOREIGN KEY (id) REFERENCES t (a) ON DELETE CASCADE")
+    assert effect.rereads == "a foreign key that cascades was added"
+    assert len(evolved([effect]).schema.foreign_keys) == 2
+    [effect] = family.run("ALTER TABLE child ADD n INT")
+    assert effect.rereads is None
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE t RENAME COLUMN id TO key_id",
+        "ALTER TABLE t CHANGE id key_id INT",
+        "RENAME TABLE t TO old_t",
+        "DROP TABLE t",
+    ],
+)
+def test_a_table_is_read_again_when_its_parent_gets_another_name(family: Pipeline, sql: str) -> None:
+    child = [effect for effect in family.run(sql) if effect.table.table == "child"]
+    assert [bool(effect.rereads) for effect in child] == [True]
+
+
+def test_other_changes_of_a_parent_are_no_matter_to_its_children(family: Pipeline) -> None:
+    assert [effect.table for effect in family.run("ALTER TABLE t RENAME COLUMN b TO bb, ADD n INT")] == [T]
 
 
 def test_statement_format_dml_parks_its_tables(shop: Pipeline) -> None:

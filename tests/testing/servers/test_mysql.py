@@ -100,8 +100,9 @@ def test_close_removes_process_and_folder_and_may_be_repeated() -> None:
 
 CALLER = """
 import os, sys, time
+from pathlib import Path
 from penstock.testing import servers
-server = servers.MySqlServer()
+server = servers.MySqlServer(folder=Path(sys.argv[2]) if sys.argv[2:] else None)
 if sys.argv[1] == "fork" and os.fork() == 0:
     time.sleep(600)  # a child that still holds the pipe to the guardian
 print(server.pid, server._guardian.pid, server.folder, flush=True)
@@ -109,9 +110,9 @@ time.sleep(600)
 """
 
 
-def start_caller(mode: str) -> tuple[subprocess.Popen[str], int, int, Path]:
+def start_caller(mode: str, *folder: Path) -> tuple[subprocess.Popen[str], int, int, Path]:
     caller = subprocess.Popen(
-        [sys.executable, "-c", CALLER, mode],
+        [sys.executable, "-c", CALLER, mode, *map(str, folder)],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -136,15 +137,16 @@ def test_server_and_folder_are_gone_when_the_caller_is_killed(mode: str, number:
         os.killpg(caller.pid, signal.SIGKILL) if mode == "fork" else None
 
 
-def test_server_dies_with_its_guardian_and_the_next_one_sweeps_its_folder(mysql_factory: Factory) -> None:
-    caller, server, guardian, folder = start_caller("plain")
+def test_server_dies_with_its_guardian_and_the_next_one_sweeps_its_folder(tmp_path: Path) -> None:
+    # In a place of their own: where others start servers meanwhile, one of those would sweep it.
+    caller, server, guardian, folder = start_caller("plain", tmp_path)
     os.kill(guardian, signal.SIGKILL)
     assert wait_until(lambda: not psutil.pid_exists(server))
     assert folder.exists()
     caller.kill()
     caller.wait()
-    mysql_factory()
-    assert not folder.exists()
+    with servers.MySqlServer(folder=tmp_path):
+        assert not folder.exists()
 
 
 def test_ctrl_c_of_the_group_does_not_take_the_server_before_the_caller_closes_it(

@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.model.schema import TableId, TableSchema, quote
+from penstock.cascades.keys import parent_missing
+from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema, quote
 from penstock.sources.base import Finding, TableFilter
 from penstock.sources.mysql import catalog
 from penstock.sources.mysql.connection import query
+from penstock.sources.mysql.foreign_keys import read_cascading_keys
 
 if TYPE_CHECKING:
     from penstock.sources.mysql.preflight import Source
@@ -189,46 +191,46 @@ def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
     """Rows that a foreign key changes are not in the log before MySQL 9.6."""
     if source.traits.logs_cascades:
         return
-    rows = source.ask(
-        "SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, REFERENCED_TABLE_NAME, UPDATE_RULE, "
-        "DELETE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE UPDATE_RULE NOT IN ('NO ACTION', "
-        "'RESTRICT') OR DELETE_RULE NOT IN ('NO ACTION', 'RESTRICT')"
-    )
-    for database, name, constraint, parent, on_update, on_delete in sorted(rows):
-        table = TableId(str(database), str(name))
-        if table not in captured:
-            continue
-        rules = [
-            f"ON {event} {rule}"
-            for event, rule in (("UPDATE", on_update), ("DELETE", on_delete))
-            if rule not in ("NO ACTION", "RESTRICT")
-        ]
-        yield Finding(
-            "warning", "cascade", str(table),
-            f"Changes to {parent} reach {table} through the foreign key {constraint} ({', '.join(rules)}). "
-            f"Before MySQL 9.6 such changes are not in the log, so the target of {table} keeps rows that "
-            f"the source changed or deleted. Let the application change {table} itself, and take the rules "
-            "off the key.",
-            _without_rules(source, table, str(constraint)),
-        )  # fmt: skip
+    if source.config.cascades == "apply":
+        yield from _applied(source, captured)
+        return
+    for table, keys in sorted(read_cascading_keys(source.connection, captured).items()):
+        for key in keys:
+            rules = [
+                f"ON {event} {rule}"
+                for event, rule in (("UPDATE", key.on_update), ("DELETE", key.on_delete))
+                if rule not in PASSIVE_RULES
+            ]
+            yield Finding(
+                "warning", "cascade", str(table),
+                f"Changes to {key.parent.table} reach {table} through the foreign key {key.name} "
+                f"({', '.join(rules)}). "
+                f"Before MySQL 9.6 such changes are not in the log, so the target of {table} keeps rows that "
+                f"the source changed or deleted. Let the application change {table} itself, and take the "
+                "rules off the key.",
+                _without_rules(table, key),
+            )  # fmt: skip
 
 
-def _without_rules(source: Source, table: TableId, constraint: str) -> str:
-    rows = query(
-        source.connection,
-        "SELECT COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME FROM "
-        "information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND "
-        "CONSTRAINT_NAME = %s AND REFERENCED_TABLE_NAME IS NOT NULL ORDER BY ORDINAL_POSITION",
-        (table.database, table.table, constraint),
-    )
-    if not rows:
-        return ""
-    parent = TableId(str(rows[0][1]), str(rows[0][2]))
-    columns = ", ".join(quote(str(row[0])) for row in rows)
-    targets = ", ".join(quote(str(row[3])) for row in rows)
-    name = quote(constraint)
+def _applied(source: Source, captured: set[TableId]) -> Iterator[Finding]:
+    """What a foreign key does can be worked out if the log has the changes of its parent."""
+    for table, keys in sorted(read_cascading_keys(source.connection, captured).items()):
+        for key in keys:
+            if key.parent in captured:
+                text = (
+                    f"What the foreign key {key.name} changes is worked out from the changes of {key.parent}."
+                )
+                yield Finding("ok", "cascade", str(table), text)
+            else:
+                reason, hint = parent_missing(table, key)
+                yield Finding("warning", "cascade", str(table), f"{reason} {hint}")
+
+
+def _without_rules(table: TableId, key: CascadingKey) -> str:
+    columns, targets = (", ".join(map(quote, names)) for names in (key.columns, key.referenced))
+    name = quote(key.name)
     return (
         f"ALTER TABLE {table.quoted} DROP FOREIGN KEY {name};\n"
         f"ALTER TABLE {table.quoted} ADD CONSTRAINT {name} FOREIGN KEY ({columns}) "
-        f"REFERENCES {parent.quoted} ({targets});"
+        f"REFERENCES {key.parent.quoted} ({targets});"
     )

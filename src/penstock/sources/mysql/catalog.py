@@ -306,7 +306,7 @@ def _column(server: ServerTraits, row: Sequence[Any]) -> Column:
         collation=None if collation is None else str(collation),
         labels=labels,
         generated=generated,
-        invisible="invisible" in extra.split(),
+        invisible="invisible" in re.split(r"[\s,]+", extra),
         default=default,
         default_is_expression=is_expression,
         column_type=full,

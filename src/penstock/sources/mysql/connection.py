@@ -40,6 +40,10 @@ class SourceUnreachable(TransientError):
     """Nobody answers at the source's address."""
 
 
+class SourceBehind(SourceUnreachable):
+    """A replica answers, but it has yet to apply what we hold."""
+
+
 def connect(config: SourceConfig, *, read_timeout_s: float | None = None) -> Any:
     """A PyMySQL connection (utf8mb4, autocommit). The caller closes it."""
     greeting_s = max(1, config.connect_timeout // 1000)

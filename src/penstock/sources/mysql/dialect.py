@@ -61,6 +61,12 @@ class Dialect:
         return "SHOW REPLICA STATUS" if self.version >= (8, 0, 22) else "SHOW SLAVE STATUS"
 
     @property
+    def logs_replicated(self) -> str:
+        """The variable by which a replica logs what it applies."""
+        new = not self.mariadb and self.version >= (8, 0, 26)
+        return "log_replica_updates" if new else "log_slave_updates"
+
+    @property
     def log_privileges(self) -> tuple[str, str]:
         """To be a replica, and to ask for the end of the log."""
         if self.mariadb and self.version >= (10, 5, 2):

@@ -24,13 +24,28 @@ import pymysql
 
 from penstock._core import DecodeError, GtidSet, digest_span
 from penstock.config import PipelineConfig, SourceConfig, StartAt
-from penstock.errors import BEGIN_ANEW, ConfigError, LogDiverged, LogPurged, RelayLogCorrupt, SourceError
+from penstock.errors import (
+    BEGIN_ANEW,
+    ConfigError,
+    LogDiverged,
+    LogPurged,
+    PenstockError,
+    RelayLogCorrupt,
+    SourceError,
+)
 from penstock.model.offset import Offset, SourcePosition
 from penstock.relaylog.index import LastTransaction, Prepared
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT
-from penstock.sources.mysql.connection import Replication, connect, explain, query
-from penstock.sources.mysql.hosts import connect_any
+from penstock.sources.mysql.connection import (
+    Replication,
+    SourceBehind,
+    SourceUnreachable,
+    connect,
+    explain,
+    query,
+)
+from penstock.sources.mysql.hosts import in_order
 from penstock.sources.mysql.server import Server, describe
 
 COMPARED_BYTES_MAX = 64 * 1024**2
@@ -124,21 +139,40 @@ def check(config: PipelineConfig) -> None:
     """Raises what a receiver of this relay log would refuse to begin or to go on with, except for what only
     the source's bytes can tell."""
     folder = config.relay_log_path
+    log = RelayLog.open(folder) if RelayLog.exists(folder) else None
+    held = hold(log)
+    refusals: list[PenstockError] = []
+    for source in in_order(config.source, folder):
+        try:
+            _check_host(config, source, log, held)
+            return
+        except SourceBehind:
+            return  # the receiver waits for it, or finds another one
+        except (SourceUnreachable, SourceError, ConfigError) as error:
+            if log is None and not isinstance(error, SourceUnreachable):
+                raise
+            refusals.append(error)
+    raise next((one for one in refusals if not isinstance(one, SourceUnreachable)), refusals[0])
+
+
+def _check_host(
+    config: PipelineConfig, source: SourceConfig, log: RelayLog | None, held: Held | None
+) -> None:
     try:
-        source, connection = connect_any(config.source, folder, read_timeout_s=30)
+        connection = connect(source, read_timeout_s=30)
         try:
             server = describe(connection)
         finally:
             connection.close()
-        log = RelayLog.open(folder) if RelayLog.exists(folder) else None
         by_gtid = server.has_gtids if log is None else log.by_gtid
-        plan(source, server, hold(log), config.start, by_gtid=by_gtid)
+        plan(source, server, held, config.start, by_gtid=by_gtid)
     except (pymysql.Error, OSError) as error:
-        raise explain(error, config.source) from error
+        raise explain(error, source) from error
 
 
 def plan(config: SourceConfig, server: Server, held: Held | None, start: StartAt, *, by_gtid: bool) -> Stream:
-    """Raises `LogPurged`, `LogDiverged` or `ConfigError` when the source cannot be followed from there."""
+    """Raises `LogPurged`, `LogDiverged` or `ConfigError` when the source cannot be followed from there, and
+    `SourceBehind` when it cannot yet."""
     if held is None:
         return _begin(config, server, start)
     if by_gtid:
@@ -282,6 +316,10 @@ def _resume_by_gtid(server: Server, held: Held) -> Stream:
             hint="SET GLOBAL gtid_mode = ON;",
         )
     unknown = server.lacks(held.gtids)
+    if unknown and server.applies:
+        raise SourceBehind(
+            f"The source {server.uuid} is a replica that has not applied yet what we hold: {_shown(unknown)}."
+        )
     if unknown:
         raise LogDiverged(
             f"The source {server.uuid} does not have transactions that we hold: {_shown(unknown)}.",

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from penstock.config import SourceConfig
 from penstock.relaylog.status import read_status
-from penstock.sources.mysql.connection import SourceUnreachable, connect
 
 
 def candidates(config: SourceConfig) -> list[SourceConfig]:
@@ -31,14 +29,7 @@ def followed(config: SourceConfig, relay_log: Path) -> SourceConfig:
     return known[0]
 
 
-def connect_any(config: SourceConfig, relay_log: Path, *, read_timeout_s: float) -> tuple[SourceConfig, Any]:
-    """A connection to the host that is followed, else to the first that answers; raises what the last one
-    says."""
+def in_order(config: SourceConfig, relay_log: Path) -> list[SourceConfig]:
+    """The host that is followed, then the others."""
     first = followed(config, relay_log)
-    order = [first, *(one for one in candidates(config) if one != first)]
-    for one in order[:-1]:
-        try:
-            return one, connect(one, read_timeout_s=read_timeout_s)
-        except SourceUnreachable:
-            continue
-    return order[-1], connect(order[-1], read_timeout_s=read_timeout_s)
+    return [first, *(one for one in candidates(config) if one != first)]

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock._core import GtidSet
 from penstock.config import PipelineConfig
 from penstock.errors import BEGIN_ANEW, ConfigError, PenstockError
 from penstock.sources.base import Finding
-from penstock.sources.mysql import catalog
+from penstock.sources.mysql import catalog, hosts
 from penstock.sources.mysql.connection import Replication, connect, explain, query, query_named
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.watermark import marks_of
@@ -67,7 +67,28 @@ class Source:
 
 def check(config: PipelineConfig) -> list[Finding]:
     """Everything that is found, in the order in which it should be mended. Never raises for a source's
-    fault."""
+    fault.
+
+    Of several hosts the first that answers is the source, in the order in which the receiver looks; what is
+    wrong with the others keeps them from taking its place, not the pipeline from running.
+    """
+    order = hosts.in_order(config.source, config.relay_log_path)
+    found = [_check_host(config.model_copy(update={"source": one})) for one in order]
+    source = next((one for one in found if any(finding.level == "ok" for finding in one)), found[0])
+    known = {(one.check, one.subject, one.level) for one in source}
+    others = [finding for one in found if one is not source for finding in one]
+    news = [one for one in others if (one.check, one.subject, one.level) not in known]
+    return source + [_of_other(one) for one in news if one.level != "ok" or one.check == "connection"]
+
+
+def _of_other(finding: Finding) -> Finding:
+    if finding.level != "error":
+        return finding
+    message = f"{finding.message} Until this is mended, the pipeline cannot go on there after a failover."
+    return replace(finding, level="warning", message=message)
+
+
+def _check_host(config: PipelineConfig) -> list[Finding]:
     name = f"{config.source.host}:{config.source.port}"
     try:
         connection = connect(config.source)
@@ -229,6 +250,14 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
     value = source.variable("binlog_row_image").upper() or "FULL"
     if value == "FULL":
         yield Finding("ok", "binlog_row_image", source.name, "binlog_row_image is FULL.")
+    elif source.config.cascades == "apply" and not source.traits.logs_cascades:
+        yield Finding(
+            "error", "binlog_row_image", source.name,
+            f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of changed "
+            "rows, and without them `cascades: apply` cannot work out which rows foreign keys change. "
+            "Sessions take a new setting over when they connect again.",
+            "SET GLOBAL binlog_row_image = 'FULL';",
+        )  # fmt: skip
     elif source.config.sink.type in ("iceberg", "delta") and not source.traits.mariadb:
         yield Finding(
             "warning", "binlog_row_image", source.name,

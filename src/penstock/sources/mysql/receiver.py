@@ -34,6 +34,7 @@ from penstock.errors import (
     ConfigError,
     LogDiverged,
     PenstockError,
+    RelayLogCorrupt,
     SourceError,
     TransientError,
 )
@@ -58,8 +59,6 @@ RETRY_FIRST_S = 0.2
 FAILURES_MAX = 5
 """Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in
 between."""
-FAILOVER_WAIT_S = 60.0
-"""With several hosts: how long one is looked for that holds all that we hold."""
 DISK_RETRY_S = 1.0
 DISK_WAIT_MAX_S = 60.0
 RETENTION_EVERY_S = 30.0
@@ -125,7 +124,7 @@ class Receiver:
         self.folder = config.relay_log_path
         self._hosts = hosts.candidates(config.source)
         self.source = hosts.followed(config.source, self.folder)
-        self._diverged_since: float | None = None
+        self._refused_since: float | None = None
         self._retention_at = 0.0
         self._bytes = 0
         self._connected_once = False
@@ -172,7 +171,7 @@ class Receiver:
             except DiskFull as error:
                 self._wait_for_room(error)
                 continue
-            except LogDiverged as error:
+            except (SourceError, ConfigError) as error:
                 trouble = self._elsewhere(error)
             except SourceUnreachable as error:
                 if len(self._hosts) > 1:
@@ -184,6 +183,8 @@ class Receiver:
                 trouble = error
             except (pymysql.Error, OSError) as error:
                 trouble = explain(error, self.source)
+                if not isinstance(trouble, TransientError):
+                    trouble = self._elsewhere(trouble)
             except DecodeError as error:
                 if error.path is not None:
                     raise follow.damaged(error) from error
@@ -217,11 +218,13 @@ class Receiver:
         at = self._hosts.index(self.source)
         self.source = self._hosts[(at + 1) % len(self._hosts)]
 
-    def _elsewhere(self, error: LogDiverged) -> PenstockError:
-        """This server does not continue our log. A replica about to be promoted may still apply what it has;
-        or another one continues it. For a while both are waited for."""
-        since = self._diverged_since = self._diverged_since or time.monotonic()
-        if len(self._hosts) == 1 or time.monotonic() - since > FAILOVER_WAIT_S:
+    def _elsewhere(self, error: PenstockError) -> PenstockError:
+        """This server does not continue our log, or is not fit to. Another one of the list may, perhaps once
+        it is promoted: for a while that is waited for."""
+        since = self._refused_since = self._refused_since or time.monotonic()
+        waited = time.monotonic() - since
+        alone = len(self._hosts) == 1 or isinstance(error, RelayLogCorrupt)
+        if alone or waited > self.source.failover_wait / 1000 or not RelayLog.exists(self.folder):
             raise error
         self._next_host()
         return TransientError(error.message, hint=error.hint, **error.details)
@@ -256,7 +259,7 @@ class Receiver:
             replication = self._ask(connection, server, stream, server_id)
             self._create(server, by_gtid=by_gtid)
             session = _Session(server, stream, replication, self._framer(server, stream, held))
-            self._diverged_since = None
+            self._refused_since = None
             self.status.facts["source"] = {
                 "host": self.source.host,
                 "port": self.source.port,

@@ -29,6 +29,8 @@ class Server:
     """Binlog files and sizes, oldest first; empty if the account may not see them."""
     prepared: bool
     """It has XA transactions that are prepared; False also if the account may not see them."""
+    applies: bool
+    """It is a replica whose applier runs: what it lacks now may still come."""
     last_of_server: dict[tuple[int, int], int]
     """MariaDB: the last number that each server has given in each domain, as far as this server logged it."""
 
@@ -49,18 +51,28 @@ class Server:
 
 
 def describe(connection: Any) -> Server:
-    """Raises `ConfigError` if the source writes no binary log."""
+    """Raises `ConfigError` if the source writes no binary log, or one without what it applies as a
+    replica."""
     dialect = Dialect.detect(connection)
     # Global by name: in 5.7 the session's gtid_executed is another thing.
     mode, gtids = "@@GLOBAL.gtid_mode", "@@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged"
     if dialect.mariadb:
         mode, gtids = "'ON'", "@@GLOBAL.gtid_binlog_pos, @@GLOBAL.gtid_binlog_state"
-    row = query(connection, f"SELECT {dialect.identity}, @@server_id, @@version, @@log_bin, {mode}, {gtids}")[
-        0
-    ]
+    updates = dialect.logs_replicated
+    row = query(
+        connection,
+        f"SELECT {dialect.identity}, @@server_id, @@version, @@log_bin, {mode}, {gtids}, @@{updates}",
+    )[0]
     if not row[3]:
         raise ConfigError(
             "The source writes no binary log (log_bin is OFF).", hint="Start it with --log-bin."
+        )
+    replicates = _replicates(connection, dialect)
+    if replicates and not int(row[7]):
+        raise ConfigError(
+            f"The source is a replica with {updates} = OFF: what it applies is not in its own log.",
+            hint=f"Add {updates} = ON to its option file, under [mysqld], and restart it, or follow its "
+            "source instead.",
         )
     files = _files(connection)
     if dialect.mariadb:
@@ -77,8 +89,19 @@ def describe(connection: Any) -> Server:
         purged=purged,
         files=files,
         prepared=_has_prepared(connection),
+        applies="Yes" in replicates,
         last_of_server=last,
     )
+
+
+def _replicates(connection: Any, dialect: Dialect) -> list[str]:
+    """For each server it replicates from, whether its applier runs; empty also if the account may not see
+    that."""
+    try:
+        rows = query_named(connection, dialect.replica_status)
+    except pymysql.Error:
+        return []
+    return [str(row.get("Slave_SQL_Running") or row.get("Replica_SQL_Running")) for row in rows]
 
 
 def _has_prepared(connection: Any) -> bool:

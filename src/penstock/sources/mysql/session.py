@@ -7,7 +7,8 @@ COLUMN, a start), so they share it under a lock; splitting a table takes a conne
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from penstock.snapshot.split import MySqlChunkPlanner
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql import catalog, hosts, statements, watermark
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.foreign_keys import read_cascading_keys
 
 T = TypeVar("T")
 
@@ -34,9 +36,13 @@ GTID_WAIT_SECONDS = 60
 class SourceSession:
     """Opened lazily. Raises `TransientError` when the source stays out of reach."""
 
-    def __init__(self, config: SourceConfig, relay_log: Path | None = None) -> None:
-        """`relay_log`: whose receiver says which of several hosts is followed."""
+    def __init__(
+        self, config: SourceConfig, relay_log: Path | None = None, *, foreign_keys: bool = False
+    ) -> None:
+        """`relay_log`: whose receiver says which of several hosts is followed. `foreign_keys`: definitions
+        have those that cascade, where the log does not hold what they change."""
         self._all = config
+        self._foreign_keys = foreign_keys
         self._relay_log = relay_log
         self._lock = threading.RLock()
         self._connection: Any = None
@@ -96,13 +102,31 @@ class SourceSession:
         return self._ask(lambda connection: self._log_end(connection).high())
 
     def read_table(self, table: TableId) -> TableSchema | None:
-        return self._ask(lambda connection: catalog.read_table(connection, table))
+        schema = self._ask(lambda connection: catalog.read_table(connection, table))
+        return None if schema is None else self._with_keys({schema.table: schema})[schema.table]
 
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
-        return self._ask(lambda connection: catalog.read_tables(connection, captured))
+        return self._with_keys(self._ask(lambda connection: catalog.read_tables(connection, captured)))
+
+    def _with_keys(self, schemas: dict[TableId, TableSchema]) -> dict[TableId, TableSchema]:
+        if not self._foreign_keys or self.traits.logs_cascades:
+            return schemas
+        keys = self._ask(lambda connection: read_cascading_keys(connection, schemas))
+        return {table: replace(one, foreign_keys=keys.get(table, ())) for table, one in schemas.items()}
+
+    def cascading(self, tables: Iterable[TableId]) -> set[TableId]:
+        """Those whose rows foreign keys change without row events in the log."""
+        if self.traits.logs_cascades:
+            return set()
+        return set(self._ask(lambda connection: read_cascading_keys(connection, tables)))
 
     def find_chunks(
-        self, schema: TableSchema, chunk_rows: int, start_gtids: str, *, sized: Callable[[int], None]
+        self,
+        schema: TableSchema,
+        chunk_rows: int,
+        start_gtids: str,
+        *,
+        sized: Callable[[int], None],
     ) -> list[Chunk]:
         """Not before the server has executed everything up to the table's start. `sized` is told at once how
         many rows the server thinks there are: finding the chunks of a large table takes a while."""

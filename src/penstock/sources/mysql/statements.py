@@ -32,6 +32,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema, TypeOptions
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
+from penstock.sources.mysql.cascading import ADDED, children_of_changed, keys_after
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import (
     Altered,
@@ -66,7 +67,8 @@ class MySqlStatements:
 
     `read_table` asks the catalog; it answers None for a table that is gone. `read_database`: default
     character set and collation. `earlier`: the relay log's statements that end at or before an offset.
-    `parks_cascades`: a table with a cascading foreign key cannot be captured.
+    `parks_cascades`: a table with a cascading foreign key cannot be captured. `keeps_keys`: definitions have
+    their cascading foreign keys.
     """
 
     def __init__(
@@ -79,10 +81,12 @@ class MySqlStatements:
         earlier: Earlier = lambda offset: (),
         types: TypeOptions = DEFAULT_TYPES,
         parks_cascades: bool,
+        keeps_keys: bool = False,
     ) -> None:
         self._captured = captured
         self._server = server
         self._parks_cascades = parks_cascades
+        self._keeps_keys = keeps_keys
         self._read_table = read_table
         self._types = types
         self._shadows = Shadows(captured, server, read_database, earlier)
@@ -104,6 +108,8 @@ class MySqlStatements:
         found: list[TableEffect] = []
         for change in changes:
             found += self._effect(change, statement, live, held)
+        if self._keeps_keys:
+            found += children_of_changed(changes, live, {effect.table for effect in found})
         self._shadows.note(statement, changes, live, held)
         return found
 
@@ -138,7 +144,7 @@ class MySqlStatements:
         if table not in live and table not in self._captured:
             return []
         definition = change.definition
-        schema = definition.to_schema() if definition is not None else self._read_table(table)
+        schema = self._schema(definition, table)
         if schema is None:
             # Gone again: whatever dropped it stands later in the log.
             return [_dropped(table)] if table in live else []
@@ -156,6 +162,13 @@ class MySqlStatements:
             )
         ]  # fmt: skip
 
+    def _schema(self, definition: TableDefinition | None, table: TableId) -> TableSchema | None:
+        """As the statement made it, else of the catalog."""
+        if definition is None:
+            return self._read_table(table)
+        keys = definition.cascading_keys if self._keeps_keys else ()
+        return replace(definition.to_schema(), foreign_keys=keys)
+
     def _altered(self, change: Altered, statement: Statement, known: TableSchema) -> list[TableEffect]:
         cascade = _new_cascade(change)
         evolution = Evolution(change.after, tuple(origin.before for origin in change.origins), change.silent)
@@ -171,6 +184,10 @@ class MySqlStatements:
         """The table has another definition; of its rows the evolution says what is certain."""
         after = evolution.definition.to_schema(known.version)
         reasons = list(evolution.silent)
+        if self._keeps_keys:
+            keys, added = keys_after(known, evolution)
+            after = replace(after, foreign_keys=keys)
+            reasons += [ADDED] if added else []
         origins: list[plan.ColumnOrigin] = []
         for column, origin in zip(evolution.definition.columns, evolution.origins, strict=True):
             value: str | None = None
@@ -219,11 +236,11 @@ class MySqlStatements:
     def _taken(self, name: TableId, was: TableId, held: Held) -> list[TableEffect]:
         """Another table has the name now, with its rows."""
         definition = held.get(name)
-        schema = definition.to_schema() if definition is not None else self._read_table(name)
+        schema = self._schema(definition, name)
         if schema is None:
             return [_dropped(name)] if held.is_live(name) else []
         what = f"is what was {was}"
-        return [TableEffect(name, voids="RENAME TABLE", created=schema, fills=True, what=what)]
+        return [TableEffect(name, voids="RENAME TABLE", created=schema, fills=True, was=was, what=what)]
 
     def _swapped(
         self, name: TableId, copy: TableId, statement: Statement, known: TableSchema, held: Held
@@ -306,8 +323,8 @@ def cascade_reason(table: TableId) -> tuple[str, str]:
     )
     hint = (
         f"Let the application change {table} itself and take the rule off the key (`penstock doctor FILE` "
-        "prints the SQL), or accept the gap with `cascades: ignore`; then run "
-        f"`penstock resnapshot FILE {table}`."
+        "prints the SQL), have them followed with `cascades: apply` (into Iceberg or Delta), or accept the "
+        f"gap with `cascades: ignore`; then run `penstock resnapshot FILE {table}`."
     )
     return reason, hint
 
@@ -323,8 +340,12 @@ def _new_cascade(change: Altered) -> bool:
 
 
 def same_definition(one: TableSchema | None, other: TableSchema) -> bool:
-    """Columns and key are the same; versions do not count, nor does how an expression is printed."""
-    return one is not None and (_comparable(one), one.key) == (_comparable(other), other.key)
+    """Columns and keys are the same; versions do not count, nor does how an expression is printed."""
+    return one is not None and (_comparable(one), one.key, one.foreign_keys) == (
+        _comparable(other),
+        other.key,
+        other.foreign_keys,
+    )
 
 
 def _comparable(schema: TableSchema) -> list[Column]:

@@ -51,6 +51,7 @@ _ER_OPTION_PREVENTS_STATEMENT = 1290
 _ACCESS_DENIED = (1044, 1142, 1143)
 _READS_MAX = 200
 """Of MariaDB's status variables until three in a row agree."""
+_OPEN_VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _SLOTS = 256
 """Rows of a watermark table: sessions rarely wait for each other's."""
 
@@ -71,6 +72,9 @@ class Marks(Protocol):
 
     def end(self) -> Watermarks:
         """Right after its last row."""
+
+    def open_view(self) -> Watermarks:
+        """Opens one view for all that is read until the session's transaction ends."""
 
 
 def marks_of(connection: Connection[Any], watermark_table: str | None) -> Marks:
@@ -151,6 +155,11 @@ class GtidMarks:
     def end(self) -> Watermarks:
         return Watermarks(self._low, self.high())
 
+    def open_view(self) -> Watermarks:
+        self.begin()
+        _execute(self._connection, _OPEN_VIEW)
+        return self.end()
+
     def low(self) -> str:
         """GTIDs whose effects every view opened from now on contains; claims no more than that."""
         gtids, uuid = _row(self._connection, "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.server_uuid")
@@ -199,6 +208,11 @@ class TableMarks:
         self._check_order()
         return Watermarks("", high, self._low)
 
+    def open_view(self) -> Watermarks:
+        self.begin()
+        _execute(self._connection, _OPEN_VIEW)
+        return self.end()
+
     def _check_order(self) -> None:
         if _row(self._connection, "SELECT @@GLOBAL.binlog_order_commits")[0] != "1":
             raise ConfigError(
@@ -245,7 +259,7 @@ class SnapshotMarks:
         deadline = time.monotonic() + timeout_s
         while gtids != self._proven:
             place = self._open()
-            self._execute("ROLLBACK")
+            _execute(self._connection, "ROLLBACK")
             sql = "SELECT BINLOG_GTID_POS(%s, %s)"
             with self._connection.cursor() as cursor:
                 cursor.execute(sql, (place.file, place.position))
@@ -262,13 +276,18 @@ class SnapshotMarks:
         self._place = self._open()
 
     def end(self) -> Watermarks:
-        self._execute("COMMIT")
+        _execute(self._connection, "COMMIT")
+        self._end.same_server(_row(self._connection, f"SELECT {self._end.dialect.identity}")[0])
+        return Watermarks(self._proven, self._place, self._place)
+
+    def open_view(self) -> Watermarks:
+        self.begin()
         self._end.same_server(_row(self._connection, f"SELECT {self._end.dialect.identity}")[0])
         return Watermarks(self._proven, self._place, self._place)
 
     def _open(self) -> SourcePosition:
         """Opens a view, and tells its place in the binary log."""
-        self._execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        _execute(self._connection, _OPEN_VIEW)
         with self._connection.cursor() as cursor:
             cursor.execute("SHOW WARNINGS")
             if warning := cursor.fetchone():
@@ -288,10 +307,6 @@ class SnapshotMarks:
         if not fields.get("binlog_snapshot_file"):
             raise _no_log()
         return SourcePosition(fields["binlog_snapshot_file"], int(fields["binlog_snapshot_position"]))
-
-    def _execute(self, sql: str) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute(sql)
 
 
 def require_executed(connection: Connection[Any], gtids: str, *, timeout_s: float) -> None:
@@ -332,6 +347,11 @@ def _no_log() -> SourceError:
         "The source has no binary log.",
         hint="Start the server with log_bin, and connect to the server whose log is read.",
     )
+
+
+def _execute(connection: Connection[Any], sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
 
 
 def _row(connection: Connection[Any], sql: str) -> tuple[str, ...]:

@@ -10,16 +10,19 @@ from typing import Any
 
 import pymysql
 import pytest
+from tests.sources.mysql.ddl.shown import Shown, differences
 
+from penstock.commands.schema import table_json
 from penstock.config import TablesConfig
 from penstock.model.schema import TableId, TableSchema
 from penstock.sources.mysql import catalog
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.testing.definitions import Definitions
-from penstock.testing.servers import Database
+from penstock.testing.servers import Database, DatabaseServer
 
 STATEMENTS = Path(__file__).with_name("statements.sql")
+TABLES = Path(__file__).with_name("shown.sql")
 
 
 class Pair:
@@ -86,6 +89,24 @@ def test_the_server_says_of_every_table_what_our_catalog_says(pair: Pair) -> Non
     lines = [line for line in STATEMENTS.read_text().splitlines() if line]
     refused = [line for line in lines if not pair.run(line)]
     assert len(refused) < len(lines) / 3, refused
+
+
+def test_what_schema_prints_is_what_the_server_shows(pair: Pair, flavor: DatabaseServer) -> None:
+    """Everything that `penstock schema --json` says of a table, not only what a pipeline needs."""
+    taken = [line for line in TABLES.read_text().splitlines() if pair.run(line)]
+    assert len(taken) > 15
+    shown = Shown(flavor)
+    printed = {
+        table.table: table_json(definition, pair.ours.server)
+        for table, definition in pair.ours.tables.items()
+    }
+    found = [
+        line
+        for name, table in shown.tables(pair.name).items()
+        for line in differences(name, printed[name], table)
+    ]
+    shown.close()
+    assert found == []
 
 
 def test_versions_are_read_from_short_forms() -> None:

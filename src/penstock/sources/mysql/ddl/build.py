@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from penstock.model.schema import KeyPart, TableId
+from penstock.model.schema import Column, KeyPart, TableId
+from penstock.sources.mysql.ddl.charsets import bytes_max
 from penstock.sources.mysql.ddl.column import (
     CheckSpec,
     ColumnSpec,
@@ -28,8 +30,11 @@ from penstock.sources.mysql.ddl.definition import (
 )
 from penstock.sources.mysql.ddl.printed import default_text
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.ddl.types import resolve
+from penstock.sources.mysql.ddl.types import resolve, text_bytes
 
+_COMMENT_CHARACTERS_MAX = 1024
+"""A longer one is cut off without a strict sql_mode, and refused with one."""
+_HAS_FOREIGN_KEYS = ("INNODB", "NDB", "NDBCLUSTER")
 _ZERO_TIMESTAMP = "0000-00-00 00:00:00"
 
 
@@ -45,7 +50,7 @@ def make_column(spec: ColumnSpec, *, inherited: tuple[str, str], server: Server)
     if nullable is None:
         bare_timestamp = column.type == "timestamp" and not server.explicit_defaults
         nullable = not bare_timestamp or spec.generated is not None
-    if spec.primary or spec.auto_increment:
+    if spec.primary:
         nullable = False
     made = ColumnDefinition(
         column=replace(column, nullable=nullable, generated=spec.generated, invisible=spec.invisible),
@@ -53,7 +58,7 @@ def make_column(spec: ColumnSpec, *, inherited: tuple[str, str], server: Server)
         on_update=spec.on_update,
         auto_increment=spec.auto_increment,
         expression=spec.expression,
-        comment=spec.comment,
+        comment=spec.comment[:_COMMENT_CHARACTERS_MAX],
     )
     return with_default(made, spec.default, server)
 
@@ -133,13 +138,13 @@ class Keys:
     def add_column_keys(self, spec: ColumnSpec) -> None:
         if spec.primary:
             self.add_key("primary", None, (KeyPart(spec.name),))
-        elif spec.unique:
+        if spec.unique and not (spec.primary and self._server.mariadb):
             self.add_key("unique", None, (KeyPart(spec.name),))
         for check in spec.checks:
-            self.add_check(check)
+            self.add_check(spec.name if self._server.mariadb else check)
         # MySQL before 9.0 takes no notice of a REFERENCES that stands in a column.
         if spec.references is not None and self._server.at_least((9, 0, 0), (10, 5, 0)):
-            self.add_foreign_key(None, None, (spec.name,), spec.references)
+            self.add_foreign_key(spec.references.name, None, (spec.name,), spec.references)
 
     def has(self, name: str) -> bool:
         return any(key.name.lower() == name.lower() for key in self.keys)
@@ -151,81 +156,120 @@ class Keys:
             if any(key.kind == "primary" for key in self.keys):
                 raise CannotApply("it has a primary key already")
             name = "PRIMARY"
-        elif name is None:
-            name = self._free_name(parts)
-        elif self.has(name) and not implicit:
-            raise CannotApply(f"it has a key {name} already")
-        self.keys.append(Key(name, kind, parts, implicit))
-
-    def _free_name(self, parts: tuple[KeyPart, ...]) -> str:
-        base = parts[0].column or "functional_index"
-        if not self.has(base) and base.upper() != "PRIMARY":
-            return base
-        number = 2
-        while self.has(f"{base}_{number}"):
-            number += 1
-        return f"{base}_{number}"
+        self.keys.append(Key(name or "", kind, parts, implicit))
 
     def add_foreign_key(
         self, name: str | None, index: str | None, columns: tuple[str, ...], reference: ReferenceSpec
     ) -> None:
         parts = tuple(KeyPart(column) for column in columns)
         self.add_key("index", name or index, parts, implicit=True)
-        if name is None and not self._server.at_least((8, 0, 16), None):
+        if name is None and (self._server.mariadb or (8,) <= self._server.version < (8, 0, 16)):
             name = index
         if name is None:
             pattern = re.compile(re.escape(f"{self._table.table}_ibfk_") + r"(\d+)")
             numbers = [int(m[1]) for key in self.foreign_keys if (m := pattern.fullmatch(key.name))]
             name = f"{self._table.table}_ibfk_{max(numbers, default=0) + 1}"
+        unsaid = "NO ACTION" if self._server.at_least((8, 0, 0), None) else "RESTRICT"
         self.foreign_keys.append(
             ForeignKey(
                 name,
                 columns,
                 reference.table,
                 reference.columns or columns,
-                reference.on_delete,
-                reference.on_update,
+                reference.on_delete or unsaid,
+                reference.on_update or unsaid,
             )
         )
 
     def add_check(self, name: str | None) -> None:
         if name is None:
             number = 1
-            while f"{self._table.table}_chk_{number}" in self.checks:
+            base = "CONSTRAINT_" if self._server.mariadb else f"{self._table.table}_chk_"
+            while f"{base}{number}" in self.checks:
                 number += 1
-            name = f"{self._table.table}_chk_{number}"
+            name = f"{base}{number}"
         self.checks.append(name)
 
-    def settled(self) -> tuple[Key, ...]:
-        """Without indexes that the server makes for foreign keys and that others make needless."""
+    def settled(self, columns: Sequence[ColumnDefinition], engine: str) -> tuple[Key, ...]:
+        """All keys, named, over these columns, without indexes that the server makes for foreign keys and
+        that others make needless."""
         kept: list[Key] = []
-        for index, key in enumerate(self.keys):
-            others = [other for at, other in enumerate(self.keys) if at < index or not other.implicit]
-            wanted = tuple(name.lower() for name in key.columns)
-            if key.implicit and any(
-                tuple(name.lower() for name in other.columns[: len(wanted)]) == wanted and other.whole
-                for other in others
-                if other is not key and other.kind not in ("fulltext", "spatial", "vector")
-            ):
-                continue
-            kept.append(key)
-        return tuple(kept)
+        for key in self.keys:
+            needless = next((other for other in kept if _covers(key, other) or _covers(other, key)), None)
+            if needless is None:
+                kept.append(key)
+            elif needless.implicit and not (key.implicit and len(key.parts) < len(needless.parts)):
+                kept.remove(needless)
+                kept.append(key)
+        named: list[Key] = []
+        for key in settle_parts(kept, columns, engine, mariadb=self._server.mariadb):
+            taken = {other.name.lower() for other in named}
+            if key.name and key.name.lower() in taken and not key.implicit:
+                raise CannotApply(f"it has a key {key.name} already")
+            named.append(key if key.name else replace(key, name=_free_name(key.parts, taken)))
+        return tuple(named)
+
+    def settled_foreign_keys(
+        self, columns: Sequence[ColumnDefinition], engine: str
+    ) -> tuple[ForeignKey, ...]:
+        """With their columns as the table spells them; other engines forget them."""
+        names = {one.name.lower(): one.name for one in columns}
+
+        def spelt(written: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names.get(name.lower(), name) for name in written)
+
+        if engine and engine.upper() not in _HAS_FOREIGN_KEYS:
+            return ()
+        return tuple(
+            replace(
+                key,
+                columns=spelt(key.columns),
+                referenced=spelt(key.referenced) if key.references == self._table else key.referenced,
+            )
+            for key in self.foreign_keys
+        )
+
+
+def _covers(key: Key, other: Key) -> bool:
+    """`other` was made for a foreign key, and `key` begins with its columns."""
+    if not other.implicit or key.kind in ("fulltext", "spatial", "vector"):
+        return False
+    begin = [(part.column or "").lower() for part in key.parts[: len(other.parts)] if part.length is None]
+    return begin == [name.lower() for name in other.columns]
+
+
+def _free_name(parts: tuple[KeyPart, ...], taken: set[str]) -> str:
+    computed = any(part.column is None for part in parts)
+    base = "functional_index" if computed else parts[0].column or ""
+    if base.lower() not in taken and base.upper() != "PRIMARY":
+        return base
+    number = 2
+    while f"{base}_{number}".lower() in taken:
+        number += 1
+    return f"{base}_{number}"
 
 
 def make_table(
-    table: TableId, elements: Sequence[Element], *, charset: tuple[str, str], server: Server
+    table: TableId,
+    elements: Sequence[Element],
+    *,
+    charset: tuple[str, str],
+    server: Server,
+    engine: str = "",
+    selected: Sequence[ColumnDefinition] = (),
 ) -> TableDefinition:
-    """The definition behind CREATE TABLE (…), without its options."""
+    """The definition behind CREATE TABLE (…), without its options. `selected` columns come from a query."""
     specs = [one for one in elements if isinstance(one, ColumnSpec)]
     made = [make_column(spec, inherited=charset, server=server) for spec in specs]
     names = [one.name.lower() for one in made]
     if len(set(names)) < len(names):
         raise CannotApply("two columns have one name")
     timestamps(specs, made, server)
+    made += selected
     keys = Keys(table, server)
     for element in elements:
         keys.add(element)
-    settled = settle_parts(keys.settled(), made)
+    settled = keys.settled(made, engine)
     bounds = {name.lower() for one in elements if isinstance(one, PeriodSpec) for name in one.columns}
     made = [
         replace(one, column=replace(one.column, nullable=False)) if one.name.lower() in bounds else one
@@ -235,14 +279,35 @@ def make_table(
         table=table,
         columns=primary_not_null(made, settled),
         keys=settled,
-        foreign_keys=tuple(keys.foreign_keys),
+        foreign_keys=keys.settled_foreign_keys(made, engine),
         checks=tuple(keys.checks),
         charset=charset[0],
         collation=charset[1],
     )
 
 
-def settle_parts(keys: Iterable[Key], columns: Sequence[ColumnDefinition]) -> tuple[Key, ...]:
+_PART_BYTES_MAX = {"MYISAM": 1000, "ARIA": 2300}
+_INNODB_PART_BYTES_MAX = 3072
+_POINT_BYTES, _GEOMETRY_BYTES = 25, 8
+"""Of an index of MariaDB that is not spatial."""
+
+
+def _prefix(column: Column, length: int | None, engine: str) -> int | None:
+    """The prefix that an index has of the column: where it would hold too much, servers shorten it."""
+    size = text_bytes(column.type)
+    if column.length is not None and (length is None or length >= column.length):
+        length = None
+    wanted = column.length if length is None and size is None else length or size
+    width = bytes_max(column.charset or "")
+    room = _PART_BYTES_MAX.get(engine.upper(), _INNODB_PART_BYTES_MAX) // width
+    if wanted is None or (length is None and size is None and wanted <= room):
+        return None
+    return min(wanted, room)
+
+
+def settle_parts(
+    keys: Iterable[Key], columns: Sequence[ColumnDefinition], engine: str, *, mariadb: bool
+) -> tuple[Key, ...]:
     """Key parts with the names as the columns spell them; a prefix as long as its column is none."""
     known = {one.name.lower(): one for one in columns}
     settled = []
@@ -254,9 +319,11 @@ def settle_parts(keys: Iterable[Key], columns: Sequence[ColumnDefinition]) -> tu
                 if column is None:
                     raise CannotApply(f"its key {key.name} names a column that it does not have")
                 length = part.length
-                if length is not None and (
-                    column.column.length is not None and length >= column.column.length
-                ):
+                if mariadb and key.kind in ("index", "unique") and column.column.type == "geometry":
+                    length = _POINT_BYTES if column.data_type == "point" else _GEOMETRY_BYTES
+                elif key.kind == "index":
+                    length = _prefix(column.column, length, engine)
+                elif (length or 0) >= (column.column.length or math.inf):
                     length = None
                 if key.kind in ("fulltext", "spatial"):
                     length = None

@@ -24,7 +24,7 @@ from penstock.sources.mysql.ddl.change import (
 )
 from penstock.sources.mysql.ddl.column import ColumnSpec
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinition
-from penstock.sources.mysql.ddl.evolve import evolve, table_charset
+from penstock.sources.mysql.ddl.evolve import Evolved, evolve, table_charset
 from penstock.sources.mysql.ddl.options import SHOWN
 from penstock.sources.mysql.ddl.query import selected
 from penstock.sources.mysql.ddl.server import Server, sql_mode
@@ -36,6 +36,7 @@ from penstock.sources.mysql.ddl.statement import (
     ExchangeRows,
     NoTable,
     RenameTables,
+    RenameTo,
     RowStatement,
     SetDatabase,
     SetVariables,
@@ -95,7 +96,7 @@ class Catalog:
             case DropTables():
                 return self._drop(statement)
             case RenameTables(pairs=pairs):
-                return [self._move(pairs)]
+                return self._rename(pairs)
             case TruncateTable(table=table):
                 return [] if table in self._temporary else [Emptied(table)]
             case SetDatabase():
@@ -189,11 +190,16 @@ class Catalog:
                 raise CannotApply(f"the character set of the database {table.database} is not known")
             database = self.server.default_charset
         charset = table_charset(options.charset, options.collation, self.server, database)
-        made = make_table(table, statement.elements, charset=charset, server=self.server)
-        names = {one.name.lower() for one in made.columns}
+        made = make_table(
+            table,
+            statement.elements,
+            charset=charset,
+            server=self.server,
+            engine=options.get("ENGINE") or "",
+            selected=added,
+        )
         made = replace(
             made,
-            columns=made.columns + tuple(one for one in added if one.name.lower() not in names),
             partitioned=statement.partitioned,
             versioned=options.versioned,
             options=tuple({name: value for name, value in options.others if name in SHOWN}.items()),
@@ -216,6 +222,9 @@ class Catalog:
     def _alter(self, statement: AlterTable) -> list[Change]:
         table = statement.table
         if table in self._temporary:
+            for action in statement.actions:
+                if isinstance(action, RenameTo):
+                    self._temporary ^= {table, action.table}
             return []
         before = self.tables.get(table)
         if before is None:
@@ -226,6 +235,7 @@ class Catalog:
         except CannotApply as error:
             return [Doubtful(table, str(error))]
         self.tables[table] = evolved.definition
+        self._follow_columns(evolved)
         changes: list[Change] = [Altered(table, before, evolved.definition, evolved.origins, evolved.silent)]
         changes += [self._exchanged(table, one) for one in evolved.exchanged]
         if evolved.renamed is not None and evolved.renamed != table:
@@ -253,6 +263,16 @@ class Catalog:
         self.tables.pop(table, None)
         self.unknown.discard(table)
 
+    def _rename(self, pairs: tuple[tuple[TableId, TableId], ...]) -> list[Change]:
+        """MariaDB renames temporary tables, too; MySQL the tables behind them."""
+        moved = []
+        for old, new in pairs:
+            if self.server.mariadb and old in self._temporary:
+                self._temporary ^= {old, new}
+            else:
+                moved.append((old, new))
+        return [self._move(tuple(moved))] if moved else []
+
     def _move(self, pairs: tuple[tuple[TableId, TableId], ...]) -> Moved:
         """Each pair is done after the one before it, so a name may be used several times."""
         holds: dict[TableId, TableId | None] = {}
@@ -274,6 +294,24 @@ class Catalog:
                 self.unknown.add(name)
         self._follow_references({was: name for name, was in names})
         return Moved(names, left)
+
+    def _follow_columns(self, evolved: Evolved) -> None:
+        """Foreign keys follow the columns they refer to."""
+        table = evolved.definition.table
+        names = {
+            origin.before: column.name
+            for origin, column in zip(evolved.origins, evolved.definition.columns, strict=True)
+            if origin.before is not None and origin.before != column.name
+        }
+        for name, definition in list(self._items()) if names else ():
+            if any(key.references == table for key in definition.foreign_keys):
+                keys = tuple(
+                    replace(key, referenced=tuple(names.get(column, column) for column in key.referenced))
+                    if key.references == table
+                    else key
+                    for key in definition.foreign_keys
+                )
+                self.tables[name] = replace(definition, foreign_keys=keys)
 
     def _follow_references(self, moved: dict[TableId, TableId]) -> None:
         """Foreign keys follow the table they refer to."""

@@ -68,6 +68,8 @@ def settle(
     server: Server, charset: str | None, collation: str | None, *, inherited: tuple[str, str] | None = None
 ) -> tuple[str, str]:
     """Character set and collation from what a statement says of them; what it does not say is inherited."""
+    if collation == "default":  # MariaDB: that of the character set
+        charset, collation = charset or (inherited or server.default_charset)[0], None
     if charset is None and collation is None:
         return inherited or server.default_charset
     if collation is not None and collation.lower().startswith("uca1400_"):

@@ -18,12 +18,14 @@ from penstock.sources.mysql.ddl.types import TypeSpec, charset_clause, collation
 
 @dataclass(frozen=True)
 class ReferenceSpec:
-    """REFERENCES …"""
+    """REFERENCES …; a rule that is None was not written."""
 
     table: TableId
     columns: tuple[str, ...]
-    on_delete: str = "NO ACTION"
-    on_update: str = "NO ACTION"
+    on_delete: str | None = None
+    on_update: str | None = None
+    name: str | None = None
+    """CONSTRAINT name, where the reference stands in a column."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def read_constraint(cursor: Cursor) -> IndexSpec | ForeignKeySpec | CheckSpec | 
 
 def _index(cursor: Cursor, kind: KeyKind, name: str | None) -> IndexSpec:
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
-    if not cursor.at_sign("(") and not cursor.at("USING") and not cursor.at("TYPE"):
+    if not cursor.at_sign("(") and not _at_index_type(cursor):
         name = cursor.identifier() or name
     return IndexSpec(kind, name, read_index_body(cursor), if_not_exists)
 
@@ -170,8 +172,18 @@ def _key_part(cursor: Cursor) -> KeyPart:
     return KeyPart(name, length)
 
 
+def _at_index_type(cursor: Cursor) -> bool:
+    """TYPE is the name of an index if no type follows."""
+    return cursor.at("USING") or (
+        cursor.at("TYPE")
+        and cursor.peek(1).keyword in ("BTREE", "HASH", "RTREE")
+        and cursor.peek(2).text != ","
+    )
+
+
 def _index_type(cursor: Cursor) -> None:
-    while cursor.take_any_of("USING", "TYPE"):
+    while _at_index_type(cursor):
+        cursor.next()
         cursor.identifier()
 
 
@@ -278,7 +290,7 @@ def _nulls_and_keys(spec: ColumnSpec, cursor: Cursor, server: Server) -> ColumnS
     if cursor.take("KEY"):
         return replace(spec, primary=True)
     if cursor.take("AUTO_INCREMENT"):
-        return replace(spec, auto_increment=True)
+        return replace(spec, auto_increment=True, nullable=False)  # a NULL that follows undoes it
     if cursor.take("SERIAL", "DEFAULT", "VALUE"):
         return replace(spec, auto_increment=True, nullable=False, unique=True)
     if cursor.at("REFERENCES"):
@@ -307,10 +319,10 @@ def _computed(spec: ColumnSpec, cursor: Cursor, server: Server) -> ColumnSpec | 
     named = cursor.at("CONSTRAINT")
     if named or cursor.at("CHECK"):
         name = None
-        if cursor.take("CONSTRAINT") and not cursor.at("CHECK"):
+        if cursor.take("CONSTRAINT") and not cursor.at_any("CHECK", "REFERENCES"):
             name = cursor.identifier()
         if cursor.at("REFERENCES"):
-            return replace(spec, references=read_reference(cursor))
+            return replace(spec, references=replace(read_reference(cursor), name=name))
         cursor.expect("CHECK")
         cursor.parenthesised()
         _enforced(cursor)

@@ -72,12 +72,14 @@ def _expression(cursor: Cursor, *, operand: bool) -> None:
     """Steps over an expression without parentheses around it (MariaDB): operands between operators."""
     while True:
         if operand:
-            while cursor.peek().kind == "sign" and cursor.peek().text in "+-!~":
+            while cursor.peek().kind == "sign" and cursor.peek().text in "+-!~@":
                 cursor.next()
             if cursor.at_sign("("):
                 cursor.parenthesised()
             elif cursor.take("NEXT", "VALUE", "FOR"):
                 cursor.table()
+            elif cursor.take("CASE"):
+                _step_over_case(cursor)
             else:
                 token = cursor.next()
                 if token.kind in ("end", "sign"):
@@ -93,8 +95,17 @@ def _expression(cursor: Cursor, *, operand: bool) -> None:
         operand = True
 
 
+def _step_over_case(cursor: Cursor) -> None:
+    depth = 1
+    while depth:
+        token = cursor.next()
+        if token.kind == "end":
+            raise NotUnderstood("END")
+        depth += (token.keyword == "CASE") - (token.keyword == "END")
+
+
 def _enclosed_default(cursor: Cursor) -> Default:
-    start = cursor.peek().end
+    start = end = cursor.peek().start
     tokens: list[Token] = []
     depth = 0
     while True:
@@ -106,21 +117,20 @@ def _enclosed_default(cursor: Cursor) -> Default:
             depth += (token.text == "(") - (token.text == ")")
         if depth == 0:
             break
-    text = cursor.sql[start : tokens[-1].start].strip()
     for _ in range(_PARENTHESES_MAX):
+        start, end = tokens[0].end, tokens[-1].start
         tokens = tokens[1:-1]
         if not tokens:
             raise NotUnderstood("a default")
         if not (tokens[0].text == "(" and tokens[0].kind == "sign" and _closes_at(tokens) == len(tokens) - 1):
             break
+    text = cursor.sql[start:end].strip()
     literal = plain_literal(cursor.sql, tokens)
     if literal is not None:
         inner = cursor.within(tokens)
         literal = _step_over(inner, literal)
         if inner.peek().kind == "end":
             return replace(literal, expression=True)
-    if len(tokens) <= 4 and tokens[0].keyword in _NOW:
-        return DefaultExpression(text, None)
     return DefaultExpression(text)
 
 

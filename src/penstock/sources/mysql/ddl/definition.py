@@ -8,7 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from penstock.model.schema import Column, KeyPart, TableId, TableSchema, UniqueKey
+from penstock.model.schema import (
+    PASSIVE_RULES,
+    CascadingKey,
+    Column,
+    KeyPart,
+    TableId,
+    TableSchema,
+    UniqueKey,
+)
 
 KeyKind = Literal["primary", "unique", "index", "fulltext", "spatial", "vector"]
 
@@ -93,10 +101,7 @@ class ForeignKey:
     @property
     def cascades(self) -> bool:
         """Rows of this table change when rows of the other one do."""
-        return self.on_delete not in _PASSIVE or self.on_update not in _PASSIVE
-
-
-_PASSIVE = ("NO ACTION", "RESTRICT")
+        return self.on_delete not in PASSIVE_RULES or self.on_update not in PASSIVE_RULES
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,7 @@ class TableDefinition:
         """In the server's order: the primary key, unique keys over NOT NULL columns, other unique keys, the
         rest, and full-text indexes last (sql_table.cc, sort_keys)."""
         nullable = {one.name for one in self.columns if one.column.nullable}
+        texts = {one.name for one in self.columns if one.column.type.endswith(("text", "blob"))}
 
         def rank(key: Key) -> tuple[int, bool, bool]:
             if key.kind == "primary":
@@ -153,11 +159,22 @@ class TableDefinition:
                 return (
                     1,
                     any(part.column is None or part.column in nullable for part in key.parts),
-                    not key.whole,
+                    not key.whole or not texts.isdisjoint(key.columns),  # MariaDB: kept by a hash
                 )
             return (2, key.kind == "fulltext", False)
 
         return tuple(sorted(self.keys, key=rank))
+
+    @property
+    def cascading_keys(self) -> tuple[CascadingKey, ...]:
+        """What `TableSchema.foreign_keys` says where it is kept."""
+        return tuple(
+            CascadingKey(
+                key.name, key.columns, key.references, key.referenced, key.on_delete, key.on_update
+            )
+            for key in self.foreign_keys
+            if key.cascades
+        )  # fmt: skip
 
     def to_schema(self, version: int = 1) -> TableSchema:
         keys = [UniqueKey(key.name, key.parts) for key in self.sorted_keys() if key.unique]
@@ -193,6 +210,10 @@ class TableDefinition:
                 for column in schema.columns
             ),
             keys=keys,
+            foreign_keys=tuple(
+                ForeignKey(key.name, key.columns, key.parent, key.referenced, key.on_delete, key.on_update)
+                for key in schema.foreign_keys
+            ),
             charset=schema.charset,
             collation=schema.collation,
             keys_known=schema.unique is not None,

@@ -7,16 +7,16 @@ what was dropped and follow renamed columns; new keys come behind them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from penstock.model.schema import KeyPart, TableId
+from penstock.model.schema import Column, KeyPart, TableId
 from penstock.sources.mysql.ddl import charsets
 from penstock.sources.mysql.ddl.build import (
     CannotApply,
     Keys,
     make_column,
     primary_not_null,
-    settle_parts,
     timestamps,
     with_default,
 )
@@ -90,8 +90,11 @@ def evolve(
     todo = _sort(table, statement)
     charset = _charset(table, todo, server, database)
     columns, origins = _columns(table, todo, server, charset)
-    keys = _keys(table, todo, server, columns)
-    settled = settle_parts(_kept_parts(keys.settled(), columns), list(columns))
+    keys = _keys(table, todo, server, columns, origins)
+    options = _merged(table, todo.options)
+    engine = dict(options).get("ENGINE", "")
+    keys.keys = _kept_parts(keys.keys, columns)
+    settled = keys.settled(columns, engine)
     final = primary_not_null(columns, settled)
     silent = [*todo.silent, *_silent(table, final, origins, todo, server)]
     if statement.ignore:
@@ -100,13 +103,13 @@ def evolve(
         table,
         columns=final,
         keys=settled,
-        foreign_keys=tuple(keys.foreign_keys),
+        foreign_keys=keys.settled_foreign_keys(columns, engine),
         checks=tuple(keys.checks),
         charset=charset[0] if table.charset or todo.convert or _names_charset(todo) else None,
         collation=charset[1] if table.charset or todo.convert or _names_charset(todo) else None,
         partitioned=table.partitioned if todo.partitioned is None else todo.partitioned,
         versioned=table.versioned if todo.versioned is None else todo.versioned,
-        options=_merged(table, todo.options),
+        options=options,
     )
     definition = replace(definition, keys=definition.sorted_keys())
     return Evolved(
@@ -236,12 +239,19 @@ def _columns(
         change = todo.changed.get(name)
         if name in todo.dropped:
             continue
-        column = _kept(old, todo, server, charset) if change is None else made[id(change)]
+        if change is None:
+            column = _kept(old, todo, server, charset)
+        else:  # MariaDB takes both for one column
+            column = _altered(made[id(change)], todo.altered.get(name, ()), server)
+            made[id(change)] = column
         entries.append((column, Origin(old.name)))
     for action in todo.order:
         if isinstance(action, AddElement):
             if isinstance(action.element, ColumnSpec):
-                _insert(entries, made[id(action)], Origin(None), action.position)
+                column = made[id(action)]
+                if _is_renamed(column.name, todo, server):
+                    column = _altered(column, todo.altered.get(column.name.lower(), ()), server)
+                _insert(entries, column, Origin(None), action.position)
         elif action.position is not None:
             old_column = table.find(action.old)
             assert old_column is not None
@@ -268,17 +278,29 @@ def _specified(todo: _Sorted, server: Server, charset: tuple[str, str]) -> dict[
     return {id(action): column for action, column in zip(actions, columns, strict=True)}
 
 
-def _kept(old: ColumnDefinition, todo: _Sorted, server: Server, charset: tuple[str, str]) -> ColumnDefinition:
-    name = old.name.lower()
-    column = old
-    for action in todo.altered.get(name, ()):
+def _altered(column: ColumnDefinition, actions: Iterable[AlterColumn], server: Server) -> ColumnDefinition:
+    for action in actions:
         if action.invisible is not None:
             column = replace(column, column=replace(column.column, invisible=action.invisible))
         elif action.default is not None or not (_keeps_now(server) and _is_now(column)):
             column = with_default(column, action.default, server)  # MariaDB does not drop that one
+    return column
+
+
+def _kept(old: ColumnDefinition, todo: _Sorted, server: Server, charset: tuple[str, str]) -> ColumnDefinition:
+    name = old.name.lower()
+    column = old
+    if not _is_renamed(name, todo, server):
+        column = _altered(old, todo.altered.get(name, ()), server)
     if name in todo.renamed:
         column = replace(column, column=replace(column.column, name=todo.renamed[name]))
     return _converted(column, charset, server) if todo.convert is not None else column
+
+
+def _is_renamed(name: str, todo: _Sorted, server: Server) -> bool:
+    """Whether MariaDB has given the column another name when it comes to ALTER COLUMN: that means one which
+    the statement adds under the name."""
+    return server.mariadb and name.lower() in todo.renamed
 
 
 def _keeps_now(server: Server) -> bool:
@@ -330,7 +352,13 @@ def _insert(
             entries.append((column, origin))
 
 
-def _keys(table: TableDefinition, todo: _Sorted, server: Server, columns: list[ColumnDefinition]) -> Keys:
+def _keys(
+    table: TableDefinition,
+    todo: _Sorted,
+    server: Server,
+    columns: list[ColumnDefinition],
+    origins: list[Origin],
+) -> Keys:
     keys = list(table.keys)
     foreign = list(table.foreign_keys)
     checks = list(table.checks)
@@ -347,7 +375,11 @@ def _keys(table: TableDefinition, todo: _Sorted, server: Server, columns: list[C
         raise CannotApply("its keys are not known")
     keys = [replace(key, name=todo.rename_keys.get(key.name.lower(), key.name)) for key in keys]
     gathered = Keys(
-        table.table, server, keys=_followed(keys, table, todo), foreign_keys=foreign, checks=checks
+        table.table,
+        server,
+        keys=_followed(keys, table, columns, origins, server),
+        foreign_keys=foreign,
+        checks=checks,
     )
     for spelt in todo.order:
         if isinstance(spelt, AddElement):
@@ -357,41 +389,54 @@ def _keys(table: TableDefinition, todo: _Sorted, server: Server, columns: list[C
     return gathered
 
 
-def _followed(keys: list[Key], table: TableDefinition, todo: _Sorted) -> list[Key]:
-    """Keys without the parts that were dropped, with the new names of renamed columns."""
-    names = {old: change.column.name for old, change in todo.changed.items()} | todo.renamed
+def _followed(
+    keys: list[Key],
+    table: TableDefinition,
+    columns: list[ColumnDefinition],
+    origins: list[Origin],
+    server: Server,
+) -> list[Key]:
+    """Keys over the columns as they are now. A part follows the first column that was of its name before, or
+    that is added under it; without any it goes (sql_table.cc, mysql_prepare_alter_table)."""
+    heirs: dict[str, tuple[ColumnDefinition, Origin]] = {}
+    for column, origin in zip(columns, origins, strict=True):
+        heirs.setdefault((origin.before or column.name).lower(), (column, origin))
     followed = []
     for key in keys:
-        parts = tuple(
-            KeyPart(
-                names.get(part.column.lower(), part.column), part.length or _label_bytes(table, part, todo)
-            )
-            if part.column
-            else part
-            for part in key.parts
-            if part.column is None or part.column.lower() not in todo.dropped
-        )
+        parts = []
+        for part in key.parts:
+            old, heir = table.find(part.column or ""), heirs.get((part.column or "").lower())
+            if part.column is None or (old is None and heir is not None):
+                parts.append(part)
+            elif heir is not None and old is not None:
+                parts.append(KeyPart(heir[0].name, part.length or _kept_length(old.column, *heir, server)))
         if parts:
-            followed.append(replace(key, parts=parts))
+            followed.append(replace(key, parts=tuple(parts)))
     return followed
 
 
-def _label_bytes(table: TableDefinition, part: KeyPart, todo: _Sorted) -> int | None:
-    """A key over an ENUM or SET that becomes a text stays as long as it was: one byte or two."""
-    change = todo.changed.get((part.column or "").lower())
-    old = table.find(part.column or "")
-    if change is None or old is None or old.column.type not in ("enum", "set"):
-        return None
-    if change.column.type.kind in ("enum", "set") or _takes_no_prefix(change.column.type.kind):
-        return None
-    labels = len(old.column.labels or ())
-    return (1 if labels < 256 else 2) if old.column.type == "enum" else (labels + 7) // 8
+_STORED_BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8, "float": 4, "double": 8}
 
 
-def _kept_parts(keys: tuple[Key, ...], columns: list[ColumnDefinition]) -> tuple[Key, ...]:
+def _kept_length(old: Column, heir: ColumnDefinition, origin: Origin, server: Server) -> int | None:
+    """A key stays as long as it was where its column is replaced, or an ENUM or SET becomes a text."""
+    if old.type in ("enum", "set"):
+        if heir.column.type in ("enum", "set") or (server.mariadb and origin.before is not None):
+            return None
+        labels, width = old.labels or (), charsets.bytes_max(old.charset or "")
+        size = (1 if len(labels) < 256 else 2) if old.type == "enum" else (len(labels) + 7) // 8
+        shown = max(map(len, labels), default=0) if old.type == "enum" else len(",".join(labels))
+        whole = origin.before is not None and shown * width == size
+        return None if whole else size // width or None
+    if origin.before is not None:
+        return None
+    return old.length or _STORED_BYTES.get(old.type)
+
+
+def _kept_parts(keys: list[Key], columns: list[ColumnDefinition]) -> list[Key]:
     """A prefix goes where the column's new type takes none."""
     kinds = {one.name.lower(): one.column.type for one in columns}
-    return tuple(
+    return [
         replace(
             key,
             parts=tuple(
@@ -403,7 +448,7 @@ def _kept_parts(keys: tuple[Key, ...], columns: list[ColumnDefinition]) -> tuple
             ),
         )
         for key in keys
-    )
+    ]
 
 
 def _takes_no_prefix(kind: str | None) -> bool:

@@ -113,7 +113,7 @@ def _create(cursor: Cursor, server: Server) -> Statement:
         return _database(cursor, create=True)
     kind = _index_kind(cursor)
     if cursor.take("INDEX"):
-        return _create_index(cursor, kind)
+        return _create_index(cursor, kind, replaces=replaces)
     return _other_object(cursor)
 
 
@@ -130,7 +130,7 @@ def _index_kind(cursor: Cursor) -> KeyKind:
     return "index"
 
 
-def _create_index(cursor: Cursor, kind: KeyKind) -> AlterTable:
+def _create_index(cursor: Cursor, kind: KeyKind, *, replaces: bool) -> AlterTable:
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.identifier()
     while cursor.take_any_of("USING", "TYPE"):
@@ -138,7 +138,8 @@ def _create_index(cursor: Cursor, kind: KeyKind) -> AlterTable:
     cursor.expect("ON")
     table = cursor.table()
     parts = columns.read_index_body(cursor)
-    return AlterTable(table, (AddElement(columns.IndexSpec(kind, name, parts, if_not_exists)),))
+    added = AddElement(columns.IndexSpec(kind, name, parts, if_not_exists))
+    return AlterTable(table, (DropKey(name, frozenset({"key"})), added) if replaces else (added,))
 
 
 def _create_table(cursor: Cursor, server: Server, *, or_replace: bool, temporary: bool) -> Statement:
@@ -203,18 +204,23 @@ def selects(tokens: list[Token]) -> bool:
     for token, following in pairwise([*tokens, Token("end", "", 0, 0)]):
         if token.keyword == "SELECT":
             return True
-        if token.keyword == "VALUES" and following.keyword == "ROW":
+        if token.keyword == "VALUES" and (following.keyword == "ROW" or following.text == "("):
             return True
         if token.keyword == "TABLE" and following.kind in ("word", "name", "double"):
             return True
     return False
 
 
+_DATABASE_OPTIONS = keywords("DEFAULT CHARACTER CHAR CHARSET COLLATE ENCRYPTION UPGRADE READ")
+
+
 def _database(cursor: Cursor, *, create: bool) -> Statement:
     name = cursor.database
-    if not cursor.at_any("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "UPGRADE", "READ") or (
-        create and cursor.peek(1).kind in ("end",)
-    ):
+    following = cursor.peek(1)
+    option = cursor.at_any(*_DATABASE_OPTIONS) or (
+        cursor.at("COMMENT") and (following.kind in ("string", "double") or following.text == "=")
+    )
+    if create or not option:
         name = cursor.identifier()
     charset = collation = None
     while not cursor.at_end:

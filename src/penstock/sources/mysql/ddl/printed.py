@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from penstock.model.schema import Column
@@ -24,7 +25,7 @@ def default_text(column: Column, default: Default, server: Server) -> str | None
             return "current_timestamp" + (digits or "()")
         return "CURRENT_TIMESTAMP" + digits
     if default.kind == "null":
-        return None
+        return "NULL" if default.expression and not server.mariadb else None
     try:
         return _constant(column, default, server)
     except (ValueError, InvalidOperation, OverflowError):
@@ -48,9 +49,9 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
         bare = column.charset == "binary" and text and server.at_least((8, 0, 0), None)
         return "0x" + text.encode().hex().upper() if bare else text
     if kind in ("date", "datetime", "timestamp"):
-        return _date(column, default.text.strip())
+        return _date(column, default.text.strip(), server)
     if kind == "time":
-        return _time(column, default.text.strip())
+        return _time(column, default.text.strip(), server)
     if default.kind in ("hex", "bits"):
         data = _bytes(default)
         if kind in _BINARIES and server.at_least((8, 0, 0), None):
@@ -65,6 +66,8 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
 def _padded(column: Column, text: str, server: Server) -> str:
     if column.type in ("binary", "varbinary") and server.at_least(None, (11, 4, 0)):
         size = column.length or 0 if column.type == "binary" else 0
+        if not text and not size:
+            return ""
         return "x'" + text.encode().ljust(size, b"\0").hex() + "'"
     return text.ljust(column.length or 0, "\0") if column.type == "binary" else text
 
@@ -102,13 +105,17 @@ def _whole_number(column: Column, default: DefaultLiteral) -> str:
     return _filled(column, str(number))
 
 
+_FLOATING_WIDTH = {"float": 12, "double": 22}
+
+
 def _filled(column: Column, text: str) -> str:
     """ZEROFILL shows in the default, too."""
-    match = re.search(r"\((\d+)(?:,(\d+))?\).*zerofill", column.column_type)
-    if match is None:
+    if not column.column_type.endswith("zerofill"):
         return text
-    width = int(match[1]) + (1 if column.type == "decimal" and int(match[2] or 0) else 0)
-    return text.zfill(width)
+    match = re.search(r"\((\d+)(?:,(\d+))?\)", column.column_type)
+    width = _FLOATING_WIDTH.get(column.type, 0) if match is None else int(match[1])
+    dot = match is not None and column.type == "decimal" and int(match[2] or 0) > 0
+    return text.zfill(width + dot)
 
 
 def _decimal(column: Column, default: DefaultLiteral) -> str:
@@ -127,9 +134,10 @@ def _floating(column: Column, default: DefaultLiteral, server: Server) -> str:
     if scale is not None:
         with localcontext() as context:
             context.prec = 100
-            return f"{number.quantize(Decimal(1).scaleb(-int(scale[1])), rounding=ROUND_HALF_UP):f}"
+            places = Decimal(1).scaleb(-int(scale[1]))
+            return _filled(column, f"{number.quantize(places, rounding=ROUND_HALF_UP):f}")
     value = float(number)
-    return _shortest(float(f"{value:.6g}") if column.type == "float" else value)
+    return _filled(column, _shortest(float(f"{value:.6g}") if column.type == "float" else value))
 
 
 def _shortest(value: float) -> str:
@@ -177,7 +185,7 @@ _DATE = re.compile(
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?")
 
 
-def _date(column: Column, text: str) -> str:
+def _date(column: Column, text: str, server: Server) -> str:
     if re.fullmatch(r"\d{14}|\d{8}", text):
         text = f"{text[:4]}-{text[4:6]}-{text[6:8]} " + (
             ":".join((text[8:10], text[10:12], text[12:])) if text[8:] else "0:0:0"
@@ -191,26 +199,33 @@ def _date(column: Column, text: str) -> str:
     whole = int(year) if len(year) == 4 else int(year) + (2000 if int(year) < 70 else 1900)
     if len(year) == 2 and not (int(year) or int(month) or int(day)):
         whole = 0
-    date = f"{whole:04d}-{int(month):02d}-{int(day):02d}"
+    carry, digits = _fraction(column, fraction, server)
+    moment = (whole, int(month), int(day), int(hour), int(minute), int(second))
+    if carry:
+        moment = (datetime(*moment) + timedelta(seconds=1)).timetuple()[:6]
+    date = "{:04d}-{:02d}-{:02d}".format(*moment[:3])
     if column.type == "date":
         return date
-    return f"{date} {int(hour):02d}:{int(minute):02d}:{int(second):02d}" + _fraction(column, fraction)
+    return date + " {:02d}:{:02d}:{:02d}".format(*moment[3:]) + digits
 
 
-def _fraction(column: Column, fraction: str) -> str:
+def _fraction(column: Column, fraction: str, server: Server) -> tuple[bool, str]:
+    """(it rounds up to a second, the fraction as shown). MySQL rounds, MariaDB cuts off."""
     digits = column.fsp or 0
-    if fraction[digits:].strip("0"):
-        raise ValueError("digits that are rounded")
-    return "." + fraction[:digits].ljust(digits, "0") if digits else ""
+    kept = int(fraction.ljust(6, "0")[:digits] or "0")
+    if not server.mariadb and fraction[digits : digits + 1] >= "5":
+        kept += 1
+    carry = kept == 10**digits
+    return carry, f".{0 if carry else kept:0{digits}d}" if digits else ""
 
 
-def _time(column: Column, text: str) -> str:
+def _time(column: Column, text: str, server: Server) -> str:
     if re.fullmatch(r"\d{1,7}", text):
         text = f"{text[:-4] or 0}:{text[-4:-2] or 0}:{text[-2:]}"
-    match = _TIME.fullmatch(text)
+    match = _TIME.fullmatch(re.sub(r"^\d{4}-\d\d?-\d\d? ", "", text))
     if match is None:
         raise ValueError("a time")
     sign, hours, minutes, seconds, fraction = match.groups()
-    return f"{sign}{int(hours):02d}:{int(minutes):02d}:{int(seconds or 0):02d}" + _fraction(
-        column, fraction or "0"
-    )
+    carry, digits = _fraction(column, fraction or "0", server)
+    total = (int(hours) * 60 + int(minutes)) * 60 + int(seconds or 0) + carry
+    return f"{sign}{total // 3600:02d}:{total // 60 % 60:02d}:{total % 60:02d}{digits}"

@@ -15,7 +15,7 @@ _SYNONYMS = {
     "NUMBER": "decimal", "FLOAT4": "float", "FLOAT8": "double", "VARCHARACTER": "varchar",
     "VARCHAR2": "varchar",
     "NVARCHAR": "varchar", "CHARACTER": "char", "NCHAR": "char", "RAW": "varbinary", "CLOB": "longtext",
-    "GEOMCOLLECTION": "geometrycollection",
+    "GEOMCOLLECTION": "geometrycollection", "SQL_TSI_YEAR": "year",
 }  # fmt: skip
 SPATIAL = keywords(
     "geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection"
@@ -26,6 +26,7 @@ _INTEGERS = {"tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": 
 _NUMBERS = frozenset(_INTEGERS) | {"decimal", "float", "double"}
 _TEXT_SIZES = (("tinytext", 255), ("text", 65_535), ("mediumtext", 2**24 - 1), ("longtext", 2**32 - 1))
 _BLOBS = {"tinytext": "tinyblob", "text": "blob", "mediumtext": "mediumblob", "longtext": "longblob"}
+_CHARACTER = {blob: text for text, blob in _BLOBS.items()} | {"binary": "char", "varbinary": "varchar"}
 _TEXTS = frozenset(_BLOBS) | {"char", "varchar"}
 _BINARIES = frozenset(_BLOBS.values()) | {"binary", "varbinary"}
 _FRACTIONAL = frozenset({"time", "datetime", "timestamp"})
@@ -129,6 +130,8 @@ def _binary_literal(cursor: Cursor) -> str:
     word = token.keyword
     if word.startswith("0X"):
         digits, base = token.text[2:], 16
+    elif word.startswith("0B"):
+        digits, base = token.text[2:], 2
     elif word in ("X", "B") and cursor.peek().kind in ("string", "double"):
         digits, base = cursor.next().text, 16 if word == "X" else 2
     else:
@@ -148,7 +151,9 @@ def _arguments(spec: TypeSpec, cursor: Cursor) -> TypeSpec:
         raise NotUnderstood("a length")
     length = cursor.number()
     decimals = None
-    if cursor.take_sign(",") or cursor.take_sign("."):
+    if cursor.take_sign("."):  # FLOAT(7.4): only the whole number counts
+        cursor.number()
+    if cursor.take_sign(","):
         cursor.take_sign("-")
         decimals = cursor.number()
     cursor.take_any("CHAR", "BYTE", "CHARACTER")  # VARCHAR2(10 CHAR)
@@ -160,6 +165,8 @@ def _arguments(spec: TypeSpec, cursor: Cursor) -> TypeSpec:
 def _attributes(spec: TypeSpec, cursor: Cursor) -> TypeSpec:
     """What may follow a type directly: signs, character set, COMPRESSED."""
     while True:
+        if spec.kind == "year" and cursor.take_any_of("UNSIGNED", "SIGNED", "ZEROFILL"):
+            continue
         if spec.kind in _NUMBERS and cursor.at_any("UNSIGNED", "SIGNED", "ZEROFILL"):
             word = cursor.next().keyword
             zerofill = spec.zerofill or word == "ZEROFILL"
@@ -209,6 +216,9 @@ def resolve(
     the table's character set and collation, `collation` the column's own COLLATE."""
     collation = collation or spec.collation
     kind, length, decimals = spec.kind, spec.length, spec.decimals
+    named = collation if spec.charset is None else spec.charset
+    if server.mariadb and kind in _BINARIES and named not in (None, "binary"):
+        kind = _CHARACTER[kind]
     charset: str | None = None
     if kind in _TEXTS or kind in ("enum", "set"):
         charset, collation = charsets.settle(server, spec.charset, collation, inherited=inherited)
@@ -268,7 +278,7 @@ def _text(
         raise NotUnderstood("a length")
     if kind == "text" and length is not None and (length or server.at_least((8, 0, 0), None)):
         kind, length = size_class(length * width), None
-    elif kind == "varchar" and (length or 0) * width > _VARCHAR_BYTES_MAX:
+    elif kind == "varchar" and (length or 0) * width > _varchar_bytes_max(server):
         kind, length = size_class((length or 0) * width), None
     elif kind == "char" and (length or 0) > 255:
         kind, length = (
@@ -287,10 +297,14 @@ def _text(
     return binary, length, None, None
 
 
+def _varchar_bytes_max(server: Server) -> int:
+    return 65_532 if server.mariadb else _VARCHAR_BYTES_MAX
+
+
 def _binary(server: Server, kind: str, length: int | None) -> tuple[str, int | None, str | None, str | None]:
     if kind == "blob" and length is not None and (length or server.at_least((8, 0, 0), None)):
         return _BLOBS[size_class(length)], None, None, None
-    if kind == "varbinary" and (length or 0) > _VARCHAR_BYTES_MAX:
+    if kind == "varbinary" and (length or 0) > _varchar_bytes_max(server):
         return _BLOBS[size_class(length or 0)], None, None, None
     if kind == "binary" and (length or 0) > 255:
         return "varbinary", length, None, None
@@ -329,7 +343,8 @@ def column_type(server: Server, spec: TypeSpec) -> str:
     if kind in ("float", "double"):
         return kind + (f"({length},{spec.decimals})" if spec.decimals is not None else "") + signs
     if kind == "year":
-        return "year(4)" if server.has_display_widths else "year"
+        width = 2 if length == 2 and server.mariadb else 4
+        return f"year({width})" if server.has_display_widths else "year"
     if kind in ("enum", "set"):
         return kind + "(" + ",".join(_quoted(label) for label in spec.labels or ()) + ")"
     if kind in _FRACTIONAL:
@@ -351,5 +366,8 @@ def _width(server: Server, spec: TypeSpec) -> str:
     return "(1)" if spec.kind == "tinyint" and width == 1 and not spec.unsigned else ""
 
 
+_ESCAPED = str.maketrans({"'": "''", "\\": "\\\\", "\0": "\\0", "\n": "\\n", "\r": "\\r"})
+
+
 def _quoted(label: str) -> str:
-    return "'" + label.replace("'", "''") + "'"
+    return "'" + label.translate(_ESCAPED) + "'"

@@ -1,0 +1,246 @@
+"""Cascading foreign keys: between which tables they lie, what they do, and whether they can be followed.
+Pure.
+
+When a table's rows can be followed. Its parents' changes come from the log: they are complete if every parent
+is captured, live, and began no later than the table. A parent that has such keys itself also changes without
+row events; those changes are known only while all its rows are at its target. So a table is read only after
+such parents were read, and it is read again when a parent is. A table that refers to itself cannot wait
+for itself, and is refused: decision 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock import _core
+from penstock.model.plan import Kept
+from penstock.model.schema import PASSIVE_RULES, CascadingKey, Column, TableId, TableSchema, TypeOptions
+from penstock.model.table import TableState
+
+ACTIVE = ("CASCADE", "SET NULL")
+
+AFTER_PARENTS = "its rows are read after those of the tables it refers to"
+
+Comparison = Literal["exact", "padded", "folded", "folded padded", "unknown"]
+"""How values of a column are compared: by their bytes; without spaces at their end; without letter case; or
+in a way that is not known here. All but `exact` and `unknown` hold for plain ASCII only, `padded` for
+all."""
+
+_FOLDED = ("general_ci", "unicode_ci", "unicode_520_ci", "swedish_ci", "0900_ai_ci", "0900_as_ci",
+           "uca1400_ai_ci", "uca1400_as_ci", "unicode_520_nopad_ci", "general_nopad_ci", "unicode_nopad_ci",
+           "uca1400_nopad_ai_ci", "uca1400_nopad_as_ci")  # fmt: skip
+"""Collations without the rules of one language, under which printable ASCII differs only by letter case."""
+_CASED = ("0900_as_cs", "general_cs", "uca1400_as_cs", "uca1400_nopad_as_cs")
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """Why a table cannot be followed now. `due`: it is read again once it can be. `parks`: somebody has to do
+    something before."""
+
+    reason: str
+    hint: str = ""
+    due: bool = True
+    parks: bool = False
+
+
+def acts(key: CascadingKey, *, deleted: bool) -> bool:
+    """Whether the key does something when a row of the parent is deleted, or updated."""
+    return (key.on_delete if deleted else key.on_update) in ACTIVE
+
+
+def refers_to_itself(schema: TableSchema) -> bool:
+    return any(key.parent == schema.table for key in schema.foreign_keys)
+
+
+def moves_rows(schema: TableSchema) -> bool:
+    """Whether a foreign key may change what identifies a row."""
+    return any(
+        key.on_update == "CASCADE" and not set(key.columns).isdisjoint(schema.key)
+        for key in schema.foreign_keys
+    )
+
+
+def below(schemas: Mapping[TableId, TableSchema], touched: Iterable[TableId]) -> set[TableId]:
+    """Tables whose rows foreign keys may change when rows of the `touched` ones do, through all levels."""
+    reached: set[TableId] = set()
+    wave = set(touched)
+    while wave:
+        wave = {
+            table
+            for table, schema in schemas.items()
+            if table not in reached and any(key.parent in wave for key in schema.foreign_keys)
+        }
+        reached |= wave
+    return reached
+
+
+def parents_first(schemas: Mapping[TableId, TableSchema]) -> list[TableId]:
+    """Tables with cascading keys, each after those it refers to. A circle of tables is left out."""
+    waiting = {table: schema for table, schema in schemas.items() if schema.foreign_keys}
+    ordered: list[TableId] = []
+    while waiting:
+        ready = sorted(
+            table
+            for table, schema in waiting.items()
+            if not any(key.parent in waiting and key.parent != table for key in schema.foreign_keys)
+        )
+        if not ready:
+            break
+        ordered += ready
+        waiting = {table: schema for table, schema in waiting.items() if table not in ready}
+    return ordered
+
+
+def comparison(column: Column) -> Comparison:
+    """How the server compares values of a key's column."""
+    if column.charset in (None, "binary") or column.collation in (None, "binary"):
+        return "exact"
+    collation = str(column.collation)
+    name = collation.partition("_")[2]
+    padded = not name.startswith("0900_") and "nopad" not in name
+    if name == "bin" or name.endswith("_bin"):
+        return "padded" if padded else "exact"
+    if name in _FOLDED:
+        return "folded padded" if padded else "folded"
+    if name in _CASED:
+        return "padded" if padded else "exact"
+    return "unknown"
+
+
+def is_case_sensitive(column: Column) -> bool:
+    """Only equal texts are equal, also beyond ASCII."""
+    return str(column.collation or "bin").endswith("bin") or column.charset in (None, "binary")
+
+
+def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
+    """Of the tables that epochs carry: those that must not be carried on now."""
+    live = {name: state for name, state in tables.items() if state.planned and state.schema.foreign_keys}
+    circle = set(live) - set(parents_first({name: state.schema for name, state in live.items()}))
+    found: dict[TableId, Hindrance] = {}
+    for name, state in live.items():
+        reasons = [_hindrance(state, key, tables.get(key.parent), types) for key in state.schema.foreign_keys]
+        worst = [one for one in reasons if one is not None and not one.due] or [one for one in reasons if one]
+        if name in circle:
+            found[name] = _circle(name)
+        elif worst:
+            found[name] = worst[0]
+    return found
+
+
+def waits(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
+    """Whether a table that is to be read again has to wait for its parents."""
+    parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
+    return any(one is not None and one.status != "dropped" and not _is_complete(one) for one in parents)
+
+
+def is_held_back(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
+    """Whether it waits for somebody to do something about a table it refers to."""
+    if state.status != "parked":
+        return False
+    parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
+    return any(
+        one is not None and one.status == "parked" and (not one.due or is_held_back(one, tables))
+        for one in parents
+    )
+
+
+def is_unfinished(tables: Mapping[TableId, TableState]) -> bool:
+    """Whether a table is on its way and will be there without anybody's help."""
+    return any(
+        one.reading or one.catching_up or (one.due and not is_held_back(one, tables))
+        for one in tables.values()
+    )
+
+
+def _is_complete(parent: TableState) -> bool:
+    """What foreign keys do to the parent's own rows is known from now on."""
+    return parent.planned and not (parent.schema.foreign_keys and parent.reading)
+
+
+def _hindrance(
+    state: TableState, key: CascadingKey, parent: TableState | None, types: TypeOptions
+) -> Hindrance | None:
+    if parent is None or parent.status == "dropped":
+        reason, hint = parent_missing(state.table, key)
+        return Hindrance(reason, hint, due=False, parks=True)
+    if (why := unfit(key, state.schema, parent.schema, state.kept, types)) is not None:
+        return Hindrance(
+            f"What the foreign key {key.name} changes in {state.table} cannot be worked out: {why}.",
+            f"Take the rule off the key, or accept the gap with `cascades: ignore`; then run `penstock "
+            f"resnapshot FILE {state.table}`.",
+            due=False,
+            parks=True,
+        )
+    if parent.table == state.table:
+        return _itself(state.table, key)
+    if parent.status == "parked" and not parent.due:
+        return Hindrance(
+            f"Rows of {state.table} change with those of {parent.table} (foreign key {key.name}), which is "
+            "parked.",
+            f"Run `penstock resnapshot FILE {parent.table}`; {state.table} is read again after it.",
+            parks=True,
+        )
+    if not parent.planned or (state.reading and not _is_complete(parent)):
+        return Hindrance(AFTER_PARENTS)
+    if parent.start > state.start:
+        return Hindrance(f"{parent.table}, to which it refers, was read again")
+    return None
+
+
+def parent_missing(table: TableId, key: CascadingKey) -> tuple[str, str]:
+    """Reason and cure."""
+    reason = (
+        f"Rows of {table} are changed by the foreign key {key.name} when those of {key.parent} change, and "
+        f"this pipeline does not follow {key.parent}."
+    )
+    hint = f"Add {key.parent} to `tables`, restart the pipeline and run `penstock resnapshot FILE {table}`."
+    return reason, hint
+
+
+def _itself(table: TableId, key: CascadingKey) -> Hindrance:
+    """The rule holds for such a table too, but reading it while it changes loses rows (decision 11)."""
+    return Hindrance(
+        f"{table} refers to itself by the foreign key {key.name}, which changes rows; `cascades: apply` does "
+        "not follow that yet.",
+        "Take the rule off the key, or accept the gap with `cascades: ignore`; then run `penstock "
+        f"resnapshot FILE {table}`.",
+        due=False,
+        parks=True,
+    )
+
+
+def _circle(table: TableId) -> Hindrance:
+    return Hindrance(
+        f"{table} and other tables refer to each other in a circle by foreign keys that cascade, which "
+        "`cascades: apply` cannot follow.",
+        f"Take the rule off one of the keys, then run `penstock resnapshot FILE {table}`.",
+        due=False,
+        parks=True,
+    )
+
+
+def unfit(
+    key: CascadingKey, child: TableSchema, parent: TableSchema, kept: Kept | None, types: TypeOptions
+) -> str | None:
+    """Why values of the two sides cannot be compared, or set; None: they can."""
+    if not {key.on_delete, key.on_update} <= {*ACTIVE, *PASSIVE_RULES}:
+        return f"its rules are ON DELETE {key.on_delete} ON UPDATE {key.on_update}"
+    own, other = ({column.name: column for column in one.columns} for one in (child, parent))
+    if not set(key.columns) <= own.keys() or not set(key.referenced) <= other.keys():
+        return "its columns are not known"
+    here, there = (_core.arrow_schema(one.to_json(), "rows", types.to_json()) for one in (child, parent))
+    for mine, theirs in zip(key.columns, key.referenced, strict=True):
+        if here.field(mine).type != there.field(theirs).type:
+            return f"{mine} and {theirs} arrive as different types"
+        if own[mine].labels != other[theirs].labels:
+            return f"{mine} and {theirs} have different labels"
+    if kept is not None:
+        targets = _core.arrow_schema(kept.schema.to_json(), "rows", types.to_json())
+        places = {source: targets.field(column.name).type
+                  for column, source in zip(kept.schema.columns, kept.sources, strict=True)}  # fmt: skip
+        if any(places.get(name) != here.field(name).type for name in key.columns) or moves_rows(child):
+            return "the target, whose columns are kept, does not have its columns as they are now"
+    return None

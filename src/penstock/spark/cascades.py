@@ -1,0 +1,376 @@
+"""`cascades: apply`: what foreign keys did in an epoch is worked out and staged before any table is written.
+
+It has to be before: rows at the target say which rows a cascade reached, and they move with the first
+commit. So the results lie in files of the epoch, `cascades/EPOCH/` in the pipeline's state, and count once
+their manifest does; an epoch that is done again finds them, whatever it had written. An epoch without
+manifest has written nothing, so it may work them out anew.
+
+Most epochs cost one decode of the parents' images and no Spark job, since only deletions and changes of
+referenced columns go any further. `spark/consequences.py` has the rule itself. Around it:
+
+**What is staged** of a table is the last thing that happened to each key, where a foreign key did it: it
+goes to the target by a merge behind that of the log's events, with the sequence of the change at the root.
+A row that goes on has the columns of its foreign keys only; the others are those of the target, as in a log
+with partial images.
+
+**Chunks.** A row of a chunk shows what was visible to its SELECT. Behind its window W its key has no event
+(the placement drops all keys that have one), so between W and the epoch's end only foreign keys changed it.
+Every change in (W, E] that hits the row as it was read was not visible then: had it been, the row would not
+have the old value. There is one exception, a value that comes back: parent A went (or changed) at p, later
+another parent became A and took its rows along. Then a row with A may be of either kind, and the chunk is
+read again. What had to be known of earlier epochs lies in their folders, which are kept until no snapshot
+needs them.
+
+**What is not certain** is never passed over: the table is parked until it has been read again (`again`).
+These are texts beyond ASCII in a collation under which others may equal them, collations that are not
+known, generated columns over a column that a foreign key set, rows whose key a foreign key changed while
+the table was being read (they may have gone from a chunk not yet read to one that was).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.cascades.changes import Watched, change_schema
+from penstock.cascades.keys import parents_first
+from penstock.errors import TableError
+from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
+from penstock.model.offset import Offset
+from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
+from penstock.model.schema import CascadingKey, TableId, TypeOptions
+from penstock.model.table import TableState
+from penstock.sinks.base import Sink
+from penstock.sinks.files import FileWriter, Present, Rows, sync, written
+from penstock.sinks.lake import quoted, spark_type
+from penstock.spark import tasks
+from penstock.spark.consequences import follow, outcome
+from penstock.spark.errors import crossing, returned
+from penstock.spark.scratch import Scratch, rows_in
+from penstock.spark.versions import Family, Known, places_of
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+DRIVER_BYTES_MAX = 16 * 1024**2
+"""Log bytes of a parent up to which its changes are decoded in the driver: a Spark job costs more."""
+
+Place = Callable[[EpochPlan, TablePlan, PlaceChunks], Rows]
+
+
+@dataclass
+class Consequences:
+    """What foreign keys did in one epoch, as it is staged."""
+
+    folder: Path
+    end: Offset = Offset(0)  # noqa: RUF009 (an int)
+    """Of the epoch."""
+    changes: dict[TableId, list[Known]] = field(default_factory=dict)
+    rows: dict[TableId, str] = field(default_factory=dict)
+    """Tables with something to merge, and the folders with it."""
+    chunks: dict[TableId, str] = field(default_factory=dict)
+    """The same for rows of chunks that are to be placed otherwise."""
+    unclear: set[TableId] = field(default_factory=set)
+    """Tables whose chunks are to be read again."""
+    failed: dict[TableId, TableError] = field(default_factory=dict)
+
+    def check(self, table: TableId) -> None:
+        """Raises what keeps the table from being followed."""
+        if table in self.failed:
+            raise self.failed[table]
+
+    def write(self) -> None:
+        """Makes all of it durable; from here on it counts."""
+        document = {
+            "format": FORMAT,
+            "end": self.end,
+            "changes": {str(t): [one.to_json() for one in known] for t, known in self.changes.items()},
+            "rows": {str(table): path for table, path in self.rows.items()},
+            "chunks": {str(table): path for table, path in self.chunks.items()},
+            "unclear": [str(table) for table in self.unclear],
+            "failed": {str(t): [e.message, e.hint, e.details] for t, e in self.failed.items()},
+        }
+        for path in [*self.folder.rglob("*"), self.folder.parent]:
+            if path.is_dir() or path.suffix == ".parquet":
+                sync(path)
+        temporary = self.folder / f"{MANIFEST}.tmp"
+        temporary.write_text(json.dumps(document), "utf-8")
+        sync(temporary)
+        temporary.rename(self.folder / MANIFEST)
+        sync(self.folder)
+
+    @classmethod
+    def read(cls, folder: Path) -> Consequences | None:
+        try:
+            document = json.loads((folder / MANIFEST).read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        return cls(
+            folder,
+            Offset(document["end"]),
+            {TableId.parse(t): [Known.from_json(one, folder) for one in known]
+             for t, known in document["changes"].items()},
+            {TableId.parse(table): path for table, path in document["rows"].items()},
+            {TableId.parse(table): path for table, path in document["chunks"].items()},
+            {TableId.parse(table) for table in document["unclear"]},
+            {TableId.parse(t): TableError(message, hint=hint, **details)
+             for t, (message, hint, details) in document["failed"].items()},
+        )  # fmt: skip
+
+
+class Cascades:
+    """Works out, keeps and removes what foreign keys did. `place`: the rows of chunks that are placed."""
+
+    def __init__(
+        self, spark: SparkSession, sink: Sink, folder: Path, types: TypeOptions, place: Place
+    ) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._root = folder
+        self._types = types
+        self._place = place
+
+    def prepare(self, plan: EpochPlan) -> Consequences:
+        """To be called before anything of the plan is written."""
+        folder = self._root / f"{plan.epoch:012d}"
+        concerned = {table.table: table for table in plan.tables if _is_concerned(table)}
+        if not concerned:
+            return Consequences(folder)
+        known = Consequences.read(folder)
+        if known is not None and known.end == plan.range.end:
+            return known
+        shutil.rmtree(folder, ignore_errors=True)
+        found = Consequences(folder, plan.range.end)
+        self._decode_parents(plan, concerned, found)
+        windows = [window for table in concerned.values() if (window := _window(table)) is not None]
+        earlier = self._earlier(min(windows)) if windows else {}
+        if not found.changes and not found.failed and not _matter(earlier, concerned):
+            return found
+        scratch = Scratch(self._spark, folder / "work")
+        for name in parents_first({table: one.schema for table, one in concerned.items()}):
+            try:
+                self._work_out(plan, concerned, name, earlier, found, scratch)
+            except Exception as error:
+                if not isinstance(ours := returned(error), TableError):
+                    raise
+                found.failed[name] = ours
+        shutil.rmtree(scratch.folder)
+        found.write()
+        return found
+
+    # parents ------------------------------------------------------------------------------------------------
+
+    def _decode_parents(
+        self, plan: EpochPlan, concerned: dict[TableId, TablePlan], found: Consequences
+    ) -> None:
+        keys = [key for table in concerned.values() for key in table.schema.foreign_keys]
+        for parent in plan.tables:
+            own = [key for key in keys if key.parent == parent.table]
+            step = next((one for one in parent.steps if isinstance(one, ApplyEvents)), None)
+            if not own or step is None:
+                continue
+            try:
+                known = self._decode(parent, step, Watched.by(parent.schema, own), found.folder)
+            except Exception as error:
+                if not isinstance(ours := returned(error), TableError):
+                    raise
+                self._fail_children(parent.table, concerned, ours, found)
+                continue
+            if known.files:
+                found.changes.setdefault(parent.table, []).append(known)
+
+    def _decode(self, parent: TablePlan, step: ApplyEvents, watched: Watched, folder: Path) -> Known:
+        schema = parent.schema
+        work = tuple(
+            tasks.ChangesTask(schema.to_json(), split, watched, self._types) for split in step.splits
+        )
+        into = folder / f"changes-{_number(folder)}"
+        writer = FileWriter(str(into), change_schema(schema, watched, self._types))
+        if step.bytes <= DRIVER_BYTES_MAX:
+            with crossing(str(schema.table)):
+                batches = list(writer(batch for task in work for batch in tasks.changes(task)))
+            paths = [str(path) for batch in batches for path in batch.column("path").to_pylist()]
+        else:
+            indexes = self._spark.range(0, len(work), 1, len(work))
+            body = tasks.run_tasks(tasks.changes, work, str(schema.table), writer)
+            paths = written(indexes.mapInArrow(body, "path string"))
+        return Known({schema.columns[n].name: n for n in watched.places}, tuple(map(Path, paths)))
+
+    def _fail_children(
+        self, parent: TableId, concerned: dict[TableId, TablePlan], error: TableError, found: Consequences
+    ) -> None:
+        for table, plan in concerned.items():
+            if any(key.parent == parent for key in plan.schema.foreign_keys):
+                found.failed[table] = TableError(
+                    f"What foreign keys changed in {table} is not known: {error.message}",
+                    hint=error.hint,
+                    table=str(table),
+                    **{"again": True} if error.details.get("lacks") != "columns" else {},
+                )
+
+    # children -----------------------------------------------------------------------------------------------
+
+    def _work_out(
+        self,
+        plan: EpochPlan,
+        concerned: dict[TableId, TablePlan],
+        name: TableId,
+        earlier: dict[TableId, list[Known]],
+        found: Consequences,
+        scratch: Scratch,
+    ) -> None:
+        table = concerned[name]
+        if name in found.failed:
+            return
+        keys = [key for one in concerned.values() for key in one.schema.foreign_keys if key.parent == name]
+        window = _window(table)
+        before = earlier if window is not None else {}
+        changes = {
+            key.parent: [*before.get(key.parent, ()), *found.changes.get(key.parent, ())]
+            for key in table.schema.foreign_keys
+        }
+        family = Family(self._spark, self._types, table, Watched.by(table.schema, keys), changes)
+        if not family.is_touched:
+            return
+        if window is not None and family.is_unclear():
+            found.unclear.add(name)
+            window = None
+        step = next((one for one in table.steps if isinstance(one, ApplyCascades)), None)
+        family.refuse_moves(reading=window is not None or (step is not None and step.reading))
+        chunks = [
+            (self._place(plan, table, one).frame, one.window)
+            for one in table.steps
+            if isinstance(one, PlaceChunks) and one.window is not None and window is not None
+        ]
+        target = self._sink.read(name) if step is not None and step.rows else None
+        after = step.after if step is not None else Offset(0)
+        child = family.child(scratch, target, after, chunks)
+        family.refuse_doubtful(child)
+        hits, derived = follow(child, scratch)
+        if hits is None:
+            return
+        family.refuse_generated(hits)
+        rows = self._save(found.folder, outcome(child, hits.where("NOT _chunk")))
+        corrections = self._save(found.folder, outcome(replace(child, logged=None), hits.where("_chunk")))
+        found.rows |= {name: rows} if rows else {}
+        found.chunks |= {name: corrections} if corrections else {}
+        if derived is not None and (path := self._save(found.folder, derived)):
+            places = {table.schema.columns[n].name: n for n in child.watched}
+            files = tuple(sorted((found.folder / path).glob("*.parquet")))
+            found.changes.setdefault(name, []).append(Known(places, files))
+
+    def _save(self, folder: Path, frame: DataFrame) -> str:
+        """The name of the folder with the rows; empty if there are none."""
+        path = folder / f"rows-{_number(folder)}"
+        frame.write.parquet(f"file://{path}")
+        if rows_in(path):
+            return path.name
+        shutil.rmtree(path)
+        return ""
+
+    # what becomes of it -------------------------------------------------------------------------------------
+
+    def rows(self, found: Consequences, table: TablePlan) -> Rows | None:
+        """Rows to be merged behind the log's events; None: there are none."""
+        if table.table not in found.rows:
+            return None
+        schema = table.schema
+        staged = self._spark.read.parquet(f"file://{found.folder / found.rows[table.table]}")
+        arrow = tasks.layout(table.schema, "rows", self._types)
+        columns = []
+        for place, column in enumerate(schema.columns):
+            kind = spark_type(arrow.field(place))
+            value = f.col(f"c{place}") if f"c{place}" in staged.columns else f.lit(None)
+            columns.append(value.cast(kind).alias(column.name))
+        whole = all(f"c{place}" in staged.columns for place in range(len(schema.columns)))
+        said = {name for key in schema.foreign_keys for name in key.columns}
+        text = "".join("1" if column.name in said else "0" for column in schema.columns)
+        present = f.when(f.col(DELETED) | f.lit(whole), f.lit(None)).otherwise(f.lit(text))
+        frame = staged.select(
+            *columns, DELETED, SEQUENCE,
+            f.lit(None).cast("timestamp").alias(COMMIT_TIMESTAMP), present.cast("string").alias(PRESENT),
+        )  # fmt: skip
+        return Rows(frame, present=Present({c.name: n for n, c in enumerate(schema.columns)}, strict=False))
+
+    def corrected(self, found: Consequences, table: TablePlan, rows: Rows) -> Rows:
+        """Rows of chunks with what foreign keys did to them since they were read."""
+        if table.table not in found.chunks:
+            return rows
+        schema, places = table.schema, places_of(table.schema)
+        fixes = self._spark.read.parquet(f"file://{found.folder / found.chunks[table.table]}")
+        fixes = fixes.toDF(*[f"_fix{name}" for name in fixes.columns])
+        same = [
+            f.col(quoted(name)).eqNullSafe(f.col(f"_fixc{places[name]}")) for name in schema.key
+        ]  # fmt: skip
+        joined = rows.frame.join(fixes, same, "left").where(f"_fix{DELETED} IS NULL OR NOT _fix{DELETED}")
+        said = {name for key in schema.foreign_keys for name in key.columns}
+        fixed = f.col(f"_fix{DELETED}").isNotNull()
+        columns = [
+            f.when(fixed, f.col(f"_fixc{places[name]}")).otherwise(f.col(quoted(name))).alias(name)
+            if name in said
+            else f.col(quoted(name))
+            for name in rows.frame.columns
+        ]
+        return Rows(joined.select(*columns))
+
+    # earlier epochs -----------------------------------------------------------------------------------------
+
+    def _earlier(self, window: Offset) -> dict[TableId, list[Known]]:
+        """Changes of epochs that ended behind the window."""
+        changes: dict[TableId, list[Known]] = {}
+        for folder, end in self._staged():
+            found = Consequences.read(folder) if end > window else None
+            for table, known in found.changes.items() if found is not None else ():
+                changes.setdefault(table, []).extend(known)
+        return changes
+
+    def _staged(self) -> list[tuple[Path, Offset]]:
+        folders = sorted(self._root.iterdir()) if self._root.exists() else []
+        ends = [(folder, _end(folder)) for folder in folders]
+        return [(folder, end) for folder, end in ends if end is not None]
+
+    def sweep(self, tables: Callable[[], dict[TableId, TableState]]) -> None:
+        """Removes what no snapshot will ask for. Call it when no plan is pending."""
+        staged = self._staged()
+        if not staged:
+            return
+        starts = [one.start for one in tables().values() if one.reading and one.schema.foreign_keys]
+        for folder, end in staged:
+            if not starts or end <= min(starts):
+                (folder / MANIFEST).unlink()  # never half of it
+                shutil.rmtree(folder)
+
+
+def _is_concerned(table: TablePlan) -> bool:
+    return any(
+        isinstance(step, ApplyCascades) or (isinstance(step, PlaceChunks) and step.window is not None)
+        for step in table.steps
+    )
+
+
+def _window(table: TablePlan) -> Offset | None:
+    windows = [step.window for step in table.steps if isinstance(step, PlaceChunks)]
+    return min((window for window in windows if window is not None), default=None)
+
+
+def _matter(earlier: dict[TableId, list[Known]], concerned: dict[TableId, TablePlan]) -> bool:
+    keys: list[CascadingKey] = [
+        key for table in concerned.values() if _window(table) for key in table.schema.foreign_keys
+    ]
+    return any(key.parent in earlier for key in keys)
+
+
+def _number(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir()) if folder.exists() else 0
+
+
+def _end(folder: Path) -> Offset | None:
+    try:
+        return Offset(json.loads((folder / MANIFEST).read_text("utf-8"))["end"])
+    except FileNotFoundError:
+        return None

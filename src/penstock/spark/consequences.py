@@ -1,0 +1,226 @@
+"""What foreign keys did to the rows of one table, worked out from what happened to its parents.
+
+A *version* is a row (`c0…`, by the columns' places) with the span of sequences in which it stood so: from
+`_from`, when it came to be, to `_to`, the next event of its key in the log. Versions come from the target,
+from the log's images, and from chunks of a snapshot that are being placed (`_chunk`; they stood so at the
+chunk's window, behind which their keys have no events). A *change* is what happened to a parent's row
+(`cascades/changes.py`); its `p` is a sequence too.
+
+The rule. A change hits a version if it took place while the version stood (`_from < p < _to`) and the
+columns of the foreign key equal the values before it. The first one hits: the version ends at p, and unless
+the row is gone it goes on from p as another version with other values, which later changes may hit in turn.
+So much for one table; what happens to its rows is a change for those that refer to it, at the same p.
+
+Why it is right. The server holds locks on the parent's row and on the rows it changes until the transaction
+is in the log, so the log's order is the order of everything that touches one row, and within a transaction
+it is the order of execution. A cascade takes place inside the change of the root row, so all it does on
+every level has the place of that row's image: nothing that stands in the log lies between. By induction on
+p: if all versions and changes before p are right, so is what p hits, level by level from the root. (No table
+refers to itself, on no way: decision 11.)
+
+Two changes at one p that hit one version come from one root over two keys: both are done, and a deletion
+wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from penstock.cascades.keys import Comparison
+from penstock.model.change import DELETED, SEQUENCE
+from penstock.model.schema import CascadingKey
+from penstock.spark.scratch import Scratch
+
+LAST = 2**63 - 1
+"""The `_to` of what still stands at the epoch's end."""
+
+ROUNDS_MAX = 10_000
+"""Of anything that is done until nothing new comes: more than any log holds."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A foreign key: the child's columns, the parent's, how they compare, and what happened to the parent."""
+
+    key: CascadingKey
+    columns: tuple[int, ...]
+    referenced: tuple[int, ...]
+    comparisons: tuple[Comparison, ...]
+    changes: DataFrame
+
+    def effective(self) -> DataFrame:
+        """Changes that make the key do something, as `q0…` (values before, in the form in which they are
+        compared), `_ends` (the row goes), `v0…` (what its columns become) and `p`."""
+        gone = f.col("gone")
+        differ = any_of([~f.col(f"o{n}").eqNullSafe(f.col(f"n{n}")) for n in self.referenced])
+        deletes = f.lit(self.key.on_delete in ("CASCADE", "SET NULL"))
+        updates = f.lit(self.key.on_update in ("CASCADE", "SET NULL"))
+        applies = self.changes.where((gone & deletes) | (~gone & updates & differ))
+        cascades = f.lit(self.key.on_update == "CASCADE")
+        return applies.select(
+            *[compared(f.col(f"o{n}"), how).alias(f"q{at}")
+              for at, (n, how) in enumerate(zip(self.referenced, self.comparisons, strict=True))],
+            *[f.when(~gone & cascades, f.col(f"n{n}")).alias(f"v{at}")
+              for at, n in enumerate(self.referenced)],
+            (gone & f.lit(self.key.on_delete == "CASCADE")).alias("_ends"),
+            "p",
+        ).dropna(subset=[f"q{at}" for at in range(len(self.columns))])  # fmt: skip
+
+    def by_value(self) -> DataFrame:
+        """One row for each value before: all its changes in order."""
+        count = len(self.columns)
+        change = f.struct("p", "_ends", *[f"v{at}" for at in range(count)])
+        return (
+            self.effective()
+            .groupBy(*[f"q{at}" for at in range(count)])
+            .agg(f.sort_array(f.collect_list(change)).alias("_changes"))
+        )
+
+
+@dataclass(frozen=True)
+class Child:
+    """A table with cascading keys. `versions`: `c0…` of the places `columns`, `_from`, `_chunk`. `logged`:
+    `c…` of the key and `_sequence` of every image of the table in the epoch; None: there are none."""
+
+    key: tuple[int, ...]
+    columns: tuple[int, ...]
+    watched: tuple[int, ...]
+    versions: DataFrame
+    logged: DataFrame | None
+    edges: tuple[Edge, ...]
+    moves: bool
+
+
+def compared(column: Column, how: Comparison) -> Column:
+    """Equal results: equal for the server, as far as `doubtful` finds nothing."""
+    if "padded" in how:
+        column = f.rtrim(column)
+    return f.lower(column) if "folded" in how else column
+
+
+def any_of(conditions: Sequence[Column]) -> Column:
+    return reduce(lambda one, other: one | other, conditions)
+
+
+def follow(child: Child, scratch: Scratch) -> tuple[DataFrame | None, DataFrame | None]:
+    """All hits (see `_hits`; None: there are none), and the changes that they are for other tables."""
+    found = _settle(child, scratch)
+    return found, None if found is None else scratch.keep(_derived(child, found))[0]
+
+
+def _settle(child: Child, scratch: Scratch) -> DataFrame | None:
+    """All hits when the changes are those of the edges."""
+    lists = [edge.by_value() for edge in child.edges]
+    standing = _bounded(child, child.versions)
+    rounds: list[DataFrame] = []
+    for _ in range(ROUNDS_MAX):
+        hits, count = scratch.keep(_hits(child, lists, standing))
+        if not count:
+            break
+        rounds.append(hits)
+        standing, count = scratch.keep(_gone_on(child, hits))
+        if not count:
+            break
+        standing = _bounded(child, standing.drop("_to")) if child.moves else standing
+    return reduce(DataFrame.unionByName, rounds) if rounds else None
+
+
+def _bounded(child: Child, versions: DataFrame) -> DataFrame:
+    """With `_to`: the next image of the key in the log."""
+    if child.logged is None:
+        return versions.withColumn("_to", f.lit(LAST))
+    images = child.logged.groupBy(*[f.col(f"c{n}").alias(f"k{n}") for n in child.key]).agg(
+        f.sort_array(f.collect_list(SEQUENCE)).alias("_images")
+    )
+    same = [f.col(f"c{n}").eqNullSafe(f.col(f"k{n}")) for n in child.key]
+    later = f.expr("get(filter(_images, x -> x > _from), 0)")
+    return (
+        versions.join(images, same, "left")
+        .withColumn("_to", f.coalesce(later, f.lit(LAST)))
+        .drop("_images", *[f"k{n}" for n in child.key])
+    )
+
+
+def _hits(child: Child, lists: list[DataFrame], standing: DataFrame) -> DataFrame:
+    """Of each version that is hit: the version, `_p`, `_ends`, and `a…`, its columns from `_p` on."""
+    frame = standing
+    for number, (edge, changes) in enumerate(zip(child.edges, lists, strict=True)):
+        same = [
+            compared(f.col(f"c{place}"), how) == f.col(f"q{at}")
+            for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True))
+        ]
+        first = f.expr("get(filter(_changes, x -> x.p > _from AND x.p < _to), 0)")
+        frame = frame.join(changes, same, "left").withColumn(f"_hit{number}", first)
+        frame = frame.drop("_changes", *[f"q{at}" for at in range(len(edge.columns))])
+    hits = [f.col(f"_hit{number}") for number in range(len(lists))]
+    first_p = f.least(*[hit["p"] for hit in hits]) if len(hits) > 1 else hits[0]["p"]
+    frame = frame.withColumn("_p", first_p).where("_p IS NOT NULL")
+    ends = any_of([f.coalesce((hit["p"] == f.col("_p")) & hit["_ends"], f.lit(False)) for hit in hits])
+    after = {place: f.col(f"c{place}") for place in child.columns}
+    for hit, edge in zip(hits, child.edges, strict=True):
+        now = f.coalesce(hit["p"] == f.col("_p"), f.lit(False))
+        for at, place in enumerate(edge.columns):
+            after[place] = f.when(now, hit[f"v{at}"]).otherwise(after[place])
+    return frame.select(
+        *[f"c{place}" for place in child.columns],
+        *[column.alias(f"a{place}") for place, column in after.items()],
+        "_from", "_to", "_chunk", "_p", ends.alias("_ends"),
+    )  # fmt: skip
+
+
+def _gone_on(child: Child, hits: DataFrame) -> DataFrame:
+    """The versions that begin where others were hit."""
+    return hits.where("NOT _ends").select(
+        *[f.col(f"a{place}").alias(f"c{place}") for place in child.columns],
+        f.col("_p").alias("_from"), "_to", "_chunk",
+    )  # fmt: skip
+
+
+def _derived(child: Child, hits: DataFrame) -> DataFrame:
+    """The hits as changes of this table."""
+    ends = f.col("_ends")
+    places = child.watched
+    differ = [~f.col(f"c{n}").eqNullSafe(f.col(f"a{n}")) for n in places]
+    changed = hits.where(reduce(lambda one, other: one | other, differ, ends)) if places else hits.limit(0)
+    return changed.select(
+        *[f.col(f"c{n}").alias(f"o{n}") for n in places],
+        *[f.when(~ends, f.col(f"a{n}")).alias(f"n{n}") for n in places],
+        ends.alias("gone"),
+        f.col("_p").alias("p"),
+    ).distinct()
+
+
+def outcome(child: Child, hits: DataFrame) -> DataFrame:
+    """What is left of the hits at the epoch's end: for each key the last thing that happened to it, if that
+    is not in the log. `c…`, `_deleted`, `_sequence`."""
+    before = [f.col(f"c{n}").alias(f"c{n}") for n in child.columns]
+    after = [f.col(f"a{n}").alias(f"c{n}") for n in child.columns]
+    moved = any_of([~f.col(f"c{n}").eqNullSafe(f.col(f"a{n}")) for n in child.key])
+    sequence = f.col("_p").alias(SEQUENCE)
+    left = hits.where(f.col("_ends") | moved).select(*before, f.lit(True).alias(DELETED), sequence)
+    stays = hits.where("NOT _ends").select(*after, f.lit(False).alias(DELETED), sequence)
+    last = _last(child, left.unionByName(stays))
+    if child.logged is None:
+        return last
+    images = child.logged.groupBy(*[f.col(f"c{n}").alias(f"k{n}") for n in child.key]).agg(
+        f.max(SEQUENCE).alias("_newest")
+    )
+    same = [f.col(f"c{n}").eqNullSafe(f.col(f"k{n}")) for n in child.key]
+    joined = last.join(images, same, "left")
+    superseded = f.coalesce(f.col("_newest") > f.col(SEQUENCE), f.lit(False))
+    return joined.where(~superseded).select(*last.columns)
+
+
+def _last(child: Child, events: DataFrame) -> DataFrame:
+    """The newest row of each key; where one goes and another comes at the same moment, the one that comes."""
+    names = [name for name in events.columns if name not in {f"c{n}" for n in child.key}]
+    order = f.struct(SEQUENCE, (~f.col(DELETED)).alias("stays"))
+    rest = f.struct(*names)
+    keys = [f"c{n}" for n in child.key]
+    newest = events.groupBy(*keys).agg(f.max_by(rest, order).alias("_row"))
+    return newest.select(*keys, *[f.col("_row")[name].alias(name) for name in names]).select(*events.columns)

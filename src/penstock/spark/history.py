@@ -1,0 +1,127 @@
+"""The history of tables' definitions as a table beside the targets, append-only.
+
+Exactly once, by the target alone: rows are added in the order of their ids, and the commit that adds them
+carries the last id in place of an epoch. So what is still to be added is whatever has a greater id than the
+target's own last commit, also after a kill, or when somebody has rolled the table back or dropped it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import Change
+from penstock.sinks.base import Commit, Ours, Sink, refuse_foreign
+from penstock.sinks.files import Rows
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+"""How often it looks for new entries: many changes in a row make one commit."""
+AGAIN_SECONDS = 60.0
+"""... after it could not write them."""
+
+_TIME = pa.timestamp("us", tz="UTC")
+COLUMNS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("table", pa.string()),
+        ("version", pa.int32()),
+        ("offset", pa.int64()),
+        ("committed", _TIME),
+        ("noted", _TIME),
+        ("what", pa.string()),
+        ("decision", pa.string()),
+        ("statement", pa.string()),
+    ]
+)
+
+
+class HistoryTable:
+    """Adds the entries of the state's history to `table` in a thread of its own: no epoch waits for it."""
+
+    def __init__(self, spark: SparkSession, sink: Sink, state: StateStore, table: TableId) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._state = state
+        self._table = table
+        self._written: int | None = None
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def check(self) -> None:
+        """Raises `ConfigError` if something else is in its place."""
+        refuse_foreign(self._table, self._sink.open(self._table))
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when everything noted before is there, or cannot be added now."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def write(self) -> None:
+        """Adds what is new."""
+        if self._written is not None and self._written >= self._state.last_change():
+            return
+        target = self._sink.open(self._table)
+        last = target.last_commit if isinstance(target, Ours) else None
+        self._written = last.epoch if last is not None else 0
+        entries = self._state.history_after(self._written)
+        if not entries:
+            return
+        columns = tuple(Column(field.name, str(field.type)) for field in COLUMNS)
+        self._sink.create(TableSchema(self._table, columns, ("id",)), COLUMNS)
+        newest = entries[-1][0]
+        rows = Rows(self._spark.createDataFrame(_table(entries, changelog=self._sink.append_only)))
+        add = self._sink.write_changes if self._sink.append_only else self._sink.append
+        add(self._table, rows, Commit(self._state.uuid, newest))
+        self._written = newest
+
+    def _run(self) -> None:
+        done = True
+        while not self._stopping.wait(LOOK_SECONDS if done else AGAIN_SECONDS):
+            done = self._try()
+        self._try()
+
+    def _try(self) -> bool:
+        try:
+            self.write()
+            return True
+        except Exception as error:  # the pipeline goes on; the entries stay in its state, and are tried again
+            self._written = None
+            log.warning("the history table %s cannot be written for now: %s", self._table, error)
+            return False
+
+
+def _table(entries: list[tuple[int, Change]], *, changelog: bool) -> pa.Table:
+    """Rows in the layout that the sink takes."""
+    changes = [change for _, change in entries]
+    ids = pa.array([number for number, _ in entries], pa.int64())
+    committed = pa.array([change.commit_us for change in changes], pa.int64()).cast(_TIME)
+    values: dict[str, Any] = {
+        "id": ids,
+        "table": pa.array([str(change.table) for change in changes], pa.string()),
+        "version": pa.array([change.version for change in changes], pa.int32()),
+        "offset": pa.array([int(change.offset) for change in changes], pa.int64()),
+        "committed": committed,
+        "noted": pa.array([change.noted_us for change in changes], pa.int64()).cast(_TIME),
+        "what": pa.array([change.what for change in changes], pa.string()),
+        "decision": pa.array([change.decision for change in changes], pa.string()),
+        "statement": pa.array([change.statement for change in changes], pa.string()),
+        SEQUENCE: ids,
+    }
+    if changelog:
+        values[CHANGE_TYPE] = pa.array(["insert"] * len(changes), pa.string())
+        values[COMMIT_TIMESTAMP] = committed
+    return pa.table(values)

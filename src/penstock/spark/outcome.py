@@ -1,0 +1,89 @@
+"""What one table's plan came to, and what follows from that for the table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import TableError
+from penstock.model.plan import ApplyCascades, CreateTarget, Kept, Step, TablePlan
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.table import UNFIT
+from penstock.state import StateStore
+
+AGAIN_MAX, AGAIN_SECONDS = 3, 24 * 3600
+"""A table is read again so many times in so long for one reason; then it is left alone."""
+READS_MAX = 20
+"""Of one chunk that foreign keys made useless each time."""
+
+
+@dataclass
+class TableOutcome:
+    """What one table's plan came to. `parked` is the error that stopped it, in the step `failed`;
+    `committed`: steps before it that left something in the target. `wrote`: some step did."""
+
+    table: TableId
+    events: int = 0
+    chunks: int = 0
+    rows: int = 0
+    version: str | None = None
+    schema: TableSchema | None = None
+    written: bool = False
+    truncated: bool = False
+    replaced: bool = False
+    dropped: bool = False
+    kept: Kept | None = None
+    parked: TableError | None = None
+    failed: Step | None = None
+    committed: int = 0
+    wrote: bool = False
+    voided: list[Any] = field(default_factory=list)
+    """Chunks that turned out to be of no use."""
+    seconds: float = 0.0
+    placed: list[Any] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "events": self.events,
+            "chunks": self.chunks,
+            "rows": self.rows,
+            "version": self.version,
+            "seconds": round(self.seconds, 3),
+        } | ({"parked": self.parked.message} if self.parked else {})
+
+
+def due(state: StateStore, error: TableError) -> str:
+    """Why a table that has to stop is read again; empty: it waits for somebody."""
+    if error.details.get("unfit"):
+        return UNFIT
+    if not error.details.get("again"):
+        return ""
+    since_us = (time.time() - AGAIN_SECONDS) * 1_000_000
+    often = [
+        one
+        for one in state.history()
+        if str(one.table) == error.details.get("table")
+        and one.what == error.message
+        and one.noted_us > since_us
+    ]
+    return error.message if len(often) < AGAIN_MAX else ""
+
+
+def only_makes(plan: TablePlan) -> bool:
+    """It made a target, and what else it had to do came to nothing."""
+    return CreateTarget() in plan.steps and all(
+        isinstance(step, CreateTarget | ApplyCascades) for step in plan.steps
+    )
+
+
+def refuse_rereads(state: StateStore, table: TableId) -> None:
+    """Raises `TableError` for a table of which a chunk has been read too often in vain."""
+    if any(chunk.reads > READS_MAX for chunk in state.chunks(table)):
+        raise TableError(
+            f"Rows of table {table} were changed by foreign keys each time they were read, {READS_MAX} times "
+            "and more, so that what hangs on what is not certain.",
+            hint=f"Run `penstock resnapshot FILE {table}` when fewer rows of it, or of the tables it refers "
+            "to, are deleted.",
+            table=str(table),
+        )

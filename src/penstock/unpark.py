@@ -1,0 +1,73 @@
+"""A parked table comes back, because somebody asked (`penstock unpark`).
+
+It goes on from its own offset if nothing is lost to it: parking kept that offset (`TableState.resumes`), the
+relay log still holds what came after it, and the target is as this pipeline left it. Then the table catches
+up under epochs of its own (`Planner`), and joins the others. Else it is read again from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from penstock import targets
+from penstock.errors import ConfigError
+from penstock.model.offset import Offset
+from penstock.model.schema import TableId
+from penstock.model.table import Change, TableState
+from penstock.relaylog.reader import RelayLog
+from penstock.sinks.base import Missing, Sink
+from penstock.state import StateStore
+
+
+def unpark(
+    state: StateStore,
+    relay_log: RelayLog,
+    sink: Sink,
+    table: TableId,
+    restart: Callable[[TableId, str], None],
+) -> dict[str, Any]:
+    """The answer: `action` is `goes on` (from `offset`), `read again` (`why`) or `none` (it is not parked).
+
+    `restart` reads a table again. Raises `ConfigError` if the table stays as it is, with what keeps it.
+    """
+    found = state.table(table)
+    if found is None:
+        raise ConfigError(
+            f"Table {table} is not one of this pipeline's.", hint="`penstock status` lists them."
+        )
+    if found.status == "dropped":
+        raise ConfigError(f"Table {table} is gone at the source; there is nothing to go on with.")
+    if found.due:
+        return {"ok": True, "action": "read again", "why": found.due}
+    if found.status != "parked":
+        return {"ok": True, "action": "none"}
+    loss = _lost(found, relay_log, sink, state)
+    if loss is None:
+        assert found.resumes is not None
+        with state.transaction():
+            state.put_table(replace(found, status="live", reason="", hint="", parked_at=None))
+            what = f"goes on from offset {found.resumes}"
+            state.note(Change(table, found.schema.version, found.resumes, what, "unparked"))
+        return {"ok": True, "action": "goes on", "offset": int(found.resumes)}
+    restart(table, f"unparked; {loss}")
+    now = state.table(table)
+    if now is not None and now.status == "parked":
+        raise ConfigError(f"Table {table} is parked again: {now.reason}", hint=now.hint, table=str(table))
+    return {"ok": True, "action": "read again", "why": loss}
+
+
+def _lost(table: TableState, relay_log: RelayLog, sink: Sink, state: StateStore) -> str | None:
+    """Why a parked table cannot go on from where it is; None: it can."""
+    if table.resumes is None:
+        return "its changes since it was parked cannot be added to what its target holds"
+    if relay_log.start > Offset(table.resumes):
+        return f"the relay log begins at offset {relay_log.start}, after {table.resumes}, where it was parked"
+    if table.last_epoch <= 0:
+        return None  # its target is still to be made
+    target = sink.open(table.table)
+    if isinstance(target, Missing):
+        return "its target is gone"
+    targets.check_as_left(table, target, state)
+    return None

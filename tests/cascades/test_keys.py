@@ -1,0 +1,140 @@
+"""When tables with cascading foreign keys can be followed, and how their values compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.cascades.keys import (
+    AFTER_PARENTS,
+    below,
+    comparison,
+    hindrances,
+    is_held_back,
+    moves_rows,
+    parents_first,
+    refers_to_itself,
+    waits,
+)
+from penstock.model.offset import Offset
+from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
+from penstock.model.table import TableState
+
+P, M, G, S = (TableId("shop", name) for name in "pmgs")
+
+
+def schema(table: TableId, *parents: TableId, **rules: str) -> TableSchema:
+    columns = [Column("id", "int", nullable=False), *[Column(f"{one.table}_id", "int") for one in parents]]
+    keys = tuple(
+        CascadingKey(f"{table.table}_{one.table}", (f"{one.table}_id",), one, ("id",),
+                     rules.get("delete", "CASCADE"), rules.get("update", "NO ACTION"))
+        for one in parents
+    )  # fmt: skip
+    return TableSchema(table, tuple(columns), ("id",), foreign_keys=keys)
+
+
+def live(table: TableId, *parents: TableId, **changes: Any) -> TableState:
+    return replace(TableState(table, Offset(10), schema(table, *parents), snapshot="done"), **changes)
+
+
+def tables(*states: TableState) -> dict[TableId, TableState]:
+    return {state.table: state for state in states}
+
+
+def why(*states: TableState) -> dict[TableId, str]:
+    return {name: found.reason for name, found in hindrances(tables(*states), DEFAULT_TYPES).items()}
+
+
+def test_a_schema_keeps_its_keys_when_it_is_stored() -> None:
+    one = schema(G, M, P, delete="SET NULL", update="CASCADE")
+    assert TableSchema.from_json(one.to_json()) == one
+
+
+def test_tables_come_after_those_they_refer_to() -> None:
+    schemas = {state.table: state.schema for state in (live(G, M), live(S, S), live(M, P), live(P))}
+    assert parents_first(schemas) == [M, S, G]
+    assert below(schemas, {P}) == {M, G}
+    assert below(schemas, {S}) == {S}
+    assert refers_to_itself(schemas[S]) and not refers_to_itself(schemas[G])
+
+
+def test_a_table_is_followed_if_its_parents_are_and_began_no_later() -> None:
+    assert why(live(P), live(M, P)) == {}
+    assert "does not follow" in why(live(M, P))[M]
+    assert "does not follow" in why(live(P, status="dropped"), live(M, P))[M]
+    assert "read again" in why(live(P, start=Offset(11)), live(M, P))[M]
+    assert why(live(P, due="so"), live(M, P)) == {M: AFTER_PARENTS}
+
+
+def test_a_parked_table_parks_those_that_refer_to_it_until_it_is_read_again() -> None:
+    parked = live(P, status="parked")
+    [found] = hindrances(tables(parked, live(M, P)), DEFAULT_TYPES).values()
+    assert found.parks and found.due
+    held = live(M, P, status="parked", due="x")
+    lower = live(G, M, status="parked", due="x")
+    assert is_held_back(held, tables(parked, held)) and is_held_back(lower, tables(parked, held, lower))
+    assert not is_held_back(held, tables(live(P), held))
+    assert waits(held, tables(parked, held)) and not waits(held, tables(live(P), held))
+
+
+def test_a_table_is_read_after_parents_that_change_without_row_events_themselves() -> None:
+    reading = {"snapshot": "reading"}
+    assert why(live(P, **reading), live(M, P, **reading)) == {}, "all changes of p are in the log"
+    assert why(live(P), live(M, P, **reading), live(G, M, **reading)) == {G: AFTER_PARENTS}
+    assert waits(live(G, M), tables(live(P), live(M, P, **reading)))
+    assert why(live(P), live(M, P), live(G, M, **reading)) == {}
+
+
+def test_a_table_that_refers_to_itself_is_refused() -> None:
+    [found] = hindrances(tables(live(S, S)), DEFAULT_TYPES).values()
+    assert found.parks and not found.due and "refers to itself" in found.reason
+
+
+def test_a_circle_of_tables_and_rules_that_are_not_known_are_refused() -> None:
+    assert set(why(live(M, G), live(G, M))) == {M, G}
+    odd = replace(live(M, P), schema=schema(M, P, delete="SET DEFAULT"))
+    assert "SET DEFAULT" in why(live(P), odd)[M]
+
+
+def test_values_that_arrive_as_other_types_are_refused() -> None:
+    parent = replace(
+        live(P), schema=TableSchema(P, (Column("id", "tinyint", column_type="tinyint(1)"),), ("id",))
+    )
+    child = replace(
+        live(M, P),
+        schema=replace(
+            schema(M, P), columns=(Column("id", "int"), Column("p_id", "tinyint", column_type="tinyint(1)"))
+        ),
+    )
+    both = tables(parent, child)
+    assert hindrances(both, DEFAULT_TYPES) == {}
+    [found] = hindrances(both, replace(DEFAULT_TYPES, tinyint1="boolean")).values()
+    assert "different types" in found.reason
+
+
+def test_a_key_over_the_columns_that_identify_a_row_moves_rows_when_its_parent_is_updated() -> None:
+    lines = replace(schema(M, P, update="CASCADE"), key=("p_id", "id"))
+    assert moves_rows(lines) and not moves_rows(schema(M, P, update="CASCADE"))
+    assert not moves_rows(replace(schema(M, P), key=("p_id", "id")))
+
+
+@pytest.mark.parametrize(
+    ("collation", "how"),
+    [
+        ("utf8mb4_0900_ai_ci", "folded"),
+        ("utf8mb4_0900_as_cs", "exact"),
+        ("utf8mb4_0900_bin", "exact"),
+        ("utf8mb4_general_ci", "folded padded"),
+        ("latin1_swedish_ci", "folded padded"),
+        ("utf8mb4_bin", "padded"),
+        ("utf8mb4_uca1400_nopad_ai_ci", "folded"),
+        ("utf8mb4_tr_0900_ai_ci", "unknown"),
+        ("utf8mb4_turkish_ci", "unknown"),
+        ("binary", "exact"),
+    ],
+)
+def test_texts_compare_as_their_collation_says(collation: str, how: str) -> None:
+    charset = collation.partition("_")[0]
+    assert comparison(Column("x", "varchar", charset=charset, collation=collation)) == how

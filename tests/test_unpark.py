@@ -1,0 +1,122 @@
+"""When a parked table may go on from where it stopped, and what is answered when it may not.
+
+The state store is the real one; the log is its beginning, the sink what it says of the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.sinks.base import Commit, Foreign, Missing, Ours, TargetState
+from penstock.state import StateStore
+from penstock.unpark import unpark
+
+T = TableId("shop", "orders")
+PARKED = TableState(
+    T,
+    Offset(4),
+    TableSchema(T, (Column("id", "int"),), ("id",)),
+    status="parked",
+    written=True,
+    last_epoch=7,
+    reason="Not wanted.",
+    parked_at=Offset(90),
+    resumes=Offset(80),
+)
+
+
+@dataclass
+class Log:
+    start: Offset = Offset(4)  # noqa: RUF009 (an int)
+
+
+@dataclass
+class Target:
+    found: TargetState
+
+    def open(self, table: TableId) -> TargetState:
+        return self.found
+
+
+OURS = Ours(Commit("p", 7), ("id",), empty=False)
+
+
+@dataclass
+class Case:
+    folder: Path
+    restarted: list[str]
+
+    def unpark(
+        self, table: TableState | None, log: Log, target: TargetState
+    ) -> tuple[dict[str, Any], TableState]:
+        state = StateStore(self.folder)
+        if table is not None:
+            state.put_table(table)
+
+        def restart(name: TableId, why: str) -> None:
+            self.restarted.append(why)
+            state.put_table(replace(PARKED, status="live", resumes=None, reason=""))
+
+        answer = unpark(state, log, Target(target), T, restart)  # type: ignore[arg-type]
+        found = state.table(T)
+        assert found is not None
+        return answer, found
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path, [])
+
+
+def test_a_table_that_lost_nothing_goes_on_from_its_own_offset(case: Case) -> None:
+    answer, table = case.unpark(PARKED, Log(), OURS)
+    assert answer == {"ok": True, "action": "goes on", "offset": 80} and not case.restarted
+    assert (table.status, table.resumes, table.reason) == ("live", 80, "")
+    assert table.catching_up and not table.planned
+
+
+@pytest.mark.parametrize(
+    ("table", "log", "target", "why"),
+    [
+        (replace(PARKED, resumes=None), Log(), OURS, "cannot be added"),
+        (PARKED, Log(Offset(81)), OURS, "the relay log begins at offset 81"),
+        (PARKED, Log(), Missing(), "its target is gone"),
+    ],
+)
+def test_a_table_that_lost_something_is_read_again(
+    case: Case, table: TableState, log: Log, target: TargetState, why: str
+) -> None:
+    answer, found = case.unpark(table, log, target)
+    assert answer["action"] == "read again" and why in answer["why"]
+    assert case.restarted == [f"unparked; {answer['why']}"] and found.status == "live"
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "message"),
+    [
+        (None, OURS, "not one of this pipeline's"),
+        (replace(PARKED, status="dropped"), OURS, "gone at the source"),
+        (PARKED, Foreign("lake.shop.orders", "the table of pipeline x", "Name another."), "is taken"),
+    ],
+)
+def test_what_keeps_a_table_from_coming_back_is_said_and_it_stays_as_it_is(
+    case: Case, table: TableState | None, target: TargetState, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        case.unpark(table, Log(), target)
+    assert not case.restarted
+    assert StateStore(case.folder).table(T) == table
+
+
+def test_a_table_that_is_not_parked_or_comes_back_by_itself_is_left_to_itself(case: Case) -> None:
+    assert case.unpark(replace(PARKED, status="live", resumes=None), Log(), OURS)[0]["action"] == "none"
+    answer, _ = case.unpark(replace(PARKED, due="a partition went"), Log(), OURS)
+    assert (answer["action"], answer["why"]) == ("read again", "a partition went") and not case.restarted
