@@ -1,22 +1,24 @@
-"""What foreign keys did, worked out with Spark from a log that does not hold it, against a model of the
-server that did it."""
+"""What foreign keys did, worked out here and with Spark from a log that does not hold it, against a model of
+the server that did it."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
+from penstock.cascades import follow
 from penstock.model.schema import CascadingKey, TableId
 from penstock.testing.cascade_model import Key, ModelServer, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.spark.consequences import Edge
     from penstock.spark.scratch import Scratch
 
 WORLDS = 25
@@ -53,23 +55,34 @@ def moved(rules: str) -> tuple[Key, ...]:
     return (Key("m", 0, "p", "CASCADE", "CASCADE"), Key("g", 1, "m", on_delete, on_update))
 
 
-CASES = [
-    *[
-        pytest.param(keys(rules), id=rules, marks=() if rules == "mixed" else pytest.mark.slow)
-        for rules in RULES
-    ],
-    *[pytest.param(moved(rules), id=f"keys move, {rules}", marks=pytest.mark.slow) for rules in RULES],
-]
+FEW = [pytest.param(keys(rules), id=rules) for rules in RULES]
+FEW += [pytest.param(moved(rules), id=f"keys move, {rules}") for rules in RULES]
+MANY = [pytest.param(*case.values, id=case.id, marks=() if case.id == "keys move, mixed" else pytest.mark.slow)
+        for case in FEW]  # fmt: skip
+WorkOut = Callable[["World", str], Rows]
+"""`(world, row, sequence)`, a negative sequence for a row that is gone."""
 
 
-@pytest.mark.parametrize("rules", CASES)
-def test_consequences_and_log_together_make_the_rows_of_the_server(
+@pytest.mark.parametrize("rules", FEW)
+def test_consequences_and_log_together_make_the_rows_of_the_server(rules: tuple[Key, ...]) -> None:
+    for seed in range(20):
+        known: dict[str, pa.Table] = {}
+        check(rules, seed, lambda world, table, known=known: few(world, table, known))
+
+
+@pytest.mark.parametrize("rules", MANY)
+def test_consequences_of_any_size_make_the_rows_of_the_server(
     spark: SparkSession, tmp_path: Path, rules: tuple[Key, ...]
 ) -> None:
     from penstock.spark.scratch import Scratch
 
     scratch = Scratch(spark, tmp_path / "work")
-    servers = [ModelServer(WIDTHS, rules, random.Random(f"{rules} {n}")) for n in range(WORLDS)]
+    known: dict[str, DataFrame] = {}
+    check(rules, 0, lambda world, table: many(spark, scratch, world, table, known))
+
+
+def check(rules: tuple[Key, ...], seed: int, work_out: WorkOut) -> None:
+    servers = [ModelServer(WIDTHS, rules, random.Random(f"{rules} {n} {seed}")) for n in range(WORLDS)]
     for server in servers:
         server.run(15)
     before = {
@@ -80,9 +93,9 @@ def test_consequences_and_log_together_make_the_rows_of_the_server(
         server.log.clear()
         server.run(12)
     found = {table: {(n, row[0]): row for n, row, _ in before[table]} for table in WIDTHS}
-    known: dict[str, DataFrame] = {}
+    world = World(servers, rules, before)
     for table in WIDTHS:
-        events = worked_out(spark, scratch, servers, rules, table, before[table], known)
+        events = work_out(world, table)
         for n, row, deleted in in_order(servers, table, events):
             found[table].pop((n, row[0]), None)
             if not deleted:
@@ -108,43 +121,103 @@ def in_order(servers: list[ModelServer], table: str, events: Rows) -> Iterable[t
     return [(n, row, deleted) for (n, _), (_, row, deleted) in last.items()]
 
 
-def frame(spark: SparkSession, names: list[str], rows: list[tuple[object, ...]]) -> DataFrame:
-    kinds = {"gone": "boolean", "_chunk": "boolean", "kind": "string"}
-    return spark.createDataFrame(rows, ", ".join(f"`{name}` {kinds.get(name, 'long')}" for name in names))
+@dataclass(frozen=True)
+class World:
+    servers: list[ModelServer]
+    rules: tuple[Key, ...]
+    before: dict[str, Rows]
+
+    def keys(self, table: str) -> list[Key]:
+        return [key for key in self.rules if key.child == table]
+
+    def images(self, table: str) -> list[tuple[Row, int, str]]:
+        return [
+            (own(n, image.row), image.sequence, image.kind)
+            for n, server in enumerate(self.servers)
+            for image in server.log
+            if image.table == table
+        ]
+
+    def versions(self, table: str) -> list[tuple[Row, int]]:
+        logged = [(row, at) for row, at, kind in self.images(table) if kind in ("insert", "update_postimage")]
+        return [(row, sequence) for _, row, sequence in self.before[table]] + logged
+
+    def changes(self, parent: str) -> list[tuple[object, ...]]:
+        """`o0, n0, gone, p` of what the log has."""
+        found: list[tuple[object, ...]] = []
+        for n, server in enumerate(self.servers):
+            old = None
+            for image in server.log:
+                if image.table != parent or not image.checked:
+                    continue
+                value = own(n, image.row)[0]
+                if image.kind == "delete":
+                    found.append((value, None, True, image.sequence))
+                elif image.kind == "update_preimage":
+                    old = value
+                elif image.kind == "update_postimage" and old != value:
+                    found.append((old, value, False, image.sequence))
+        return found
 
 
-def worked_out(
-    spark: SparkSession,
-    scratch: Scratch,
-    servers: list[ModelServer],
-    rules: tuple[Key, ...],
-    table: str,
-    before: Rows,
-    known: dict[str, DataFrame],
+def cascading(key: Key) -> CascadingKey:
+    name, parent = f"{key.child}.{key.column}", TableId("d", key.parent)
+    return CascadingKey(name, (f"c{key.column}",), parent, ("c0",), key.on_delete, key.on_update)
+
+
+def few(world: World, table: str, known: dict[str, pa.Table]) -> Rows:
+    """`known`: what foreign keys did to tables before this one."""
+    edges = []
+    for key in world.keys(table):
+        rows = list(zip(*world.changes(key.parent), strict=True)) or [()] * 4
+        kinds = (pa.int64(), pa.int64(), pa.bool_(), pa.int64())
+        columns = [pa.array(values, kind) for values, kind in zip(rows, kinds, strict=True)]
+        made = pa.table(columns, ["o0", "n0", "gone", "p"])
+        if key.parent in known:
+            made = pa.concat_tables([made, known[key.parent]])
+        edges.append(follow.edge_of(cascading(key), (key.column,), ("exact",), made, (0,)))
+    if not edges:
+        return []
+    images = follow.Images((0,))
+    logged = world.images(table)
+    images.add([row for row, _, _ in logged], [sequence for _, sequence, _ in logged])
+    hits = follow.follow(edges, (follow.Version(*one) for one in world.versions(table)), images)
+    changes = [(old, new, gone, p) for (old,), (new,), gone, p in follow.derived(hits, (0,))]
+    if changes:
+        known[table] = pa.table([pa.array(c) for c in zip(*changes, strict=True)], ["o0", "n0", "gone", "p"])
+        known[table] = known[table].set_column(1, "n0", known[table]["n0"].cast(pa.int64()))
+    return [
+        (row[0] // 1000, row, -sequence if gone else sequence)
+        for row, gone, sequence in follow.outcome(hits, images)
+    ]
+
+
+def many(
+    spark: SparkSession, scratch: Scratch, world: World, table: str, known: dict[str, DataFrame]
 ) -> Rows:
-    """`(world, row, sequence)`, a negative sequence for a row that is gone. `known`: what foreign keys did to
-    tables before this one."""
-    from penstock.spark.consequences import Child, follow, outcome
+    """`known`: what foreign keys did to tables before this one."""
+    from penstock.spark.consequences import Child, Edge, follow, outcome
 
-    edges = tuple(edge_of(spark, servers, key, known) for key in rules if key.child == table)
+    edges = []
+    for key in world.keys(table):
+        made = frame(spark, ["o0", "n0", "gone", "p"], world.changes(key.parent))
+        if key.parent in known:
+            made = made.unionByName(known[key.parent].select(*made.columns))
+        edges.append(Edge(cascading(key), (key.column,), (0,), ("exact",), made))
     if not edges:
         return []
     width = WIDTHS[table]
     columns = tuple(range(width))
-    images = [(n, i) for n, server in enumerate(servers) for i in server.log if i.table == table]
-    versions: list[tuple[object, ...]] = [(*row, sequence, False) for _, row, sequence in before]
-    versions += [
-        (*own(n, i.row), i.sequence, False) for n, i in images if i.kind in ("insert", "update_postimage")
-    ]
-    logged = [(own(n, i.row)[0], i.sequence) for n, i in images]
+    versions = [(*row, sequence, False) for row, sequence in world.versions(table)]
+    logged = [(row[0], sequence) for row, sequence, _ in world.images(table)]
     child = Child(
         key=(0,),
         columns=columns,
         watched=(0,),
         versions=frame(spark, [*[f"c{n}" for n in columns], "_from", "_chunk"], versions),
         logged=frame(spark, ["c0", "_sequence"], logged) if logged else None,
-        edges=edges,
-        moves=any(key.column == 0 for key in rules if key.child == table),
+        edges=tuple(edges),
+        moves=any(key.column == 0 for key in world.keys(table)),
     )
     hits, derived = follow(child, scratch)
     if hits is None or derived is None:
@@ -156,25 +229,6 @@ def worked_out(
     ]
 
 
-def edge_of(spark: SparkSession, servers: list[ModelServer], key: Key, known: dict[str, DataFrame]) -> Edge:
-    from penstock.spark.consequences import Edge
-
-    changes: list[tuple[object, ...]] = []
-    for n, server in enumerate(servers):
-        old = None
-        for image in server.log:
-            if image.table != key.parent or not image.checked:
-                continue
-            value = own(n, image.row)[0]
-            if image.kind == "delete":
-                changes.append((value, None, True, image.sequence))
-            elif image.kind == "update_preimage":
-                old = value
-            elif image.kind == "update_postimage" and old != value:
-                changes.append((old, value, False, image.sequence))
-    made = frame(spark, ["o0", "n0", "gone", "p"], changes)
-    if key.parent in known:
-        made = made.unionByName(known[key.parent].select(*made.columns))
-    name, parent = f"{key.child}.{key.column}", TableId("d", key.parent)
-    cascading = CascadingKey(name, (f"c{key.column}",), parent, ("c0",), key.on_delete, key.on_update)
-    return Edge(cascading, (key.column,), (0,), ("exact",), made)
+def frame(spark: SparkSession, names: list[str], rows: Sequence[tuple[object, ...]]) -> DataFrame:
+    kinds = {"gone": "boolean", "_chunk": "boolean", "kind": "string"}
+    return spark.createDataFrame(rows, ", ".join(f"`{name}` {kinds.get(name, 'long')}" for name in names))

@@ -32,9 +32,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -50,10 +52,10 @@ from penstock.sinks.base import Sink
 from penstock.sinks.files import FileWriter, Present, Rows, sync, written
 from penstock.sinks.lake import quoted, spark_type
 from penstock.spark import tasks
-from penstock.spark.consequences import follow, outcome
 from penstock.spark.errors import crossing, returned
+from penstock.spark.few import Few, TooMany
 from penstock.spark.scratch import Scratch, rows_in
-from penstock.spark.versions import Family, Known, places_of
+from penstock.spark.versions import Family, Known, Result, places_of
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -234,11 +236,38 @@ class Cascades:
             key.parent: [*before.get(key.parent, ()), *found.changes.get(key.parent, ())]
             for key in table.schema.foreign_keys
         }
-        family = Family(self._spark, self._types, table, Watched.by(table.schema, keys), changes)
-        if not family.is_touched:
+        watched = Watched.by(table.schema, keys)
+        family: Few | Family
+        try:
+            family = Few(self._spark, self._types, table, watched, changes)
+            worked = self._result(plan, table, family, window, found)
+        except TooMany:
+            family = Family(self._spark, self._types, table, watched, changes, scratch)
+            worked = self._result(plan, table, family, window, found)
+        if worked is None:
             return
+        rows, corrections, derived = (
+            self._save(found.folder, one) for one in (worked.rows, worked.chunks, worked.derived)
+        )
+        found.rows |= {name: rows} if rows else {}
+        found.chunks |= {name: corrections} if corrections else {}
+        if derived:
+            places = {table.schema.columns[n].name: n for n in family.watched.places}
+            files = tuple(sorted((found.folder / derived).glob("*.parquet")))
+            found.changes.setdefault(name, []).append(Known(places, files))
+
+    def _result(
+        self,
+        plan: EpochPlan,
+        table: TablePlan,
+        family: Few | Family,
+        window: Offset | None,
+        found: Consequences,
+    ) -> Result | None:
+        if not family.is_touched:
+            return None
         if window is not None and family.is_unclear():
-            found.unclear.add(name)
+            found.unclear.add(table.table)
             window = None
         step = next((one for one in table.steps if isinstance(one, ApplyCascades)), None)
         family.refuse_moves(reading=window is not None or (step is not None and step.reading))
@@ -247,27 +276,19 @@ class Cascades:
             for one in table.steps
             if isinstance(one, PlaceChunks) and one.window is not None and window is not None
         ]
-        target = self._sink.read(name) if step is not None and step.rows else None
-        after = step.after if step is not None else Offset(0)
-        child = family.child(scratch, target, after, chunks)
-        family.refuse_doubtful(child)
-        hits, derived = follow(child, scratch)
-        if hits is None:
-            return
-        family.refuse_generated(hits)
-        rows = self._save(found.folder, outcome(child, hits.where("NOT _chunk")))
-        corrections = self._save(found.folder, outcome(replace(child, logged=None), hits.where("_chunk")))
-        found.rows |= {name: rows} if rows else {}
-        found.chunks |= {name: corrections} if corrections else {}
-        if derived is not None and (path := self._save(found.folder, derived)):
-            places = {table.schema.columns[n].name: n for n in child.watched}
-            files = tuple(sorted((found.folder / path).glob("*.parquet")))
-            found.changes.setdefault(name, []).append(Known(places, files))
+        target = self._sink.read(table.table) if step is not None and step.rows else None
+        return family.work_out(target, step.after if step is not None else Offset(0), chunks)
 
-    def _save(self, folder: Path, frame: DataFrame) -> str:
+    def _save(self, folder: Path, rows: DataFrame | pa.Table) -> str:
         """The name of the folder with the rows; empty if there are none."""
         path = folder / f"rows-{_number(folder)}"
-        frame.write.parquet(f"file://{path}")
+        if isinstance(rows, pa.Table):
+            if not rows.num_rows:
+                return ""
+            path.mkdir(parents=True)
+            pq.write_table(rows, path / "0.parquet", store_decimal_as_integer=True)
+            return path.name
+        rows.write.parquet(f"file://{path}")
         if rows_in(path):
             return path.name
         shutil.rmtree(path)

@@ -4,30 +4,28 @@ doubtful."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from penstock.cascades import doubt
 from penstock.cascades.changes import Watched
 from penstock.cascades.keys import comparison, is_case_sensitive, moves_rows
-from penstock.errors import TableError
 from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyEvents, TablePlan
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.sinks.lake import quoted, spark_type
 from penstock.spark import tasks
-from penstock.spark.consequences import Child, Edge, any_of, compared
+from penstock.spark.consequences import Child, Edge, any_of, compared, follow, outcome
 from penstock.spark.scratch import Scratch
-
-_PLAIN = "^[ -~]*$"
-_TIMES = frozenset({"date", "datetime", "timestamp"})
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,9 @@ class Known:
     def to_json(self) -> dict[str, Any]:
         return {"places": self.places, "files": [f"{file.parent.name}/{file.name}" for file in self.files]}
 
+    def rows(self) -> int:
+        return sum(pq.read_metadata(file).num_rows for file in self.files)
+
     @classmethod
     def from_json(cls, fields: dict[str, Any], folder: Path) -> Known:
         return cls(fields["places"], tuple(folder / file for file in fields["files"]))
@@ -49,7 +50,72 @@ def places_of(schema: TableSchema) -> dict[str, int]:
     return {column.name: place for place, column in enumerate(schema.columns)}
 
 
-class Family:
+@dataclass(frozen=True)
+class Result:
+    """What foreign keys did to one table. `rows`: the last thing that happened to each key at the target or
+    in the log; `chunks`: the same for rows of chunks; both `c…`, `_deleted`, `_sequence`. `derived`: all of
+    it as changes for tables that refer to this one."""
+
+    rows: DataFrame | pa.Table
+    chunks: DataFrame | pa.Table
+    derived: DataFrame | pa.Table
+
+
+class Relation:
+    """The table, and which of its columns matter: those of its key and its foreign keys, and the `watched`
+    ones; all, where a foreign key may change its key."""
+
+    def __init__(self, types: TypeOptions, table: TablePlan, watched: Watched) -> None:
+        self.schema = table.schema
+        self.types = types
+        self.watched = watched
+        self.places = places_of(table.schema)
+        self.moves = moves_rows(table.schema)
+        self._kept = table.kept
+        names = {*table.schema.key, *(name for key in table.schema.foreign_keys for name in key.columns)}
+        every = range(len(table.schema.columns))
+        wanted = {*every} if self.moves else {self.places[name] for name in names}
+        self.columns = tuple(sorted(wanted | set(watched.places)))
+
+    def arrow(self, layout: str) -> pa.Schema:
+        whole = tasks.layout(self.schema, layout, self.types)
+        own = list(whole)[len(self.schema.columns) :]
+        return pa.schema([*[whole.field(place) for place in self.columns], *own])
+
+    def of_target(self, target: DataFrame, after: Offset) -> DataFrame:
+        """Versions of rows at the target, of those whose sequence is above `after`."""
+        kept = self._kept
+        held = {}
+        if kept is not None:
+            held = {source: column.name
+                    for column, source in zip(kept.schema.columns, kept.sources, strict=True)}  # fmt: skip
+        kinds = [spark_type(one) for one in self.arrow("rows")]
+        names = [self.schema.columns[place].name for place in self.columns]
+        return target.where(f.col(SEQUENCE) > int(after)).select(
+            *[
+                (f.col(quoted(held.get(name, name))) if kept is None or name in held else f.lit(None))
+                .cast(kind)
+                .alias(f"c{place}")
+                for place, name, kind in zip(self.columns, names, kinds, strict=True)
+            ],
+            f.col(SEQUENCE).alias("_from"),
+            f.lit(False).alias("_chunk"),
+        )
+
+    def of_chunk(self, rows: DataFrame, window: Offset) -> DataFrame:
+        """`rows`: in layout `latest`."""
+        names = [self.schema.columns[place].name for place in self.columns]
+        return rows.select(
+            *[
+                f.col(quoted(name)).alias(f"c{place}")
+                for place, name in zip(self.columns, names, strict=True)
+            ],
+            f.lit(int(window)).cast("long").alias("_from"),
+            f.lit(True).alias("_chunk"),
+        )
+
+
+class Family(Relation):
     """`changes`: of each parent, those of earlier epochs first."""
 
     def __init__(
@@ -59,16 +125,18 @@ class Family:
         table: TablePlan,
         watched: Watched,
         changes: dict[TableId, list[Known]],
+        scratch: Scratch,
     ) -> None:
+        super().__init__(types, table, watched)
         self._spark = spark
-        self._types = types
-        self._table = table
-        self._schema = table.schema
-        self._watched = watched
-        self._places = places_of(table.schema)
-        edges = [self._edge(key, changes.get(key.parent, [])) for key in self._schema.foreign_keys]
+        self._scratch = scratch
+        self._step = next((one for one in table.steps if isinstance(one, ApplyEvents)), None)
+        edges = [self._edge(key, changes.get(key.parent, [])) for key in self.schema.foreign_keys]
         self.edges = tuple(edge for edge in edges if edge is not None)
-        self.is_touched = bool(self.edges)
+
+    @property
+    def is_touched(self) -> bool:
+        return bool(self.edges)
 
     def _edge(self, key: CascadingKey, known: list[Known]) -> Edge | None:
         if not known:
@@ -77,8 +145,8 @@ class Family:
         if not set(key.referenced) <= places.keys():
             return None  # nobody watched them: it does nothing when they change
         changes = reduce(DataFrame.unionByName, [self._read(one, places) for one in known])
-        columns = tuple(self._places[name] for name in key.columns)
-        how = tuple(comparison(self._schema.columns[place]) for place in columns)
+        columns = tuple(self.places[name] for name in key.columns)
+        how = tuple(comparison(self.schema.columns[place]) for place in columns)
         edge = Edge(key, columns, tuple(places[name] for name in key.referenced), how, changes)
         return None if edge.effective().isEmpty() else edge
 
@@ -93,94 +161,67 @@ class Family:
         ]
         return frame.select(*columns, "gone", "p")
 
+    def work_out(
+        self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
+    ) -> Result | None:
+        """`target`: rows with sequences above `after` are of the table. `chunks`: rows in layout `latest`,
+        and their windows. None: nothing was hit."""
+        child = self._child(target, after, chunks)
+        self._refuse_doubtful(child)
+        hits, changes = follow(child, self._scratch)
+        if hits is None or changes is None:
+            return None
+        if doubt.has_virtual_columns(self.schema) and not hits.where("NOT _ends").isEmpty():
+            raise doubt.generated(self.schema.table)
+        placed = outcome(replace(child, logged=None), hits.where("_chunk"))
+        return Result(outcome(child, hits.where("NOT _chunk")), placed, changes)
+
     # versions -----------------------------------------------------------------------------------------------
 
-    def child(
-        self,
-        scratch: Scratch,
-        target: DataFrame | None,
-        after: Offset,
-        chunks: Sequence[tuple[DataFrame, Offset]],
+    def _child(
+        self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
     ) -> Child:
-        """`target`: rows with sequences above `after` are of the table. `chunks`: rows in layout `latest`,
-        and their windows."""
-        schema = self._schema
-        moves = moves_rows(schema)
-        names = {*schema.key, *(name for key in schema.foreign_keys for name in key.columns)}
-        wanted = {*range(len(schema.columns))} if moves else {self._places[name] for name in names}
-        columns = tuple(sorted(wanted | set(self._watched.places)))
-        logged = self._logged(scratch, columns)
+        columns = self.columns
+        logged = self._logged()
         parts = []
         if target is not None:
-            parts.append(self._of_target(target, columns, after))
+            parts.append(self.of_target(target, after))
         if logged is not None:
             images = logged.where(f.col(CHANGE_TYPE).isin("insert", "update_postimage"))
             parts.append(images.select(*[f"c{n}" for n in columns], f.col(SEQUENCE).alias("_from"),
                                        f.lit(False).alias("_chunk")))  # fmt: skip
-        parts += [scratch.keep(self._of_chunk(frame, columns, window))[0] for frame, window in chunks]
+        parts += [self._scratch.keep(self.of_chunk(frame, window))[0] for frame, window in chunks]
         if not parts:
-            parts.append(self._nothing(columns))
+            parts.append(self._nothing())
         return Child(
-            key=tuple(self._places[name] for name in schema.key),
+            key=tuple(self.places[name] for name in self.schema.key),
             columns=columns,
-            watched=self._watched.places,
+            watched=self.watched.places,
             versions=reduce(DataFrame.unionByName, parts),
             logged=logged,
             edges=self.edges,
-            moves=moves,
+            moves=self.moves,
         )
 
-    def _arrow(self, columns: tuple[int, ...], layout: str) -> pa.Schema:
-        whole = tasks.layout(self._schema, layout, self._types)
-        own = list(whole)[len(self._schema.columns) :]
-        return pa.schema([*[whole.field(place) for place in columns], *own])
-
-    def _logged(self, scratch: Scratch, columns: tuple[int, ...]) -> DataFrame | None:
+    def _logged(self) -> DataFrame | None:
         """Every image of the table in the epoch."""
-        step = next((one for one in self._table.steps if isinstance(one, ApplyEvents)), None)
-        if step is None:
+        if self._step is None:
             return None
-        names = tuple(self._schema.columns[place].name for place in columns)
-        text = self._schema.to_json()
+        names = tuple(self.schema.columns[place].name for place in self.columns)
+        text = self.schema.to_json()
         work = tuple(
-            tasks.DecodeTask(text, (split,), "changelog", self._types, columns=names) for split in step.splits
+            tasks.DecodeTask(text, (split,), "changelog", self.types, columns=names)
+            for split in self._step.splits
         )
-        kind = from_arrow_schema(self._arrow(columns, "changelog"), prefer_timestamp_ntz=True)
-        body = tasks.run_tasks(tasks.decode, work, str(self._schema.table))
+        kind = from_arrow_schema(self.arrow("changelog"), prefer_timestamp_ntz=True)
+        body = tasks.run_tasks(tasks.decode, work, str(self.schema.table))
         frame = self._spark.range(0, len(work), 1, len(work)).mapInArrow(body, kind)
-        own = frame.columns[len(columns) :]
-        return scratch.keep(frame.toDF(*[f"c{n}" for n in columns], *own))[0]
+        own = frame.columns[len(self.columns) :]
+        return self._scratch.keep(frame.toDF(*[f"c{n}" for n in self.columns], *own))[0]
 
-    def _of_target(self, target: DataFrame, columns: tuple[int, ...], after: Offset) -> DataFrame:
-        kept = self._table.kept
-        held = {}
-        if kept is not None:
-            held = {source: column.name
-                    for column, source in zip(kept.schema.columns, kept.sources, strict=True)}  # fmt: skip
-        kinds = [spark_type(one) for one in self._arrow(columns, "rows")]
-        names = [self._schema.columns[place].name for place in columns]
-        return target.where(f.col(SEQUENCE) > int(after)).select(
-            *[
-                (f.col(quoted(held.get(name, name))) if kept is None or name in held else f.lit(None))
-                .cast(kind)
-                .alias(f"c{place}")
-                for place, name, kind in zip(columns, names, kinds, strict=True)
-            ],
-            f.col(SEQUENCE).alias("_from"),
-            f.lit(False).alias("_chunk"),
-        )
-
-    def _of_chunk(self, rows: DataFrame, columns: tuple[int, ...], window: Offset) -> DataFrame:
-        names = [self._schema.columns[place].name for place in columns]
-        return rows.select(
-            *[f.col(quoted(name)).alias(f"c{place}") for place, name in zip(columns, names, strict=True)],
-            f.lit(int(window)).cast("long").alias("_from"),
-            f.lit(True).alias("_chunk"),
-        )
-
-    def _nothing(self, columns: tuple[int, ...]) -> DataFrame:
-        kinds = [spark_type(one).simpleString() for one in self._arrow(columns, "rows")]
-        fields = [f"c{place} {kind}" for place, kind in zip(columns, kinds, strict=True)]
+    def _nothing(self) -> DataFrame:
+        kinds = [spark_type(one).simpleString() for one in self.arrow("rows")]
+        fields = [f"c{place} {kind}" for place, kind in zip(self.columns, kinds, strict=True)]
         return self._spark.createDataFrame([], ", ".join([*fields, "_from long", "_chunk boolean"]))
 
     # doubt --------------------------------------------------------------------------------------------------
@@ -193,7 +234,7 @@ class Family:
             sets = changes.where(any_of([f.col(f"v{at}").isNotNull() for at in numbers]))
             if sets.isEmpty():
                 continue
-            if self._shares_columns(edge):
+            if doubt.shares_columns(self.schema, edge.key):
                 return True
             news = sets.select(*[compared(f.col(f"v{at}"), edge.comparisons[at]).alias(f"w{at}")
                                  for at in numbers], f.col("p").alias("later"))  # fmt: skip
@@ -202,55 +243,29 @@ class Family:
                 return True
         return False
 
-    def _shares_columns(self, edge: Edge) -> bool:
-        others = [one for one in self._schema.foreign_keys if one.name != edge.key.name]
-        return any(not set(one.columns).isdisjoint(edge.key.columns) for one in others)
-
     def refuse_moves(self, *, reading: bool) -> None:
-        """A row whose key changes while the table is read may be in no chunk, or in two."""
-        key = set(self._schema.key)
         for edge in self.edges:
-            if reading and not key.isdisjoint(edge.key.columns):
+            if reading and not set(self.schema.key).isdisjoint(edge.key.columns):
                 sets = any_of([f.col(f"v{at}").isNotNull() for at in range(len(edge.columns))])
                 if not edge.effective().where(sets).isEmpty():
-                    raise self._again(
-                        f"the foreign key {edge.key.name} changed keys of its rows while it was read"
-                    )
+                    raise doubt.moved_while_read(self.schema.table, edge.key)
 
-    def refuse_doubtful(self, child: Child) -> None:
+    def _refuse_doubtful(self, child: Child) -> None:
         """Values of which only the server knows whether they are equal."""
+        table = self.schema.table
         for edge in self.edges:
-            key = edge.key.name
             for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):
-                column = self._schema.columns[place]
+                column = self.schema.columns[place]
                 if how == "unknown":
-                    raise self._again(f"texts of the foreign key {key} compare by {column.collation}")
+                    raise doubt.unknown_order(table, edge.key, column)
                 nulls = f.col(f"o{edge.referenced[at]}").isNull()
-                hides = column.type in _TIMES and self._types.zero_dates == "null"
+                hides = doubt.hides_zero_dates(column, self.types)
                 if hides and not edge.changes.where(nulls).isEmpty():
-                    raise self._again(f"a row to which the foreign key {key} refers may have had a zero date")
+                    raise doubt.zero_date(table, edge.key)
                 if is_case_sensitive(column):
                     continue
-                beyond = ~f.col(f"q{at}").rlike(_PLAIN)
-                own = ~f.col(f"c{place}").rlike(_PLAIN)
+                beyond = ~f.col(f"q{at}").rlike(doubt.PLAIN)
+                own = ~f.col(f"c{place}").rlike(doubt.PLAIN)
                 changed = edge.effective()
                 if not changed.where(beyond).isEmpty() or not child.versions.where(own).isEmpty():
-                    raise self._again(
-                        f"the foreign key {key} changed rows, and its texts are not all plain ASCII, so that "
-                        f"{column.collation} may hold others for equal"
-                    )
-
-    def refuse_generated(self, hits: DataFrame) -> None:
-        virtual = any(column.generated == "virtual" for column in self._schema.columns)
-        if virtual and not hits.where("NOT _ends").isEmpty():
-            raise self._again("a foreign key changed rows that have generated columns")
-
-    def _again(self, why: str) -> TableError:
-        table = self._schema.table
-        return TableError(
-            f"Table {table} is read again: {why}.",
-            hint=f"Nothing, if it happens rarely. Else change rows of {table} in the application and take "
-            f"the rule off the foreign key, then run `penstock resnapshot FILE {table}`.",
-            table=str(table),
-            again=True,
-        )
+                    raise doubt.beyond_ascii(table, edge.key, column)

@@ -1,0 +1,60 @@
+"""What makes a table be read again: the server alone knows what its foreign keys did."""
+
+from __future__ import annotations
+
+from penstock.errors import TableError
+from penstock.model.schema import CascadingKey, Column, TableId, TableSchema, TypeOptions
+
+PLAIN = "^[ -~]*$"
+"""Texts that every collation but those of one language compares as we do."""
+
+_TIMES = frozenset({"date", "datetime", "timestamp"})
+
+
+def again(table: TableId, why: str) -> TableError:
+    return TableError(
+        f"Table {table} is read again: {why}.",
+        hint=f"Nothing, if it happens rarely. Else change rows of {table} in the application and take "
+        f"the rule off the foreign key, then run `penstock resnapshot FILE {table}`.",
+        table=str(table),
+        again=True,
+    )
+
+
+def moved_while_read(table: TableId, key: CascadingKey) -> TableError:
+    """A row whose key changes while the table is read may be in no chunk, or in two."""
+    return again(table, f"the foreign key {key.name} changed keys of its rows while it was read")
+
+
+def unknown_order(table: TableId, key: CascadingKey, column: Column) -> TableError:
+    return again(table, f"texts of the foreign key {key.name} compare by {column.collation}")
+
+
+def zero_date(table: TableId, key: CascadingKey) -> TableError:
+    return again(table, f"a row to which the foreign key {key.name} refers may have had a zero date")
+
+
+def beyond_ascii(table: TableId, key: CascadingKey, column: Column) -> TableError:
+    return again(
+        table,
+        f"the foreign key {key.name} changed rows, and its texts are not all plain ASCII, so that "
+        f"{column.collation} may hold others for equal",
+    )
+
+
+def generated(table: TableId) -> TableError:
+    return again(table, "a foreign key changed rows that have generated columns")
+
+
+def hides_zero_dates(column: Column, types: TypeOptions) -> bool:
+    return column.type in _TIMES and types.zero_dates == "null"
+
+
+def shares_columns(schema: TableSchema, key: CascadingKey) -> bool:
+    """Whether another key changes columns of this one."""
+    others = [one for one in schema.foreign_keys if one.name != key.name]
+    return any(not set(one.columns).isdisjoint(key.columns) for one in others)
+
+
+def has_virtual_columns(schema: TableSchema) -> bool:
+    return any(column.generated == "virtual" for column in schema.columns)
