@@ -57,8 +57,10 @@ def moved(rules: str) -> tuple[Key, ...]:
 
 FEW = [pytest.param(keys(rules), id=rules) for rules in RULES]
 FEW += [pytest.param(moved(rules), id=f"keys move, {rules}") for rules in RULES]
-MANY = [pytest.param(*case.values, id=case.id, marks=() if case.id == "keys move, mixed" else pytest.mark.slow)
-        for case in FEW]  # fmt: skip
+MANY = [
+    pytest.param(*one.values, id=one.id, marks=() if one.id == "keys move, mixed" else pytest.mark.slow)
+    for one in FEW
+]
 WorkOut = Callable[["World", str], Rows]
 """`(world, row, sequence)`, a negative sequence for a row that is gone."""
 
