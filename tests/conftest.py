@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+TESTS = Path(__file__).parent
+LONG_FIRST = ("crash", "scenarios", "sinks", "properties", "verify", "relaylog")
+"""Folders of files that take long. Where files run side by side, what is begun last should be short."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(TESTS).parts[0]
+        return LONG_FIRST.index(folder) if folder in LONG_FIRST else len(LONG_FIRST)
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(scope="session")
 def lake_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of everything `spark` writes; its Iceberg catalog `lake` is at `iceberg` in it."""
@@ -26,8 +39,11 @@ def spark(lake_root: Path) -> Iterator[SparkSession]:
     """One session for the whole run, able to write Iceberg and Delta."""
     from penstock.config import SinkConfig, SparkConfig
     from penstock.spark.session import session_options, start
+    from penstock.testing.scenario import SHORT_LIVED
 
-    config = SparkConfig(master="local[2]", app_name="penstock-tests", driver_memory="1200m")
+    config = SparkConfig(
+        master="local[2]", app_name="penstock-tests", driver_memory="1200m", conf=SHORT_LIVED
+    )
     sinks = [SinkConfig(type="iceberg", path=lake_root / "iceberg"), SinkConfig(type="delta", path=lake_root)]
     session = start(session_options(config, sinks, lake_root / "state"), config.master, lake_root / "state")
     yield session

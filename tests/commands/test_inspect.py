@@ -102,7 +102,7 @@ def summary(path: Path) -> dict[str, Any]:
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock", "inspect", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -188,9 +188,9 @@ def rows_of_peer(server: MySqlServer, path: Path) -> Counter[str]:
     [
         {"binlog_row_metadata": "MINIMAL"},
         {"binlog_row_metadata": "FULL", "binlog_checksum": "NONE"},
-        {"log_bin_use_v1_row_events": "1"},
-        {"binlog_row_image": "MINIMAL", "binlog_row_metadata": "FULL"},
-        {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"},
+        pytest.param({"log_bin_use_v1_row_events": "1"}, marks=pytest.mark.slow),
+        pytest.param({"binlog_row_image": "MINIMAL", "binlog_row_metadata": "FULL"}, marks=pytest.mark.slow),
+        pytest.param({"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}, marks=pytest.mark.slow),
     ],
     ids=["minimal metadata", "no checksums", "v1 row events", "minimal images", "no GTIDs"],
 )
@@ -290,12 +290,12 @@ from penstock.commands.inspect import inspect
 
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 256 * 1024**2,) * 2)
-signal.signal(signal.SIGALRM, lambda *_: sys.exit("too slow"))
+signal.signal(signal.SIGPROF, lambda *_: sys.exit("too slow"))
 for path in map(Path, sys.argv[1:]):
     answers = []
     for mode in ({"summary": True, "as_json": True}, {"summary": False, "as_json": True},
                  {"summary": False, "as_json": False}):
-        signal.alarm(5)
+        signal.setitimer(signal.ITIMER_PROF, 5)  # of its own work: others may keep it from the CPU
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = inspect([path], tables=[], limit=None, **mode)

@@ -29,9 +29,14 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "log_bin_use_v1_row_events": True, "gtid_mode": "OFF", "enforce_gtid_consistency": "OFF",
     },
 }  # fmt: skip
+QUICK = ("full metadata", "version 1 rows, without GTIDs")
 
 
-@pytest.fixture(scope="module", params=CONFIGURATIONS, ids=lambda name: name.replace(" ", "-"))
+@pytest.fixture(
+    scope="module",
+    params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CONFIGURATIONS],
+    ids=lambda name: name.replace(" ", "-"),
+)
 def written(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server that has written every type, once."""
     with servers.MySqlServer(CONFIGURATIONS[request.param]) as server:

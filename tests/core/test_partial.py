@@ -167,7 +167,7 @@ def apply(state: dict[int, tuple[Any, ...]], batch: pa.Table) -> None:
         )
 
 
-@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+@pytest.mark.parametrize("image", ["MINIMAL", pytest.param("NOBLOB", marks=pytest.mark.slow)])
 def test_partial_images_laid_over_what_was_there_give_what_select_shows(
     mysql_factory: Factory, image: str
 ) -> None:
@@ -201,7 +201,7 @@ def test_partial_images_laid_over_what_was_there_give_what_select_shows(
     assert partial > 20
 
 
-@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+@pytest.mark.parametrize("image", [pytest.param("MINIMAL", marks=pytest.mark.slow), "NOBLOB"])
 def test_partial_images_in_the_window_are_laid_over_the_rows_of_a_chunk(
     mysql_factory: Factory, image: str
 ) -> None:

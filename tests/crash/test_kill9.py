@@ -21,8 +21,9 @@ from penstock.testing.writer import Writer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = (1, 2)
-SLOW = tuple(range(3, 25))
+QUICK = (1,)
+"""Its victims are one of each: receiver, JVM, driver."""
+SLOW = tuple(range(2, 25))
 KILLS = 3
 VICTIMS: tuple[Victim, ...] = ("receiver", "driver", "worker", "jvm")
 
@@ -60,7 +61,8 @@ def test_source_and_target_are_equal_after_kills(case: Callable[[str], Scenario]
     scenario.assert_equal(*workload.TABLES)
 
 
-@pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [11, 12])
 def test_a_change_log_has_no_doubles_after_kills(case: Callable[[str], Scenario], seed: int) -> None:
     chance = random.Random(seed)
     scenario = case("parquet")
@@ -111,7 +113,7 @@ def _let_it_run(pipeline: object, chance: random.Random) -> None:
     assert isinstance(pipeline, RunningPipeline)
     pipeline.ensure_alive()
     if chance.random() < 0.7:
-        pipeline.wait_until(lambda s: s.get("epoch", 0) >= 1, "an epoch", seconds=120, restart=True)
+        pipeline.wait_until(lambda s: s.get("epoch", 0) >= 1, "an epoch", seconds=240, restart=True)
     until = time.monotonic() + chance.uniform(0.1, 6)
     while time.monotonic() < until:  # the random moment itself
         pipeline.ensure_alive()

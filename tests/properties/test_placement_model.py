@@ -7,7 +7,7 @@ import pytest
 from penstock.testing.placement_model import BROKEN, Violation, World
 
 STEPS = 60
-HISTORIES = 20_000
+HISTORIES = 5_000
 HISTORIES_SLOW = 400_000
 HISTORIES_BROKEN = 20_000
 """Enough for every weakened form to be caught; most take a few hundred."""

@@ -30,7 +30,8 @@ from penstock.testing import servers
 
 SESSION = ("SET NAMES utf8mb4", "SET time_zone = '+00:00'", "SET sql_mode = ''")
 ROWS = 500
-TABLES = 20
+QUICK, TABLES = 8, 20
+"""Seeds, each a table."""
 
 
 def charsets(server: servers.MySqlClient) -> list[str]:
@@ -100,7 +101,9 @@ def differences(names: list[str], ours: pa.Table, theirs: list[tuple[Any, ...]])
     return found
 
 
-@pytest.mark.parametrize("seed", range(TABLES))
+@pytest.mark.parametrize(
+    "seed", [*range(QUICK), *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(QUICK, TABLES)]]
+)
 def test_snapshot_and_log_give_what_select_shows(flavor: servers.DatabaseServer, seed: int) -> None:
     name = next(name for name, kind in servers.FLAVORS.items() if type(flavor) is kind)
     chance = random.Random(seed)

@@ -19,7 +19,7 @@ from penstock.testing.servers import MySqlServer
 T = TableId("d", "t")
 
 
-@pytest.fixture(params=["ON", "OFF"], scope="module")
+@pytest.fixture(params=["ON", pytest.param("OFF", marks=pytest.mark.slow)], scope="module")
 def server(request: Any) -> Iterator[MySqlServer]:
     with MySqlServer({"gtid_mode": request.param, "enforce_gtid_consistency": request.param}) as server:
         xa.Workload.prepare(server)
@@ -108,7 +108,9 @@ def test_a_one_phase_commit_is_stored_as_it_was_sent(server: MySqlServer, tmp_pa
         assert log_events(receiver.log_path) == sent and len(sent) > 80
 
 
-@pytest.mark.parametrize("last", ["prepare", "commit", "rollback"])
+@pytest.mark.parametrize(
+    "last", ["commit", *[pytest.param(one, marks=pytest.mark.slow) for one in ("prepare", "rollback")]]
+)
 def test_a_reconnect_proves_the_source_by_what_it_sent(gtids: MySqlServer, tmp_path: Path, last: str) -> None:
     receiver = Receiving(gtids, tmp_path)
     receiver.start()
@@ -196,7 +198,7 @@ def test_a_large_prepared_transaction_takes_little_memory(
         splits = log.splits(LogRange(log.start, log.end), T, bytes_aim=16 << 20)
         assert len(splits) > 10 and sum(split.end - split.start for split in splits) > 290_000_000
         assert peak_kib < 250_000
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while list((receiver.log_path / "prepared").glob("*.xa"))[1:]:
             assert time.monotonic() < deadline, "the spool was not removed"
             time.sleep(0.05)

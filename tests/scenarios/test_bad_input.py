@@ -42,6 +42,15 @@ def source_of(server: servers.MySqlClient, **changes: Any) -> dict[str, Any]:
     return found | changes
 
 
+def first(quick: int, *values: Any) -> list[Any]:
+    """The first few are enough for a quick run: each starts a process of its own."""
+    return [*values[:quick], *[pytest.param(*one(value), marks=pytest.mark.slow) for value in values[quick:]]]
+
+
+def one(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
 def spark_was_started(case: Scenario) -> bool:
     return (case.folder / "state" / "logs").exists()
 
@@ -59,7 +68,8 @@ def refused(case: Scenario, *named: str, command: str = "run") -> str:
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [
+    first(
+        3,
         ({"snapshot": {"chunk_row": 5}}, ["snapshot.chunk_row`", "did you mean `chunk_rows`"]),
         ({"sinc": {}}, ["`sinc`", "did you mean `sink`"]),
         ({"sink": {"type": "icebreg"}}, ["`sink.type`", "'iceberg'"]),
@@ -73,7 +83,7 @@ def refused(case: Scenario, *named: str, command: str = "run") -> str:
         ({"source": {"user": "u", "port": 70000}}, ["`source.port`", "65535"]),
         ({"source": {"host": "h"}}, ["`source.user`", "missing"]),
         ({"spark": {"conf": {"spark.ui.enabled": False}}}, ["`spark.conf.spark.ui.enabled`", "string"]),
-    ],
+    ),
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_an_option_that_cannot_be_is_named_with_what_it_could_be(
@@ -83,7 +93,7 @@ def test_an_option_that_cannot_be_is_named_with_what_it_could_be(
     refused(case, str(case.file), *named)
 
 
-@pytest.mark.parametrize("command", ["run", "receive", "status", "doctor", "verify"])
+@pytest.mark.parametrize("command", first(2, "run", "receive", "status", "doctor", "verify"))
 def test_every_command_refuses_a_file_with_an_unknown_option(case: Scenario, command: str) -> None:
     case.write_file(snapshot={"chunk_row": 5})
     refused(case, str(case.file), "chunk_rows", command=command)
@@ -91,13 +101,14 @@ def test_every_command_refuses_a_file_with_an_unknown_option(case: Scenario, com
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [
+    first(
+        2,
         ("name: x\nsource: {host: a\n", ["not valid YAML", "line"]),
         ("name: x\n\tsource: 1\n", ["not valid YAML", "line 2"]),
         ("", ["holds no options"]),
         ("- a\n- b\n", ["holds no options"]),
         ("name: ${PENSTOCK_TEST_NOT_SET}\n", ["PENSTOCK_TEST_NOT_SET", "export"]),
-    ],
+    ),
     ids=["open brace", "tab", "empty", "list", "variable"],
 )
 def test_a_file_that_is_no_pipeline_file_is_named_with_the_line(
@@ -121,7 +132,7 @@ def test_an_unknown_command_line_option_is_wrong_usage(case: Scenario) -> None:
 # reaching the source ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "receive"])
+@pytest.mark.parametrize("command", first(1, "run", "receive"))
 def test_a_wrong_password_names_account_and_option(case: Scenario, command: str) -> None:
     case.write_file(source=source_of(case.server, password="wrong"))
     paragraph = refused(case, f"127.0.0.1:{case.server.port}", "'root'", "source.password", command=command)
@@ -151,7 +162,7 @@ def silent_port() -> Iterator[int]:
         yield listening.getsockname()[1]  # accepts, and never says a word
 
 
-@pytest.mark.parametrize("command", ["run", "receive"])
+@pytest.mark.parametrize("command", first(1, "run", "receive"))
 @pytest.mark.parametrize("port", [closed_port, silent_port], ids=["closed", "silent"])
 def test_a_source_that_cannot_be_reached_is_named(case: Scenario, port: Any, command: str) -> None:
     with port() as number:
@@ -186,12 +197,13 @@ def account(server: servers.MySqlClient, *grants: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("grants", "named"),
-    [
+    first(
+        2,
         (["SELECT ON *.*"], ["REPLICATION CLIENT", "REPLICATION SLAVE"]),
         (["SELECT, REPLICATION CLIENT ON *.*"], ["REPLICATION SLAVE"]),
         (["SELECT, REPLICATION SLAVE ON *.*"], ["REPLICATION CLIENT"]),
         (["REPLICATION SLAVE, REPLICATION CLIENT ON *.*"], ["SELECT", "orders"]),
-    ],
+    ),
     ids=["no replication", "no slave", "no client", "no select"],
 )
 def test_a_missing_grant_is_printed_as_the_statement_that_gives_it(
@@ -229,18 +241,19 @@ def setting(server: servers.MySqlClient, name: str, value: str) -> Iterator[None
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
+    first(
+        1,
         ("binlog_format", "'STATEMENT'"),
         ("binlog_format", "'MIXED'"),
         ("gtid_mode", "'ON_PERMISSIVE'"),
-    ],
+    ),
 )
 def test_a_setting_that_spoils_the_log_is_named_with_its_cure(case: Scenario, name: str, value: str) -> None:
     with setting(case.server, name, value):
         refused(case, name, value.strip("'"), f"SET GLOBAL {name} =")
 
 
-@pytest.mark.parametrize("value", ["MINIMAL", "NOBLOB"])
+@pytest.mark.parametrize("value", first(1, "MINIMAL", "NOBLOB"))
 def test_row_images_that_lack_columns_are_refused_for_a_change_log(case: Scenario, value: str) -> None:
     case.write_file(sink={"type": "parquet", "path": str(case.folder / "log")})
     with setting(case.server, "binlog_row_image", f"'{value}'"):
@@ -265,12 +278,13 @@ def test_a_source_without_binary_log_is_refused_by_run_and_receive(
 
 @pytest.mark.parametrize(
     ("tables", "named"),
-    [
+    first(
+        2,
         (["{d}.order"], ["`{d}.order`", "Near names: {d}.orders"]),
         (["{d}.orders", "{d}.nothing"], ["`{d}.nothing`"]),
         (["nowhere.*"], ["`nowhere.*`", "SELECT"]),
         ({"include": ["{d}.*"], "exclude": ["{d}.*"]}, ["tables.exclude"]),
-    ],
+    ),
     ids=["typo", "one of two", "no database", "all excluded"],
 )
 def test_a_table_that_is_not_there_is_named_with_its_neighbours(
@@ -293,7 +307,7 @@ def purge(server: servers.MySqlClient) -> tuple[str, int]:
     return before
 
 
-@pytest.mark.parametrize("command", ["run", "receive"])
+@pytest.mark.parametrize("command", first(1, "run", "receive"))
 def test_a_start_that_the_source_has_purged_names_what_is_gone_and_what_is_left(
     case: Scenario, command: str
 ) -> None:
@@ -311,12 +325,13 @@ def test_a_start_that_the_source_has_purged_names_what_is_gone_and_what_is_left(
 
 @pytest.mark.parametrize(
     ("start", "named"),
-    [
+    first(
+        2,
         ({"gtid": "not a gtid"}, ["start.gtid"]),
         ({"gtid": "11111111-1111-1111-1111-111111111111:1-5"}, ["start.gtid", "never had", "11111111"]),
         ({"file": "binlog.999999", "position": 4}, ["binlog.999999", "SHOW BINARY LOGS"]),
         ({"timestamp": "yesterday"}, ["start.timestamp", "'yesterday'", "2026-"]),
-    ],
+    ),
     ids=["no gtid", "foreign gtid", "no file", "no time"],
 )
 def test_a_start_that_never_was_is_named(case: Scenario, start: dict[str, Any], named: list[str]) -> None:

@@ -118,6 +118,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(path)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_makes_the_receiver_wait_and_say_so_and_nothing_is_lost(
     scenario: Make, small_disk: Path
 ) -> None:

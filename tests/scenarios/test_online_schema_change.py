@@ -22,7 +22,7 @@ from penstock.testing.scenario import Scenario, wait_for
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROWS = 400
 CHUNK = 50

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.testing.scenario import Scenario
+from penstock.testing.scenario import Scenario, wait_for
 from penstock.testing.servers import MySqlServer
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Changes(threading.Thread):
                 connection.commit()
 
     def stop(self) -> None:
+        wait_for(lambda: self.done > 100 or not self.is_alive(), "a hundred changes")
         self._stopping.set()
         self.join(60)
         assert not self.is_alive() and self.done > 100, self.done
@@ -74,7 +75,7 @@ def _snapshot_done(status: dict[str, Any]) -> bool:
     ("image", "sink"),
     [
         ("MINIMAL", "iceberg"),
-        ("SESSION", "iceberg"),
+        pytest.param("SESSION", "iceberg", marks=pytest.mark.slow),
         pytest.param("NOBLOB", "iceberg", marks=pytest.mark.slow),
         pytest.param("MINIMAL", "delta", marks=pytest.mark.slow),
     ],

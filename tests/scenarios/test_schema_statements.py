@@ -16,7 +16,7 @@ from penstock.testing.servers import Database
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROWS = (
     "CREATE TABLE {t} (id INT PRIMARY KEY, a INT, b VARCHAR(20))",

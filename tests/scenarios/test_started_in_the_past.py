@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from penstock.testing.scenario import Scenario
 from penstock.testing.servers import MySqlServer
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow
 def test_a_log_with_full_metadata_is_followed_through_definitions_nobody_remembers(
     mysql_factory: Callable[..., MySqlServer], spark: SparkSession, lake_root: Path, tmp_path: Path
 ) -> None:

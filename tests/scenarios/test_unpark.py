@@ -81,6 +81,7 @@ def test_a_table_parked_by_policy_goes_on_from_where_it_stopped_and_one_that_los
         assert read_again(case, "lost") and not read_again(case, "t")
 
 
+@pytest.mark.slow
 def test_a_table_unparked_while_nothing_runs_catches_up_under_kill_9_and_joins_the_others(
     scenario: Make,
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_table_unparked_while_nothing_runs_catches_up_under_kill_9_and_joins_t
     assert not read_again(case, "t")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_unparked_is_answered_with_the_reason(scenario: Make) -> None:
     case = scenario()
     case.server.execute("CREATE TABLE t (a INT)", "CREATE TABLE other (id INT PRIMARY KEY)")

@@ -22,6 +22,11 @@ from penstock.sinks.files import Rows
 from penstock.sinks.lake import spark_type
 
 _serial = itertools.count()
+
+both = pytest.mark.parametrize("kind", ["iceberg", "delta"])
+iceberg_first = pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
+"""The same over Delta takes longer, and tells little more."""
+
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 
 

@@ -9,16 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.sinks.conftest import Place, column
+from tests.sinks.conftest import Place, both, column, iceberg_first
 
 from penstock.errors import TableError
 from penstock.sinks.base import EvolvedColumn, Ours
 
 Make = Callable[..., Place]
-
-both = pytest.mark.parametrize("kind", ["iceberg", "delta"])
-iceberg_first = pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
-"""The same over Delta takes longer, and tells little more."""
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 
@@ -112,7 +108,7 @@ WIDER: list[tuple[pa.DataType, Any, pa.DataType, Any]] = [
 ]
 
 
-@both
+@iceberg_first
 def test_wider_types_take_what_is_there_and_what_comes(place: Make, kind: str) -> None:
     old = [("id", LONG), *[(f"c{n}", one[0]) for n, one in enumerate(WIDER)]]
     it = filled(place, kind, old, (1, *[one[1] for one in WIDER]))

@@ -20,7 +20,7 @@ from penstock.state import StateStore
 HISTORY = TableId("penstock", "shop_history")
 
 
-@pytest.fixture(params=["iceberg", "delta", "parquet"])
+@pytest.fixture(params=["iceberg", pytest.param("delta", marks=pytest.mark.slow), "parquet"])
 def config(request: pytest.FixtureRequest, lake_root: Path, tmp_path: Path) -> SinkConfig:
     path = lake_root / "iceberg" if request.param == "iceberg" else tmp_path / "sink"
     return SinkConfig(type=request.param, path=path, namespace=f"history_{tmp_path.name}".replace("-", "_"))

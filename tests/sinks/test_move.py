@@ -50,7 +50,9 @@ def cut_off(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     monkeypatch.setattr(delta, "_rename", rename)
 
 
-@pytest.mark.parametrize("after", [None, 0, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "after", [None, 2, *[pytest.param(number, marks=pytest.mark.slow) for number in (0, 1, 3, 4, 5)]]
+)
 def test_names_that_are_exchanged_and_taken_end_right_wherever_the_process_is_killed(
     place: Make, monkeypatch: pytest.MonkeyPatch, after: int | None
 ) -> None:

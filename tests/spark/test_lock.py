@@ -46,13 +46,13 @@ def test_a_jvm_that_outlives_its_driver_and_does_not_end_is_killed(tmp_path: Pat
     stuck.send_signal(signal.SIGSTOP)
     try:
         one.kill()
-        one.wait(30)
+        one.wait(60)
         assert stuck.is_running()
         with driver(state) as two:
             assert two.stdout is not None
             assert int(two.stdout.readline()) != stuck.pid
             assert not stuck.is_running() or stuck.status() == psutil.STATUS_ZOMBIE
-            two.communicate("\n", timeout=60)
+            two.communicate("\n", timeout=120)
     finally:
         if stuck.is_running():
             stuck.kill()

@@ -50,7 +50,7 @@ class RunningPipeline:
     def start(self) -> None:
         self.latest = {}
         self.starts += 1
-        self._process = subprocess.Popen(
+        self._process = process = subprocess.Popen(
             [sys.executable, "-m", "penstock", "run", str(self.file), "--json"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -58,7 +58,12 @@ class RunningPipeline:
             text=True,
             start_new_session=True,
         )
-        for stream, take in ((self._process.stdout, self._progress), (self._process.stderr, self._error)):
+
+        def progress(line: str) -> None:
+            if self._process is process:  # what a killed one had still written is old
+                self._progress(line)
+
+        for stream, take in ((process.stdout, progress), (process.stderr, self._error)):
             threading.Thread(target=_pump, args=(stream, take), daemon=True).start()
 
     def stop(self, *, seconds: float = 120) -> int:

@@ -136,7 +136,7 @@ class Scenario:
         finally:
             process.terminate()
             try:
-                process.wait(30)
+                process.wait(60)
             finally:
                 process.kill()
 

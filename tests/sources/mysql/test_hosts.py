@@ -46,8 +46,7 @@ def start(name: str, number: int, **more: Any) -> DatabaseServer:
     return servers.FLAVORS[name](options)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["mysql80", "mariadb1011"])
+@pytest.mark.parametrize("name", ["mysql80", pytest.param("mariadb1011", marks=pytest.mark.slow)])
 def test_the_receiver_goes_on_at_the_promoted_replica_without_loss_or_repetition(
     name: str, tmp_path: Path
 ) -> None:

@@ -169,7 +169,7 @@ def test_a_child_ends_with_its_parent(shared: MySqlServer, tmp_path: Path) -> No
     receiver.wait_for(lambda: receiver.status().get("state") == "streaming", "stream")
     assert child.stdin is not None
     child.stdin.close()
-    assert child.wait(30) == 0
+    assert child.wait(60) == 0
 
 
 def test_tls_and_both_ways_to_authenticate(shared: MySqlServer, tmp_path: Path) -> None:

@@ -83,6 +83,6 @@ def test_the_receiver_ends_when_its_supervisor_is_killed(mysql_factory: Any, tmp
         parent.kill()
         parent.wait()
     try:
-        child.wait(30)
+        child.wait(60)
     except psutil.TimeoutExpired:
         pytest.fail("the receiver outlived its supervisor")

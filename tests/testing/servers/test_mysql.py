@@ -19,7 +19,7 @@ from penstock.testing import servers
 Factory = Callable[..., servers.MySqlServer]
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20) -> bool:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> bool:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -123,7 +123,7 @@ def start_caller(mode: str, *folder: Path) -> tuple[subprocess.Popen[str], int, 
     return caller, int(server), int(guardian), Path(folder)
 
 
-@pytest.mark.parametrize("mode", ["plain", "fork"])
+@pytest.mark.parametrize("mode", [pytest.param("plain", marks=pytest.mark.slow), "fork"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_server_and_folder_are_gone_when_the_caller_is_killed(mode: str, number: signal.Signals) -> None:
     caller, server, guardian, folder = start_caller(mode)

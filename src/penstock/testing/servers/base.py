@@ -33,6 +33,7 @@ THROW_AWAY: Mapping[str, Any] = {
     "sync_binlog": 0,
     "innodb_doublewrite": "OFF",
     "innodb_buffer_pool_size": "128M",
+    "performance_schema": "OFF",  # a third of the time that a start takes
 }
 """Options that every server starts with, beside its own."""
 
@@ -59,7 +60,7 @@ class DatabaseServer(PrivateServer, MySqlClient):
         self.options = _normalised(self.DEFAULTS) | _normalised(options or {})
         super().__init__(folder=folder)
         try:
-            shutil.copytree(template, self.datadir)
+            shutil.copytree(template, self.datadir, copy_function=_copy_sparse)
             self._start_on_free_port()
         except BaseException:
             self.close()
@@ -139,6 +140,22 @@ class DatabaseServer(PrivateServer, MySqlClient):
                     raise
                 self.port = free_port()
         raise TransientError(f"No free port was found for a private {self.kind}.")
+
+
+_BLOCK_BYTES = 1 << 16
+
+
+def _copy_sparse(source: str, target: str) -> None:
+    """Leaves holes where there are zeros: three quarters of a new data directory, mostly its redo log."""
+    zeros = bytes(_BLOCK_BYTES)
+    with open(source, "rb", buffering=0) as old, open(target, "wb", buffering=0) as new:
+        while block := old.read(_BLOCK_BYTES):
+            if block == zeros:
+                new.seek(len(block), os.SEEK_CUR)
+            else:
+                new.write(block)
+        new.truncate()
+    shutil.copymode(source, target)
 
 
 def run_as() -> list[str]:
