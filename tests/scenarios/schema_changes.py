@@ -9,16 +9,11 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.testing import oracle
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import Scenario
-from penstock.testing.servers import Database
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -72,13 +67,6 @@ def assert_history_at_the_target(case: Scenario) -> None:
     rows = case.target("scenario_schema_history").orderBy("id").collect()
     assert [tuple(row[name] for name in names) for row in rows] == noted
     assert [row["id"] for row in rows] == list(range(1, len(noted) + 1))
-
-
-def make(
-    server: Any, spark: SparkSession, lake_root: Path, folder: Path, *, sink: str = "iceberg", **options: Any
-) -> Group:
-    database = Database(server)
-    return Group(Scenario(database, database.name, folder, spark, lake_root, sink, options))
 
 
 @contextmanager

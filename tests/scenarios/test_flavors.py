@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ import pymysql
 import pytest
 
 from penstock.testing import servers
+from penstock.testing.meanwhile import Work, meanwhile
 from penstock.testing.scenario import Scenario
 from penstock.testing.servers import MySqlClient
 
@@ -51,22 +50,20 @@ def load(server: MySqlClient, rows: int) -> None:
         )
 
 
-@contextmanager
-def writing(server: MySqlClient, rows: int) -> Iterator[None]:
-    """Two sessions change rows all over both tables while the block lasts."""
-    ending = threading.Event()
+def session(server: MySqlClient, rows: int, seed: int) -> Work:
+    """It changes rows all over both tables."""
 
-    def write(seed: int) -> None:
+    def write(ending: threading.Event) -> None:
         dice = random.Random(seed)
         with server.connect() as connection, connection.cursor() as cursor:
             while not ending.wait(0.05):
                 try:
-                    change(cursor, dice, rows, seed)
+                    change(cursor, dice)
                 except pymysql.err.OperationalError as error:
                     if error.args[0] != 1213:  # a deadlock takes the transaction back
                         raise
 
-    def change(cursor: Any, dice: random.Random, rows: int, seed: int) -> None:
+    def change(cursor: Any, dice: random.Random) -> None:
         key = dice.randint(1, rows)
         cursor.execute("BEGIN")
         cursor.execute(
@@ -79,23 +76,7 @@ def writing(server: MySqlClient, rows: int) -> Iterator[None]:
         cursor.execute("REPLACE INTO shop.items VALUES (%s, %s, 'x')", (key, seed + 2))
         cursor.execute("COMMIT" if dice.random() < 0.9 else "ROLLBACK")
 
-    def guarded(seed: int) -> None:
-        try:
-            write(seed)
-        except Exception as error:
-            failures.append(error)
-
-    failures: list[Exception] = []
-    threads = [threading.Thread(target=guarded, args=(seed,)) for seed in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        for thread in threads:
-            thread.join()
-        assert not failures, failures
+    return write
 
 
 @pytest.mark.slow
@@ -115,7 +96,7 @@ def test_load_and_stream_under_writes_with_a_killed_receiver_end_equal(
         checked = case.command("doctor")
         assert checked.returncode == 0, checked.stdout + checked.stderr
         with case.running() as pipeline:
-            with writing(server, rows):
+            with meanwhile(session(server, rows, 0), session(server, rows, 1)):
                 pipeline.wait_until(
                     lambda s: s["snapshot"]["done"] and s["epoch"] > 1, "the snapshot", seconds=900
                 )

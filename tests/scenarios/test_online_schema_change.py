@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pymysql
 import pytest
-from tests.scenarios.schema_changes import Group, look, make
+from tests.scenarios.schema_changes import Group, look
 
+from penstock.testing.meanwhile import Work, meanwhile
 from penstock.testing.scenario import Scenario, wait_for
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -28,31 +23,19 @@ ROWS = 400
 CHUNK = 50
 
 
-@contextmanager
-def writing(case: Scenario, table: str) -> Iterator[None]:
-    """An application that writes all the time, and waits where the tool locks it out."""
-    stop, errors = threading.Event(), list[Exception]()
+def application(case: Scenario, table: str) -> Work:
+    """It writes all the time, and waits where the tool locks it out."""
 
-    def work() -> None:
+    def write(ending: threading.Event) -> None:
         dice = random.Random(table)
-        try:
-            with case.server.connect() as connection, connection.cursor() as cursor:
-                while not stop.wait(0.002):  # the pace of the application
-                    key = dice.randrange(2 * ROWS)
-                    cursor.execute(f"INSERT IGNORE INTO {table} (id, a, b) VALUES (%s, 1, 'new')", (key,))
-                    cursor.execute(f"UPDATE {table} SET a = a + 1 WHERE id BETWEEN %s AND %s", (key - 3, key))
-                    cursor.execute(f"DELETE FROM {table} WHERE id = %s", (dice.randrange(2 * ROWS),))
-        except Exception as error:
-            errors.append(error)
+        with case.server.connect() as connection, connection.cursor() as cursor:
+            while not ending.wait(0.002):  # the pace of the application
+                key = dice.randrange(2 * ROWS)
+                cursor.execute(f"INSERT IGNORE INTO {table} (id, a, b) VALUES (%s, 1, 'new')", (key,))
+                cursor.execute(f"UPDATE {table} SET a = a + 1 WHERE id BETWEEN %s AND %s", (key - 3, key))
+                cursor.execute(f"DELETE FROM {table} WHERE id = %s", (dice.randrange(2 * ROWS),))
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    assert not errors, errors
+    return write
 
 
 def ghost(case: Scenario, table: str, alteration: str, shared: str) -> None:
@@ -177,16 +160,8 @@ CHANGES = {
 """The tool, what it alters, and the columns that both tables have, which it copies."""
 
 
-@pytest.fixture(scope="module", params=["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
-def group(
-    request: pytest.FixtureRequest,
-    mysql_server: Any,
-    spark: SparkSession,
-    lake_root: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Group]:
-    made = make(mysql_server, spark, lake_root, tmp_path_factory.mktemp("online"), sink=request.param)
-    case = made.case
+def live_through(group: Group) -> None:
+    case = group.case
     rows = ", ".join(f"({n}, {n}, 'row', {n})" for n in range(ROWS))
     for table in CHANGES:
         case.server.execute(
@@ -196,12 +171,10 @@ def group(
     with case.running() as pipeline:
         case.drain(pipeline)
         for table, (tool, alteration, shared) in CHANGES.items():
-            with writing(case, table):
+            with meanwhile(application(case, table)):
                 tool(case, table, alteration, shared)
-        look(made, pipeline)
+        look(group, pipeline)
         assert pipeline.stop() == 0
-    yield made
-    case.server.execute(f"DROP DATABASE {case.database}")
 
 
 @pytest.mark.parametrize("table", CHANGES)

@@ -6,10 +6,11 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.testing.meanwhile import meanwhile
 from penstock.testing.scenario import Scenario, wait_for
 from penstock.testing.servers import MySqlServer
 
@@ -39,36 +40,23 @@ STATEMENTS = (
 )
 
 
-class Changes(threading.Thread):
-    """Random statements until `stop`; small and large transactions."""
+class Changes:
+    """Random statements, in small and large transactions."""
 
     def __init__(self, server: MySqlServer, seed: int, settings: str) -> None:
-        super().__init__(daemon=True)
         self._settings = settings
         self._server, self._chance = server, random.Random(seed)
-        self._stopping = threading.Event()
         self.done = 0
 
-    def run(self) -> None:
+    def run(self, ending: threading.Event) -> None:
         with self._server.connect(autocommit=False) as connection, connection.cursor() as cursor:
             cursor.execute(self._settings)
-            while not self._stopping.wait(0.01):
+            while not ending.wait(0.01):
                 for _ in range(self._chance.choice((1, 1, 2, 30))):
                     statement = self._chance.choice(STATEMENTS)
                     cursor.execute(statement.format(n=self._chance.randrange(ROWS)))
                     self.done += 1
                 connection.commit()
-
-    def stop(self) -> None:
-        wait_for(lambda: self.done > 100 or not self.is_alive(), "a hundred changes")
-        self._stopping.set()
-        self.join(60)
-        assert not self.is_alive() and self.done > 100, self.done
-
-
-def _snapshot_done(status: dict[str, Any]) -> bool:
-    assert not any(table["parked"] for table in status["tables"]), status["tables"]
-    return bool(status["snapshot"]["done"])
 
 
 @pytest.mark.parametrize(
@@ -100,9 +88,9 @@ def test_rows_are_completed_while_the_table_is_read_and_written(
         server, seed=7, settings="SET binlog_row_image = MINIMAL" if image == "SESSION" else "DO 0"
     )
     with case.running() as pipeline:
-        changes.start()
-        pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=200)
-        changes.stop()
+        with meanwhile(changes.run):
+            pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=200)
+            wait_for(lambda: changes.done > 100, "a hundred changes")
         case.drain(pipeline)
         pipeline.stop()
     assert [table["parked"] for table in case.status()["tables"]] == [None]

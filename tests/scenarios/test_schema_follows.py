@@ -5,10 +5,6 @@ The judge is the server's own SELECT and its catalog.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import pytest
 from tests.scenarios.schema_changes import (
     Group,
@@ -16,12 +12,8 @@ from tests.scenarios.schema_changes import (
     change,
     hazard,
     look,
-    make,
     running,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROWS = (
     "CREATE TABLE {t} (id INT PRIMARY KEY, a INT, b VARCHAR(20))",
@@ -89,25 +81,14 @@ HAZARDS = {
 }
 
 
-@pytest.fixture(scope="module", params=["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
-def group(
-    request: pytest.FixtureRequest,
-    mysql_server: Any,
-    spark: SparkSession,
-    lake_root: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Group]:
-    folder = tmp_path_factory.mktemp("follows")
-    made = make(mysql_server, spark, lake_root, folder, sink=request.param)
-    with running(made, HAZARDS) as pipeline:
-        change(made, HAZARDS)
-        made.case.server.execute("CREATE TABLE alike LIKE untouched", "INSERT INTO alike VALUES (1, 1, 'a')")
-        look(made, pipeline)
-        verified = made.case.command("verify")
-        made.verified = verified.stdout + verified.stderr
+def live_through(group: Group) -> None:
+    with running(group, HAZARDS) as pipeline:
+        change(group, HAZARDS)
+        group.case.server.execute("CREATE TABLE alike LIKE untouched", "INSERT INTO alike VALUES (1, 1, 'a')")
+        look(group, pipeline)
+        verified = group.case.command("verify")
+        group.verified = verified.stdout + verified.stderr
         assert pipeline.stop() == 0
-    yield made
-    made.case.server.execute(f"DROP DATABASE {made.case.database}")
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import pytest
-from tests.scenarios.schema_changes import Group, change, hazard, look, make, running
+from tests.scenarios.schema_changes import Group, change, hazard, look, running
 
+from penstock.testing.meanwhile import meanwhile
 from penstock.testing.scenario import Scenario
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -130,24 +126,13 @@ GONE = {"moved_from", "gone_one", "gone_two"}
 NEW = {"moved_to"}
 
 
-@pytest.fixture(scope="module", params=["iceberg", "delta"])
-def group(
-    request: pytest.FixtureRequest,
-    mysql_server: Any,
-    spark: SparkSession,
-    lake_root: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Group]:
-    made = make(mysql_server, spark, lake_root, tmp_path_factory.mktemp("hard"), sink=request.param)
-    made.case.write_file(
-        tables={"include": [f"{made.case.database}.*"], "exclude": [f"{made.case.database}.*_other"]}
-    )
-    with running(made, FOLLOWED) as pipeline:
-        change(made, FOLLOWED)
-        look(made, pipeline)
+def live_through(group: Group) -> None:
+    database = group.case.database
+    group.case.write_file(tables={"include": [f"{database}.*"], "exclude": [f"{database}.*_other"]})
+    with running(group, FOLLOWED) as pipeline:
+        change(group, FOLLOWED)
+        look(group, pipeline)
         assert pipeline.stop() == 0
-    yield made
-    made.case.server.execute(f"DROP DATABASE {made.case.database}")
 
 
 @pytest.mark.parametrize("table", sorted((FOLLOWED.keys() | NEW) - GONE))
@@ -339,11 +324,10 @@ def test_definitions_that_change_faster_than_they_can_be_read_stop_nothing(scena
         "CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)",
         "CREATE TABLE calm (id INT PRIMARY KEY)",
     )  # fmt: skip
-    stop = threading.Event()
 
-    def storm() -> None:
+    def storm(ending: threading.Event) -> None:
         number = 0
-        while not stop.is_set() and number < 150:
+        while not ending.is_set() and number < 150:
             number += 1
             case.server.execute(
                 f"ALTER TABLE t ADD COLUMN c{number} INT AS (id * {number}) STORED",
@@ -351,14 +335,9 @@ def test_definitions_that_change_faster_than_they_can_be_read_stop_nothing(scena
                 f"INSERT INTO calm VALUES ({number})",
             )
 
-    thread = threading.Thread(target=storm)
     with case.running() as pipeline:
-        thread.start()
-        try:
+        with meanwhile(storm):
             pipeline.wait_until(lambda s: s["epoch"] > 5, "epochs in the storm", seconds=400)
-        finally:
-            stop.set()
-            thread.join()
         case.server.execute("INSERT INTO t VALUES (2, 2)")
         status = case.drain(pipeline)
         assert {table["status"] for table in status["tables"]} == {"live"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pymysql
 import pytest
 from tests.scenarios.schema_changes import assert_history_at_the_target
 
+from penstock.testing.meanwhile import Work, meanwhile
 from penstock.testing.running import Victim
 from penstock.testing.scenario import Scenario
 
@@ -57,40 +57,28 @@ class Shape:
         return f"ALTER TABLE {self.table} {what}"
 
 
-@contextmanager
-def written(case: Scenario, tables: list[str]) -> Iterator[None]:
+def application(case: Scenario, tables: list[str]) -> Work:
     """Writes that need no column but the key; others come by UPDATE of whatever column is there."""
-    stop, errors = threading.Event(), list[Exception]()
 
-    def work() -> None:
+    def write(ending: threading.Event) -> None:
         dice = random.Random(4711)
-        try:
-            with case.server.connect() as connection, connection.cursor() as cursor:
-                while not stop.wait(0.005):  # the pace of the application
-                    table = dice.choice(tables)
-                    cursor.execute(f"INSERT IGNORE INTO {table} (id) VALUES ({dice.randrange(500)})")
-                    cursor.execute(f"DELETE FROM {table} WHERE id = {dice.randrange(500)}")
-                    cursor.execute(f"SHOW COLUMNS FROM {table}")
-                    names = [row[0] for row in cursor.fetchall() if row[0] != "id"]
-                    try:
-                        cursor.execute(
-                            f"UPDATE {table} SET {dice.choice(names)} = CONCAT('u', id) "
-                            f"WHERE id > {dice.randrange(500)} LIMIT 20"
-                        )
-                    except pymysql.err.OperationalError as error:
-                        if error.args[0] != 1054:  # the column is gone meanwhile
-                            raise
-        except Exception as error:
-            errors.append(error)
+        with case.server.connect() as connection, connection.cursor() as cursor:
+            while not ending.wait(0.005):  # the pace of the application
+                table = dice.choice(tables)
+                cursor.execute(f"INSERT IGNORE INTO {table} (id) VALUES ({dice.randrange(500)})")
+                cursor.execute(f"DELETE FROM {table} WHERE id = {dice.randrange(500)}")
+                cursor.execute(f"SHOW COLUMNS FROM {table}")
+                names = [row[0] for row in cursor.fetchall() if row[0] != "id"]
+                try:
+                    cursor.execute(
+                        f"UPDATE {table} SET {dice.choice(names)} = CONCAT('u', id) "
+                        f"WHERE id > {dice.randrange(500)} LIMIT 20"
+                    )
+                except pymysql.err.OperationalError as error:
+                    if error.args[0] != 1054:  # the column is gone meanwhile
+                        raise
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-    assert not errors, errors
+    return write
 
 
 @pytest.mark.parametrize(("sink", "tables", "changes"), [("iceberg", 10, 100), ("delta", 3, 15)])
@@ -108,7 +96,7 @@ def test_a_storm_of_changes_under_writes_and_kill_9_ends_equal(
         )
     with case.running() as pipeline:
         case.drain(pipeline)
-        with written(case, names):
+        with meanwhile(application(case, names)):
             for number in range(changes):
                 case.server.execute(dice.choice(shapes).change())
                 if number % (changes // 3) == changes // 6:

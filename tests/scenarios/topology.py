@@ -6,12 +6,14 @@ import itertools
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import pymysql
 
 from penstock.testing import servers
+from penstock.testing.meanwhile import meanwhile
 from penstock.testing.servers import DatabaseServer, MariaDbServer
 
 ROWS = 3000
@@ -61,40 +63,34 @@ class Writers:
     def __init__(self, server: DatabaseServer, count: int = 3) -> None:
         self.server = server
         self.committed = 0
-        self.failures: list[Exception] = []
-        self._ending = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(seed,)) for seed in range(count)]
+        self._count = count
+        self._running = ExitStack()
 
     def __enter__(self) -> Writers:
-        for thread in self._threads:
-            thread.start()
+        self._running.enter_context(meanwhile(*[partial(self._run, seed) for seed in range(self._count)]))
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        self._ending.set()
-        for thread in self._threads:
-            thread.join()
-        assert not self.failures, self.failures
+        self._running.close()
 
-    def _run(self, seed: int) -> None:
+    def _run(self, seed: int, ending: threading.Event) -> None:
         numbers = itertools.count(seed * 1_000_000)
         dice = random.Random(seed)
-        try:
-            while not self._ending.wait(0.05):
-                try:
-                    with self.server.connect(connect_timeout=2) as connection:
-                        self._write(connection, dice, numbers)
-                except (pymysql.err.OperationalError, pymysql.err.InterfaceError):
-                    continue  # the server is gone, or not writable yet; the next one is tried
-        except Exception as error:
-            self.failures.append(error)
+        while not ending.wait(0.05):
+            try:
+                with self.server.connect(connect_timeout=2) as connection:
+                    self._write(connection, dice, numbers, ending)
+            except (pymysql.err.OperationalError, pymysql.err.InterfaceError):
+                continue  # the server is gone, or not writable yet; the next one is tried
 
-    def _write(self, connection: Any, dice: random.Random, numbers: Iterator[int]) -> None:
+    def _write(
+        self, connection: Any, dice: random.Random, numbers: Iterator[int], ending: threading.Event
+    ) -> None:
         with connection.cursor() as cursor:
-            while not self._ending.wait(0.02):
+            while not ending.wait(0.02):
                 number = next(numbers)
                 cursor.execute("BEGIN")
                 cursor.execute(

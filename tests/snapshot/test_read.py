@@ -19,6 +19,7 @@ from penstock.snapshot.read import MySqlChunkReader, execute, prepare_session, s
 from penstock.snapshot.split import MySqlChunkPlanner
 from penstock.sources.mysql.catalog import read_table
 from penstock.testing import servers
+from penstock.testing.meanwhile import meanwhile
 from penstock.testing.servers import Database
 
 
@@ -217,22 +218,16 @@ def test_a_chunk_shows_one_moment_while_a_writer_goes_on(mysql: Database) -> Non
     mysql.execute("CREATE TABLE t (k INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 0), (1000, 0)")
     mysql.execute("INSERT INTO t VALUES " + ", ".join(f"({n}, -1)" for n in range(2, 900)))
     schema = schema_of(mysql, TableId(mysql.name, "t"))
-    stop = threading.Event()
 
-    def write() -> None:
+    def write(ending: threading.Event) -> None:
         with mysql.connect() as connection, connection.cursor() as cursor:
-            while not stop.is_set():
+            while not ending.is_set():
                 cursor.execute("UPDATE t SET v = v + 1 WHERE k IN (1, 1000)")
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with meanwhile(write):
         reader = MySqlChunkReader(mysql.connect())
         for _ in range(200):
             read = reader.read(schema, whole(schema))
             values = {row["v"] for row in rows_of(list(read)) if row["k"] in (1, 1000)}
             assert len(values) == 1
         reader.close()
-    finally:
-        stop.set()
-        writer.join()

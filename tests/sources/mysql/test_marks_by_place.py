@@ -6,7 +6,8 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from penstock.errors import ConfigError
 from penstock.snapshot.read import prepare_session
 from penstock.sources.mysql.watermark import Marks, marks_of
 from penstock.testing import servers
+from penstock.testing.meanwhile import meanwhile
 from penstock.testing.servers import DatabaseServer
 
 SCHEMA = (
@@ -28,25 +30,15 @@ TRIALS, CHANGES = 60, 20
 PLAIN = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 
 
-@contextmanager
-def counting(server: DatabaseServer) -> Iterator[None]:
+def counting(server: DatabaseServer) -> AbstractContextManager[None]:
     """Each transaction adds one to a row of its session."""
-    ending = threading.Event()
 
-    def count(number: int) -> None:
+    def count(number: int, ending: threading.Event) -> None:
         with server.connect() as connection, connection.cursor() as cursor:
             while not ending.wait(0.002):
                 cursor.execute("UPDATE d.counted SET n = n + 1 WHERE id = %s", (number,))
 
-    threads = [threading.Thread(target=count, args=(number,)) for number in range(WRITERS)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        for thread in threads:
-            thread.join()
+    return meanwhile(*[partial(count, number) for number in range(WRITERS)])
 
 
 def ends_of_updates(server: DatabaseServer, file: str) -> list[int]:
