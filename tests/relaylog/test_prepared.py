@@ -116,7 +116,7 @@ def test_a_reconnect_proves_the_source_by_what_it_sent(gtids: MySqlServer, tmp_p
     receiver.start()
     gtids.execute("XA START 'a'", "INSERT INTO d.t VALUES (1, 'x')", "XA END 'a'", "XA PREPARE 'a'")
     if last != "prepare":
-        gtids.execute(f"XA {last} 'a'")
+        gtids.execute(f"XA {last.upper()} 'a'")
     receiver.wait_until_level()
     receiver.stop()
     receiver.start()

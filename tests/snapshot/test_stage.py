@@ -20,6 +20,7 @@ from penstock.snapshot import stage
 from penstock.snapshot.base import ReadMarks
 from penstock.snapshot.read import MySqlChunkReader
 from penstock.sources.mysql.catalog import read_table
+from penstock.testing.scenario import wait_for
 from penstock.testing.servers import Database, MySqlClient
 
 SCHEMA = TableSchema(TableId("d", "t"), (Column("k", "int", False),), ("k",), version=3)
@@ -186,14 +187,26 @@ def test_chunks_share_a_connection_and_a_lost_one_is_replaced(mysql: Database, t
     sessions = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Sleep'"
     before = set(mysql.query(sessions))
     bounds = [None, ("2",), ("3",), None]
+    used: list[int] = []
+
+    def only_ours() -> bool:
+        """One session that is new; those that asked, and one that was killed, take a moment to go."""
+        found = [number for (number,) in mysql.query(sessions) if (number,) not in before]
+        if len(found) != 1 or found[0] in killed:
+            return False
+        used.append(found[0])
+        return True
+
+    killed: set[int] = set()
     for number in range(3):
         chunk = Chunk(schema.table, number, bounds[number], bounds[number + 1])
         staged = stage.stage_chunk(source, schema, chunk, str(tmp_path), start_gtids="")
         assert staged.rows == 1
-        found = [row for row in mysql.query(sessions) if row not in before]
-        assert len(found) == 1
+        wait_for(only_ours, "only one session of the reader")
         if number == 1:
-            mysql.execute(f"KILL {found[0][0]}")
+            mysql.execute(f"KILL {used[-1]}")
+            killed.add(used[-1])
+    assert used[0] == used[1] != used[2]
 
 
 def test_no_chunk_is_read_before_the_server_has_executed_the_table_start(mysql: Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 import urllib.parse
 from collections.abc import Sequence
 from types import TracebackType
@@ -13,6 +14,9 @@ import pymysql
 from typing_extensions import Self
 
 from penstock.errors import ConfigError
+
+_UNKNOWN_XID = 1397
+_DETACH_TIMEOUT_S = 60
 
 
 class MySqlClient:
@@ -27,7 +31,7 @@ class MySqlClient:
         """A PyMySQL connection (autocommit, utf8mb4) as the administrator; keywords override."""
         arguments: dict[str, Any] = {
             "host": self.host, "port": self.port, "user": self.user, "password": self.password,
-            "charset": "utf8mb4", "autocommit": True, "connect_timeout": 10,
+            "charset": "utf8mb4", "autocommit": True, "connect_timeout": 60,
         }  # fmt: skip
         return pymysql.connect(**{**arguments, **options})
 
@@ -35,7 +39,10 @@ class MySqlClient:
         """Runs statements one after the other in one session."""
         with self.connect() as connection, connection.cursor() as cursor:
             for statement in statements:
-                cursor.execute(statement)
+                if statement.startswith(("XA COMMIT", "XA ROLLBACK")):
+                    _end_branch(cursor, statement)
+                else:
+                    cursor.execute(statement)
 
     def query(self, sql: str, arguments: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         """The rows of a SELECT or SHOW."""
@@ -59,6 +66,19 @@ class MySqlClient:
         except pymysql.err.ProgrammingError:  # 8.4 and later
             row = self.query("SHOW BINARY LOG STATUS")[0]
         return str(row[0]), int(row[1])
+
+
+def _end_branch(cursor: Any, statement: str) -> None:
+    """What a session has prepared another may end once the server has seen that the first is gone."""
+    deadline = time.monotonic() + _DETACH_TIMEOUT_S
+    while True:
+        try:
+            cursor.execute(statement)
+            return
+        except pymysql.err.MySQLError as error:
+            if error.args[0] != _UNKNOWN_XID or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 class ExternalMySqlServer(MySqlClient):
