@@ -161,15 +161,20 @@ def test_a_table_that_is_to_be_read_again_stays_so_after_reopening(tmp_path: Pat
 def test_a_state_of_the_format_before_goes_on_once_the_pipeline_runs(tmp_path: Path) -> None:
     StateStore(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "state.sqlite")) as database:
-        database.execute("ALTER TABLE tables DROP COLUMN resumes")
-        database.execute("UPDATE meta SET value = '3' WHERE name = 'format'")
+        database.execute("DROP TABLE chunks")
+        database.execute(
+            "CREATE TABLE chunks (name TEXT NOT NULL, number INTEGER NOT NULL, lower TEXT, upper TEXT, "
+            "status TEXT NOT NULL, manifest TEXT, reads INTEGER NOT NULL, PRIMARY KEY (name, number)) "
+            "WITHOUT ROWID"
+        )
+        database.execute(
+            """INSERT INTO chunks VALUES ('shop.orders', 4, 'null', '["7"]', 'planned', NULL, 2)"""
+        )
+        database.execute("UPDATE meta SET value = '4' WHERE name = 'format'")
         database.commit()
-    with pytest.raises(ConfigError, match="has format 3") as refused:
+    with pytest.raises(ConfigError, match="has format 4") as refused:
         StateStore(tmp_path, read_only=True)
     assert "Run the pipeline" in refused.value.hint
-    state = StateStore(tmp_path)
-    schema = TableSchema(TableId("shop", "orders"), (Column("id", "int"),), ("id",))
-    state.put_table(TableState(schema.table, Offset(4), schema, resumes=Offset(9)))
-    state.close()
-    [table] = StateStore(tmp_path, read_only=True).tables().values()
-    assert table.resumes == 9
+    StateStore(tmp_path).close()
+    [chunk] = StateStore(tmp_path, read_only=True).chunks(ORDERS)
+    assert chunk.chunk == Chunk(ORDERS, 4, None, ("7",)) and chunk.reads == 2

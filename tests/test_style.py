@@ -39,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"policy"},
     {"renames"},
     {"planner", "discovery", "progress", "targets", "versions"},
-    {"rereads", "unpark"},
+    {"rereads", "signals", "unpark"},
     {"requests"},
     {"pipeline"},
     {"testing"},

@@ -94,6 +94,61 @@ def unpark(
 
 
 @app.command()
+def signal(
+    file: File,
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="TYPE", help="execute-snapshot, park, … (`penstock signals FILE --types`)"),
+    ],
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Tables as database.table; patterns too.", show_default=False)
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="execute-snapshot: SQL, only rows for which it is true.")
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help='execute-snapshot: only this key (JSON: 5, "x", [5, "x"]); may be repeated.'),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The signal's data as JSON, instead of all these.")] = None,
+    signal_id: Annotated[
+        str | None, typer.Option("--id", help="An id that was sent before is not done again.")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until it is done (default: until it is begun).")] = False,
+    as_json: Json = False,
+) -> None:
+    """Tell a pipeline to do something: read tables again, add one, pause, park … A pipeline that does not run
+    does it when it runs."""
+    from penstock.commands.signal import signal as command
+
+    code = command(
+        file,
+        kind,
+        tables or [],
+        where=where,
+        keys=key or [],
+        data=data,
+        signal_id=signal_id,
+        wait=wait,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def signals(
+    file: File,
+    signal_id: Annotated[str | None, typer.Argument(metavar="ID", help="Only this one.")] = None,
+    types: Annotated[bool, typer.Option("--types", help="The types there are, with their data.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Signals, and what became of them."""
+    from penstock.commands.signal import signals as command
+
+    command(file, signal_id, types=types, as_json=as_json)
+
+
+@app.command()
 def doctor(file: File, as_json: Json = False) -> None:
     """Check the source's settings, grants and tables, and print the SQL that mends them."""
     from penstock.commands.doctor import doctor as command
@@ -152,6 +207,18 @@ def verify(
 ) -> None:
     """Prove the targets equal to the source, or name the keys that differ."""
     from penstock.commands.verify import verify as command
+
+    raise typer.Exit(command(file, tables or [], as_json=as_json))
+
+
+@app.command()
+def repair(
+    file: File,
+    tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Verify, then read again only the keys that differ. Run `verify` again to see that they are equal."""
+    from penstock.commands.repair import repair as command
 
     raise typer.Exit(command(file, tables or [], as_json=as_json))
 

@@ -181,6 +181,16 @@ class SnapshotConfig(_Section):
     """No new chunk is read while more than this much log waits to be applied."""
 
 
+class SignalsConfig(_Section):
+    """Ways on which signals come, besides `penstock signal` and Python."""
+
+    file: Path | None = None
+    """A file to which signals are appended, one JSON object a line; answers go to FILE.answers."""
+    table: str | None = Field(None, pattern=r"^[^.`]+\.[^.`]+$")
+    """A table `database.table` of the source with the columns id, type and data: each inserted row is a
+    signal. Nothing is written to it."""
+
+
 class EpochConfig(_Section):
     bytes_max: Bytes = 512 * 1024**2
     """Log bytes of one epoch. Soft: an epoch holds whole transactions, at least one."""
@@ -253,6 +263,7 @@ class PipelineConfig(_Section):
     start: StartAt = StartAt(at="latest")
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
+    signals: SignalsConfig = SignalsConfig()
     epoch: EpochConfig = EpochConfig()
     types: TypeOptions = DEFAULT_TYPES
     evolution: SchemaConfig = Field(SchemaConfig(), alias="schema")
@@ -338,6 +349,7 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
             "state": absolute(config.state),
             "relay_log": config.relay_log.model_copy(update={"path": absolute(config.relay_log.path)}),
             "sink": config.sink.model_copy(update={"path": absolute(config.sink.path)}),
+            "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),
         }
     )
 

@@ -55,8 +55,10 @@ def discover(
     append_only: bool,
     cascading: set[TableId],
     wait: Wait,
+    reads: bool = True,
 ) -> None:
-    """Adds the tables that the patterns capture and the state does not know. Durable when it returns."""
+    """Adds the tables that the patterns capture and the state does not know. Durable when it returns.
+    `reads`: their rows are read, unless the pipeline never does."""
     first = state.position is None
     if first:
         state.advance(relay_log.start)
@@ -83,7 +85,7 @@ def discover(
             if schema.foreign_keys:
                 # The log does not tell when a key came: what is known of it holds from now on.
                 begin = table_start(last_planned_end=Offset(max(planned, now)), log_start=relay_log.start)
-            state.put_table(_new_table(schema, begin, config, append_only))
+            state.put_table(_new_table(schema, begin, config, append_only, reads=reads))
             what = "found"
             if schema.table in restless:
                 state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, due=RESTLESS)
@@ -228,6 +230,8 @@ def _forget_keys(state: StateStore, known: dict[TableId, TableState], *, parks: 
             state.park(table, offset=state.position or held.start, reason=reason, hint=hint)
 
 
-def _new_table(schema: TableSchema, start: Offset, config: PipelineConfig, append_only: bool) -> TableState:
-    snapshot: SnapshotStatus = "none" if config.snapshot.mode == "never" else "splitting"
+def _new_table(
+    schema: TableSchema, start: Offset, config: PipelineConfig, append_only: bool, *, reads: bool
+) -> TableState:
+    snapshot: SnapshotStatus = "splitting" if reads and config.snapshot.mode != "never" else "none"
     return new_table(schema, start, snapshot=snapshot, append_only=append_only)

@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,11 @@ from penstock import config as configuration
 from penstock import directory, targets
 from penstock.cascades.keys import is_unfinished
 from penstock.config import PipelineConfig
-from penstock.discovery import discover
+from penstock.discovery import Wait, discover
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import LogRange, Offset
+from penstock.model.part import PartialSnapshot
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
@@ -39,8 +40,12 @@ from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
 from penstock.requests import Requests
 from penstock.rereads import Rereads
+from penstock.signals.channels import open_channels, send
+from penstock.signals.work import Signals, apply_patterns, is_paused
 from penstock.snapshot import stage
+from penstock.snapshot.log import ChunkLog
 from penstock.snapshot.place import PlacementLimits
+from penstock.snapshot.split import WHOLE
 from penstock.sources.base import Finding, TableFilter, refuse
 from penstock.sources.mysql import follow, hosts, preflight
 from penstock.sources.mysql.computed import computation
@@ -49,6 +54,7 @@ from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
 from penstock.state import StateStore
+from penstock.unpark import unpark
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +90,11 @@ class Pipeline:
         """Asks a running pipeline to end after the epoch at hand. Returns at once; may be called from a
         signal."""
         self._stopping.set()
+
+    def signal(self, kind: str, data: dict[str, Any], *, signal_id: str | None = None) -> str:
+        """Tells the pipeline what to do (docs/signals.md), wherever it runs; the signal's id. Raises
+        `ConfigError` for what is no signal."""
+        return send(self.config, kind, data, signal_id)
 
     def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
         config = self.config
@@ -141,8 +152,7 @@ class _Run:
         self.on_progress = on_progress
         self.closing = contextlib.ExitStack()
         self.query: Any = None  # what runs the epochs, a StreamingQuery
-        self.chunk_log: RelayLog | None = None
-        self.chunk_lock = threading.Lock()
+        self.chunk_log = ChunkLog(config.relay_log_path)
         self.restarts = 0
         self.last_plan = 0.0
         self.last_second = 0.0
@@ -166,6 +176,7 @@ class _Run:
             )
             self.closing.callback(self.source.close)
             self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
+            apply_patterns(self.captured, config.tables, self.state)
             self.goal = self.source.end_position() if self.once else None
             spark.result()
             self._make_workers(any(f.check == "binlog_row_image" and f.level != "ok" for f in findings))
@@ -173,16 +184,7 @@ class _Run:
             self.closing.callback(self.chunks.stop)
             self.closing.callback(self._stop_query)
             query = aside.submit(self._start_query)
-            discover(
-                self.state,
-                self.log,
-                self.source,
-                self.captured,
-                config,
-                append_only=self.sink.append_only,
-                cascading=self._cascading(findings),
-                wait=self._wait_for,
-            )
+            self._discover(self._cascading(findings), self._wait_for)
             targets.check_new(self.sink, self.state)
             self.progress = Progress(config, self.state, self.log, self.supervisor)
             self.planner = self._make_planner()
@@ -197,6 +199,7 @@ class _Run:
                 renew=self.supervisor.renew,
             )
             self.requests = Requests(self.state, self.log, self.sink, self.rereads, self._register)
+            self.signals = self._make_signals()
             query.result()
         self.runner.begin()
         self.chunks.start()
@@ -216,6 +219,38 @@ class _Run:
         # Before the stream, which goes on with what was planned.
         if config.sink.type != "console":  # what was printed leaves nothing behind
             targets.check(self.sink, self.state, types=config.types)
+
+    def _discover(self, cascading: set[TableId], wait: Wait, *, reads: bool = True) -> None:
+        discover(
+            self.state,
+            self.log,
+            self.source,
+            self.captured,
+            self.config,
+            append_only=self.sink.append_only,
+            cascading=cascading,
+            wait=wait,
+            reads=reads,
+        )
+
+    def _find_more(self, reads: bool) -> None:
+        known = self.state.tables()
+        self._discover(self._cascading_now(), self.rereads.wait_shortly, reads=reads)
+        targets.park_taken(self.sink, self.state, self.state.tables().keys() - known.keys())
+
+    def _make_signals(self) -> Signals:
+        config = self.config
+        return Signals(
+            self.state,
+            config,
+            self.captured,
+            open_channels(config, self.state, self.log, self.source.read_table),
+            discover=self._find_more,
+            check_condition=self.source.check_condition,
+            unpark=partial(unpark, self.state, self.log, self.sink),
+            limit=lambda limits: None,
+            renew=self.supervisor.renew,
+        )
 
     def _make_planner(self) -> Planner:
         config = self.config
@@ -274,10 +309,11 @@ class _Run:
             parallel=config.snapshot.parallel,
             types=config.types,
             find_chunks=self._find_chunks,
-            start_gtids=self._start_gtids,
+            start_gtids=self.chunk_log.gtids_at,
             watermark_table=config.snapshot.watermark_table,
             allowed=self._may_read,
             failed=self._snapshot_failed,
+            paused=partial(is_paused, self.state),
         )
 
     def _start_history(self) -> None:
@@ -357,6 +393,7 @@ class _Run:
             return
         try:
             cuts = list(self.requests.work())
+            self.signals.work()
             rested = self.last_plan + self.config.epoch.interval / 1000
             due = time.monotonic() >= max(rested, self.requests.held_until)
             if due:
@@ -407,6 +444,8 @@ class _Run:
         tables = self.state.tables().values()
         needed = [self.state.applied_offset() or self.log.start]
         needed += [table.start for table in tables if table.reading]
+        needed += self.signals.needed()
+        needed += [one.since for one in self.state.partials()]
         needed += [table.resumes for table in tables if table.catching_up and table.resumes is not None]
         retention.register(self.config.relay_log_path, self.config.name, min(needed))
 
@@ -427,30 +466,17 @@ class _Run:
 
     # snapshot -----------------------------------------------------------------------------------------------
 
-    def _find_chunks(self, table: TableState) -> list[Chunk]:
+    def _find_chunks(self, table: TableState, partial: PartialSnapshot | None) -> list[Chunk]:
         return self.source.find_chunks(
             table.schema,
             self.config.snapshot.chunk_rows,
-            self._start_gtids(table),
-            sized=lambda rows: self.state.set_rows_guess(table.table, rows),
+            self.chunk_log.gtids_at(table.start if partial is None else max(table.start, partial.since)),
+            sized=lambda rows: None if partial else self.state.set_rows_guess(table.table, rows),
+            part=partial.part if partial else WHOLE,
         )
 
-    @contextlib.contextmanager
-    def _log_of_chunks(self) -> Iterator[RelayLog]:
-        """A reader of their own for the threads that read chunks: one reader serves one thread."""
-        with self.chunk_lock:
-            if self.chunk_log is None:
-                self.chunk_log = RelayLog.open(self.config.relay_log_path)
-            self.chunk_log.refresh()
-            yield self.chunk_log
-
-    def _start_gtids(self, table: TableState) -> str:
-        with self._log_of_chunks() as log:
-            return str(log.gtids_at(table.start))
-
     def _may_read(self) -> bool:
-        with self._log_of_chunks() as log:
-            behind = log.end - (self.state.applied_offset() or log.start)
+        behind = self.chunk_log.bytes_behind(self.state.applied_offset())
         return behind <= self.config.snapshot.pause_when_behind
 
     def _snapshot_failed(self, read: TableState, error: TableError) -> None:

@@ -40,7 +40,7 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.model.table import Change, TableState
+from penstock.model.table import GONE, Change, TableState
 from penstock.policy import Policies, Verdict, begun, judge
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.place import (
@@ -300,7 +300,7 @@ class Planner:
             steps = _first_steps(state)
             if state.table in touched and state.start < reach.end:
                 steps += self._event_steps(state, reach, touched)
-            chunks = self._chunk_steps(state, reach, verdict)
+            chunks = self._chunk_steps(state, reach, verdict) or self._partial_steps(state, reach, verdict)
             if state.table in cascaded and state.start < reach.end:
                 held = state.written and not state.begins
                 steps.append(ApplyCascades(state.replaces, held, state.reading))
@@ -342,8 +342,40 @@ class Planner:
         if state.replaces and reach.end <= state.replaces:
             return []  # a row placed at the start itself would not be newer than one placed there before
         staged = [item.staged for item in self._state.chunks(state.table, "staged") if item.staged]
+        placed = self._placed(state, reach, verdict, staged, state.start)
+        steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
+        if state.replaces and not self._append_only and self._last_of_snapshot(state, placed):
+            steps.append(DeleteOlder(Offset(state.replaces + 1)))
+        return steps
+
+    def _partial_steps(self, state: TableState, reach: LogRange, verdict: Verdict | None) -> list[Step]:
+        """Places what is due of one partial snapshot: rows of two may be the same."""
+        if not state.rests or (verdict is not None and verdict.state is not None):
+            return []
+        for partial in self._state.partials():
+            if partial.table != state.table or partial.status != "reading" or reach.end <= partial.since:
+                continue
+            chunks = self._state.chunks(state.table, "staged", snapshot=partial.number)
+            staged = [item.staged for item in chunks if item.staged]
+            if partial.part.keys:
+                staged = staged[:1]  # two chunks may have found one row by two names
+            since = Offset(max(state.start, partial.since))
+            if placed := self._placed(state, reach, verdict, staged, since, fresh=False):
+                return self._place_steps(state, placed, "merge")
+        return []
+
+    def _placed(
+        self,
+        state: TableState,
+        reach: LogRange,
+        verdict: Verdict | None,
+        staged: list[StagedChunk],
+        since: Offset,
+        *,
+        fresh: bool = True,
+    ) -> list[Placed]:
         placed: list[Placed] = []
-        for placement in self._placements(state, reach, verdict, staged):
+        for placement in self._placements(state, reach, verdict, staged, since, fresh=fresh):
             if isinstance(placement, Placed):
                 placed.append(placement)
             elif isinstance(placement, Void | ReadAgain):
@@ -355,23 +387,27 @@ class Planner:
                 )
                 self._discard(placement.chunk)
                 self._state.chunk_void(placement.chunk.chunk)
-        steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
-        if state.replaces and not self._append_only and self._last_of_snapshot(state, placed):
-            steps.append(DeleteOlder(Offset(state.replaces + 1)))
-        return steps
+        return placed
 
     def _placements(
-        self, state: TableState, reach: LogRange, verdict: Verdict | None, staged: list[StagedChunk]
+        self,
+        state: TableState,
+        reach: LogRange,
+        verdict: Verdict | None,
+        staged: list[StagedChunk],
+        since: Offset,
+        *,
+        fresh: bool,
     ) -> list[Any]:
         position = self._log.position_at(reach.end)
         if not staged or position is None:
             return []
         at_end = TableAtEnd(
-            start=state.start,
-            start_gtids=str(self._log.gtids_at(state.start)),
+            start=since,
+            start_gtids=str(self._log.gtids_at(since)),
             schema_version=verdict.version if verdict is not None else state.schema.version,
-            start_position=self._log.position_at(state.start),
-            fresh=not (state.replaces or moves_rows(state.schema)),
+            start_position=self._log.position_at(since),
+            fresh=fresh and not (state.replaces or moves_rows(state.schema)),
             cascades=bool(state.schema.foreign_keys),
             breaks=tuple(self._breaks_of(state, reach)),
         )
@@ -447,7 +483,7 @@ def _first_steps(state: TableState) -> list[Step]:
 
 
 def _is_known(state: TableState) -> bool:
-    return state.status == "dropped" or state.planned
+    return state.status in GONE or state.planned
 
 
 def statement_head(sql: str) -> str:

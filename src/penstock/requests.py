@@ -66,7 +66,7 @@ class Requests:
         try:
             answer: dict[str, Any] = {"ok": True}
             if kind == "unpark":
-                answer = unpark(self._state, self._log, self._sink, table, self._rereads.restart)
+                answer = unpark(self._state, self._log, self._sink, table)
                 self._needs()  # what it still has to read stays
             else:
                 self._rereads.restart(table)

@@ -18,7 +18,7 @@ from penstock.discovery import TableGone, Wait, restart_table
 from penstock.errors import PenstockError, TransientError
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId
-from penstock.model.table import UNFIT, Change, TableState
+from penstock.model.table import GONE, UNFIT, Change, TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import same_definition
@@ -65,7 +65,7 @@ class Rereads:
         tables = [
             table
             for table in known.values()
-            if table.due and table.status != "dropped" and not waits(table, known)
+            if table.due and table.status not in GONE and not waits(table, known)
         ]
         if not tables or time.monotonic() < self._not_before:
             return
@@ -111,7 +111,7 @@ class Rereads:
             self._state.put_table(replace(table, due=""))
             return
         try:
-            self._restart(table.table, table.due, cascading, self._wait_shortly)
+            self._restart(table.table, table.due, cascading, self.wait_shortly)
         except TableGone as error:
             at = self._state.position or table.start
             self._state.put_table(
@@ -119,9 +119,7 @@ class Rereads:
             )
             self._state.note(Change(table.table, table.schema.version, at, "dropped", "target kept"))
 
-    def _wait_shortly(
-        self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS
-    ) -> None:
+    def wait_shortly(self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS) -> None:
         self._wait(condition, what, seconds=min(seconds, WAIT_SECONDS))
 
     def _explained(self, table: TableState) -> bool:

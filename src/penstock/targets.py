@@ -6,14 +6,16 @@ apply them twice, so it is noticed before anything is planned.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from penstock import directory
 from penstock._core import arrow_schema
 from penstock.config import PipelineConfig
 from penstock.errors import BEGIN_ANEW, ConfigError
+from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, CreateTarget
-from penstock.model.schema import TypeOptions
+from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, check_directory
@@ -93,8 +95,18 @@ def check(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
 def check_new(sink: Sink, state: StateStore) -> None:
     """Raises `ConfigError` if the place of a target that is still to be made is taken."""
     for table in state.tables().values():
-        if table.last_epoch == 0 and isinstance(target := sink.open(table.table), Foreign):
+        begins = not table.last_epoch and table.status == "live"
+        if begins and isinstance(target := sink.open(table.table), Foreign):
             raise target.error(table.table)
+
+
+def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId]) -> None:
+    """The same for tables that came while others are followed: only they are left alone."""
+    for name in tables:
+        target = sink.open(name)
+        if isinstance(target, Foreign):
+            error = target.error(name)
+            state.park(name, offset=state.position or Offset(0), reason=error.message, hint=error.hint)
 
 
 def check_as_left(table: TableState, target: TargetState, state: StateStore) -> None:

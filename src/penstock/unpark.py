@@ -7,7 +7,6 @@ up under epochs of its own (`Planner`), and joins the others. Else it is read ag
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +25,11 @@ def unpark(
     relay_log: RelayLog,
     sink: Sink,
     table: TableId,
-    restart: Callable[[TableId, str], None],
 ) -> dict[str, Any]:
     """The answer: `action` is `goes on` (from `offset`), `read again` (`why`) or `none` (it is not parked).
 
-    `restart` reads a table again. Raises `ConfigError` if the table stays as it is, with what keeps it.
+    A table that is to be read again is `due` (`rereads.py`). Raises `ConfigError` if the table stays as it
+    is, with what keeps it.
     """
     found = state.table(table)
     if found is None:
@@ -39,6 +38,8 @@ def unpark(
         )
     if found.status == "dropped":
         raise ConfigError(f"Table {table} is gone at the source; there is nothing to go on with.")
+    if found.status == "removed":
+        raise ConfigError(f"Table {table} was removed from this pipeline.", hint="Signal add-table for it.")
     if found.due:
         return {"ok": True, "action": "read again", "why": found.due}
     if found.status != "parked":
@@ -51,10 +52,7 @@ def unpark(
             what = f"goes on from offset {found.resumes}"
             state.note(Change(table, found.schema.version, found.resumes, what, "unparked"))
         return {"ok": True, "action": "goes on", "offset": int(found.resumes)}
-    restart(table, f"unparked; {loss}")
-    now = state.table(table)
-    if now is not None and now.status == "parked":
-        raise ConfigError(f"Table {table} is parked again: {now.reason}", hint=now.hint, table=str(table))
+    state.put_table(replace(found, due=f"unparked; {loss}"))
     return {"ok": True, "action": "read again", "why": loss}
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 from penstock import _core
 from penstock.model.plan import Kept
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, Column, TableId, TableSchema, TypeOptions
-from penstock.model.table import TableState
+from penstock.model.table import GONE, TableState
 
 ACTIVE = ("CASCADE", "SET NULL")
 
@@ -133,7 +133,7 @@ def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict
 def waits(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
     """Whether a table that is to be read again has to wait for its parents."""
     parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
-    return any(one is not None and one.status != "dropped" and not _is_complete(one) for one in parents)
+    return any(one is not None and one.status not in GONE and not _is_complete(one) for one in parents)
 
 
 def is_held_back(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
@@ -163,7 +163,7 @@ def _is_complete(parent: TableState) -> bool:
 def _hindrance(
     state: TableState, key: CascadingKey, parent: TableState | None, types: TypeOptions
 ) -> Hindrance | None:
-    if parent is None or parent.status == "dropped":
+    if parent is None or parent.status in GONE:
         reason, hint = parent_missing(state.table, key)
         return Hindrance(reason, hint, due=False, parks=True)
     if (why := unfit(key, state.schema, parent.schema, state.kept, types)) is not None:

@@ -22,7 +22,7 @@ from penstock.sources.mysql import hosts
 from penstock.sources.mysql.connection import connect
 from penstock.state import StateStore
 from penstock.verify.check import Verification
-from penstock.verify.report import TableReport
+from penstock.verify.report import KEYS_LISTED, TableReport
 from penstock.verify.source import ReadView, read_view
 from penstock.verify.window import RelayLogWindow
 from penstock.versions import PipelineVersions
@@ -36,7 +36,7 @@ def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
     console = Console()
     reports = []
     try:
-        for report in _verified(config, state, _choose(state, tables)):
+        for report in verified(config, state, choose(state, tables)):
             reports.append(report)
             remember(state, report)
             if not as_json:
@@ -54,7 +54,7 @@ def remember(state: StateStore, report: TableReport) -> None:
     state.set_meta(VERIFIED + str(report.table), json.dumps(report.summary() | {"at": time.time()}))
 
 
-def _choose(state: StateStore, names: Sequence[str]) -> list[TableState]:
+def choose(state: StateStore, names: Sequence[str]) -> list[TableState]:
     known = state.tables()
     if not names:
         return [known[table] for table in sorted(known)]
@@ -67,8 +67,12 @@ def _choose(state: StateStore, names: Sequence[str]) -> list[TableState]:
     return [known[table] for table in chosen]
 
 
-def _verified(
-    config: PipelineConfig, state: StateStore, tables: Sequence[TableState]
+def verified(
+    config: PipelineConfig,
+    state: StateStore,
+    tables: Sequence[TableState],
+    *,
+    keys_listed: int = KEYS_LISTED,
 ) -> Iterator[TableReport]:
     from penstock.sinks import build_sink
     from penstock.spark.session import build_session
@@ -98,6 +102,7 @@ def _verified(
             PipelineVersions(config, state, log),
             RelayLogWindow(log),
             types=config.types,
+            keys_listed=keys_listed,
         )
         for table in tables:
             obstacle = _obstacle(table)
@@ -113,6 +118,8 @@ def _obstacle(table: TableState) -> str | None:
     """Why this table cannot be compared now."""
     if table.status == "dropped":
         return "It was dropped at the source."
+    if table.status == "removed":
+        return "It was removed from this pipeline."
     if table.due:
         return f"It is to be read again: {table.due}."
     if table.catching_up:

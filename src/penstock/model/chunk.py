@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.offset import SourcePosition
+from penstock.model.part import KeyValues
 from penstock.model.schema import TableId
 
 
@@ -22,6 +23,17 @@ class Chunk:
     number: int
     lower: tuple[str, ...] | None
     upper: tuple[str, ...] | None
+    snapshot: int = 0
+    """Number of the partial snapshot that it belongs to; 0: the table's own snapshot."""
+    condition: str = ""
+    """SQL: only rows for which it is true."""
+    keys: tuple[KeyValues, ...] = ()
+    """Only rows with these keys; those that are not there are deleted at the target."""
+
+    def part(self) -> dict[str, Any]:
+        """What is not said by number and bounds."""
+        fields = {"condition": self.condition, "keys": self.keys}
+        return {name: value for name, value in fields.items() if value}
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,8 @@ class StagedChunk:
             "number": self.chunk.number,
             "lower": self.chunk.lower,
             "upper": self.chunk.upper,
+            **({"snapshot": self.chunk.snapshot} if self.chunk.snapshot else {}),
+            **self.chunk.part(),
             "attempt": self.attempt,
             "path": self.path,
             "rows": self.rows,
@@ -85,6 +99,9 @@ class StagedChunk:
                 fields["number"],
                 bound(fields["lower"]),
                 bound(fields["upper"]),
+                fields.get("snapshot", 0),
+                fields.get("condition", ""),
+                tuple(tuple(key) for key in fields.get("keys", ())),
             ),
             attempt=fields["attempt"],
             path=fields["path"],

@@ -10,7 +10,8 @@ from penstock.model.offset import Offset
 from penstock.model.plan import Kept
 from penstock.model.schema import TableId, TableSchema
 
-TableStatus = Literal["live", "parked", "dropped"]
+TableStatus = Literal["live", "parked", "dropped", "removed"]
+GONE = ("dropped", "removed")
 SnapshotStatus = Literal["none", "splitting", "reading", "done"]
 ChunkStatus = Literal["planned", "staged", "placed"]
 Begins = Literal["", "evolve", "empty"]
@@ -21,15 +22,16 @@ class TableState:
     """One captured table.
 
     status: `live` (its events are planned), `parked` (left alone since `parked_at`, for `reason`), `dropped`
-    (gone at the source). snapshot: `none` (log only), `splitting` (chunks are still being found), `reading`,
-    `done` (all placed). written: whether the target may hold rows. replaces: sequence up to which rows are
-    of the table before, and are deleted at the end of a re-snapshot (0: there are none). last_epoch: the
-    newest epoch with steps for it; 0: its target is still to be made. begins: what is to be done first with a
-    target that is there: `evolve` it to the columns of `schema`, or also `empty` it, since it holds rows from
-    before `start`. due: why the table is to be read again from its beginning; until then it is left out of
-    plans. rows_guess: how large the server thought the table to be when its chunks were sought. kept: columns
-    the target keeps. resumes: the table is not where the pipeline is but here: a parked one goes on from here
-    if it is unparked (None: then it has to be read again), another is catching up, under epochs of its own.
+    (gone at the source), `removed` (not followed any more, since somebody said so). snapshot: `none` (log
+    only), `splitting` (chunks are still being found), `reading`, `done` (all placed). written: whether the
+    target may hold rows. replaces: sequence up to which rows are of the table before, and are deleted at the
+    end of a re-snapshot (0: there are none). last_epoch: the newest epoch with steps for it; 0: its target is
+    still to be made. begins: what is to be done first with a target that is there: `evolve` it to the columns
+    of `schema`, or also `empty` it, since it holds rows from before `start`. due: why the table is to be read
+    again from its beginning; until then it is left out of plans. rows_guess: how large the server thought the
+    table to be when its chunks were sought. kept: columns the target keeps. resumes: the table is not where
+    the pipeline is but here: a parked one goes on from here if it is unparked (None: then it has to be read
+    again), another is catching up, under epochs of its own.
     """
 
     table: TableId
@@ -57,6 +59,11 @@ class TableState:
     @property
     def catching_up(self) -> bool:
         return self.status != "parked" and not self.due and self.resumes is not None
+
+    @property
+    def rests(self) -> bool:
+        """Whether epochs carry it and its existing rows are not being read: parts of it may be."""
+        return self.planned and not self.reading
 
     @property
     def reading(self) -> bool:

@@ -57,7 +57,9 @@ from penstock import _core
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.part import KeyValues
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
+from penstock.snapshot.keys import missing_keys
 
 Mode = Literal["append", "merge"]
 
@@ -318,8 +320,37 @@ def place_rows(
             yield _with_columns(kept, target, end)
 
 
-def _with_columns(batch: pa.RecordBatch, target: pa.Schema, end: Offset) -> pa.RecordBatch:
-    added: dict[str, object] = {DELETED: False, SEQUENCE: end, COMMIT_TIMESTAMP: None, CHANGE_TYPE: "read"}
+def place_named(
+    batches: Iterable[pa.RecordBatch],
+    named: Sequence[KeyValues],
+    keys: _core.KeySet,
+    end: Offset,
+    schema: TableSchema,
+    *,
+    layout: Literal["latest", "changelog"] = "latest",
+    types: TypeOptions = DEFAULT_TYPES,
+) -> Iterator[pa.RecordBatch]:
+    """The same for a chunk of `named` keys: one that was not there and has no event in the window is not
+    there at `end` either, so its row is deleted at the target."""
+    read = list(batches)
+    yield from place_rows(read, keys, end, schema, layout=layout, types=types)
+    fields = _core.arrow_schema(schema.to_json(), "rows", types.to_json())
+    found = pa.Table.from_batches(read, fields).select(list(schema.key))
+    gone = keys.drop_from(missing_keys(schema, named, found, types))
+    if gone.num_rows:
+        target = _core.arrow_schema(schema.to_json(), layout, types.to_json())
+        yield _with_columns(gone, target, end, deleted=True)
+
+
+def _with_columns(
+    batch: pa.RecordBatch, target: pa.Schema, end: Offset, *, deleted: bool = False
+) -> pa.RecordBatch:
+    added: dict[str, object] = {
+        DELETED: deleted,
+        SEQUENCE: end,
+        COMMIT_TIMESTAMP: None,
+        CHANGE_TYPE: "delete" if deleted else "read",
+    }
     columns = list(batch.columns)
     for field in list(target)[batch.num_columns :]:
         columns.append(pa.repeat(pa.scalar(added[field.name], field.type), batch.num_rows))

@@ -27,6 +27,7 @@ from penstock.errors import InternalError, PenstockError, TableError, TransientE
 from penstock.model.chunk import Chunk
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions, quote
 from penstock.snapshot.base import ChunkOutdated, ReadMarks
+from penstock.snapshot.keys import key_condition
 from penstock.snapshot.split import range_condition
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.watermark import Marks, marks_of
@@ -154,7 +155,9 @@ def prepare_session(connection: Connection[Any]) -> None:
 def select_sql(schema: TableSchema, chunk: Chunk) -> str:
     """The SELECT of a chunk: the schema's columns by name and in its order, also invisible ones."""
     columns = ", ".join(quote(column.name) for column in schema.columns)
-    where = range_condition(schema.key, chunk.lower, chunk.upper)
+    parts = [range_condition(schema.key, chunk.lower, chunk.upper), chunk.condition]
+    parts.append(key_condition(schema, chunk.keys) if chunk.keys else "")
+    where = " AND ".join(f"({part})" for part in parts if part)
     return f"SELECT {columns} FROM {schema.table.quoted}" + (f" WHERE {where}" if where else "")
 
 

@@ -32,10 +32,12 @@ from typing import Any
 from pymysql.connections import Connection
 
 from penstock.model.chunk import Chunk
+from penstock.model.part import Part
 from penstock.model.schema import Column, TableSchema, quote
 from penstock.sources.mysql.watermark import text
 
 Bound = tuple[str, ...]
+WHOLE = Part()
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _NUMBERS = frozenset({"enum", "set", "bit", "year"})
@@ -135,20 +137,33 @@ def _is_time(column: Column, printed: str) -> bool:
 
 
 def join_bounds(
-    schema: TableSchema, bounds: Iterable[Bound], *, after: Chunk | None = None
+    schema: TableSchema,
+    bounds: Iterable[Bound],
+    *,
+    after: Chunk | None = None,
+    part: Part = WHOLE,
 ) -> Iterator[Chunk]:
-    """Chunks between consecutive bounds: open below the first and above the last one.
+    """Chunks between consecutive bounds: open below the first and above the last one, or ending where the
+    `part` does.
 
     `after` is the last chunk known from an earlier run that ended within planning: numbers and bounds go on
     from it, and it must have had an upper bound.
     """
-    number, lower = (0, None) if after is None else (after.number + 1, after.upper)
+    number, lower = (0, part.lower) if after is None else (after.number + 1, after.upper)
     for bound in bounds:
-        if bound == lower:
+        if bound in (lower, part.upper):
             continue
-        yield Chunk(schema.table, number, lower, bound)
+        yield Chunk(schema.table, number, lower, bound, condition=part.condition)
         number, lower = number + 1, bound
-    yield Chunk(schema.table, number, lower, None)
+    yield Chunk(schema.table, number, lower, part.upper, condition=part.condition)
+
+
+def keyed_chunks(schema: TableSchema, part: Part, *, chunk_keys: int) -> Iterator[Chunk]:
+    """Chunks of a part that names its keys."""
+    keys = list(dict.fromkeys(part.keys))
+    for number, start in enumerate(range(0, len(keys), chunk_keys)):
+        some = tuple(keys[start : start + chunk_keys])
+        yield Chunk(schema.table, number, None, None, condition=part.condition, keys=some)
 
 
 def divide_integers(
@@ -185,9 +200,12 @@ def divide_integers(
 class MySqlChunkPlanner:
     """Finds the chunks of one table. `connection` is a session as `read.prepare_session` makes it."""
 
-    def __init__(self, connection: Connection[Any], schema: TableSchema, *, chunk_rows: int) -> None:
+    def __init__(
+        self, connection: Connection[Any], schema: TableSchema, *, chunk_rows: int, part: Part = WHOLE
+    ) -> None:
         self._connection = connection
         self._schema = schema
+        self._part = part
         self._key = [schema.column(name) for name in schema.key]
         self.size = table_size(connection, schema)
         self.chunk_rows = self.size.chunk_rows(chunk_rows)
@@ -202,7 +220,8 @@ class MySqlChunkPlanner:
         """
         if after is not None and after.upper is None:
             return iter(())
-        return join_bounds(self._schema, self._bounds(None if after is None else after.upper), after=after)
+        start = self._part.lower if after is None else after.upper
+        return join_bounds(self._schema, self._bounds(start), after=after, part=self._part)
 
     def _bounds(self, start: Bound | None) -> Iterator[Bound]:
         if not self._key:
@@ -220,7 +239,8 @@ class MySqlChunkPlanner:
 
     def _divide(self, start: Bound | None) -> Iterator[int | None]:
         name = quote(self._schema.key[0])
-        where = "" if start is None else f" WHERE {range_condition(self._schema.key, start, None)}"
+        where = range_condition(self._schema.key, start, self._part.upper)
+        where = f" WHERE {where}" if where else ""
         found = self._rows(f"SELECT MIN({name}), MAX({name}) FROM {self._from}{where}")
         lowest, highest = found[0]
         if lowest is None or highest is None:
@@ -240,7 +260,7 @@ class MySqlChunkPlanner:
         order = ", ".join(quote(column.name) for column in self._key)
         last, skip = start, self.chunk_rows
         while True:
-            where = range_condition(self._schema.key, last, None)
+            where = range_condition(self._schema.key, last, self._part.upper)
             sql = f"SELECT {columns} FROM {self._from}" + (f" WHERE {where}" if where else "")
             rows = self._rows(f"{sql} ORDER BY {order} LIMIT 1 OFFSET {skip}")
             if not rows:

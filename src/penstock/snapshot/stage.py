@@ -6,11 +6,12 @@ Layout under the chunks' directory, `TABLE` being the table's name made safe:
     TABLE/00000012-BOUNDS-ATTEMPT.parquet     the rows of one attempt
     TABLE/00000012-BOUNDS.json                the manifest of the attempt that counts
 
-BOUNDS is a digest of the chunk's bounds: a chunk of another plan of the table is another chunk, whatever
-its number. An attempt writes its rows under a name of its own, fsyncs, renames, and then links its manifest
-to the chunk's name, which fails if one is there. So however many tasks read the same chunk (retries, lost
-executors that live on), exactly one attempt counts from then on, and everybody who asks gets the same one.
-A plan names attempt and checksum; rows that fail the checksum are never placed.
+BOUNDS is a digest of the chunk's bounds and of all else that says which rows it holds: a chunk of another
+plan of the table is another chunk, whatever its number. An attempt writes its rows under a name of its own,
+fsyncs, renames, and then links its manifest to the chunk's name, which fails if one is there. So however many
+tasks read the same chunk (retries, lost executors that live on), exactly one attempt counts from then on, and
+everybody who asks gets the same one. A plan names attempt and checksum; rows that fail the checksum are never
+placed.
 
 A chunk that is void or to be read again is discarded first (`discard`, by the one planner, for attempts
 that no plan names): that removes the manifest and only then the rows. A straggler of the earlier round may
@@ -70,7 +71,8 @@ def table_directory(directory: str | Path, table: TableId) -> Path:
 
 
 def _chunk_name(chunk: Chunk) -> str:
-    bounds = hashlib.sha256(json.dumps([chunk.lower, chunk.upper]).encode()).hexdigest()[:12]
+    what = [chunk.lower, chunk.upper, chunk.snapshot, chunk.part()]
+    bounds = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]
     return f"{chunk.number:08d}-{bounds}"
 
 

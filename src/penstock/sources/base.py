@@ -81,12 +81,22 @@ class TableFilter:
     """
 
     def __init__(self, tables: TablesConfig, *, fold_case: bool = False) -> None:
-        self.tables = tables
         self.fold_case = fold_case
+        self.removed: frozenset[TableId] = frozenset()
+        """Tables that are left out, whatever the patterns say."""
+        self.set(tables)
+
+    def set(self, tables: TablesConfig, removed: Iterable[TableId] = ()) -> None:
+        """Other patterns from now on."""
+        fold_case = self.fold_case
+        self.tables = tables
+        self.removed = frozenset(removed)
         self._include = [_compile(pattern, fold_case) for pattern in tables.include]
         self._exclude = [_compile(pattern, fold_case) for pattern in tables.exclude]
 
     def __contains__(self, table: TableId) -> bool:
+        if table in self.removed:
+            return False
         helper = _HELPERS.fullmatch(table.table) is not None
         return any(
             _matches(pattern, table) and not (helper and _is_wild(text))
@@ -125,6 +135,10 @@ def _regex(pattern: str) -> str:
     # Runs of `*` are one `*`: otherwise a pattern like `****…x` takes exponential time.
     pattern = re.sub(r"\*+", "*", pattern)
     return "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
+
+
+def matches(pattern: str, table: TableId) -> bool:
+    return _matches(_compile(pattern, False), table)
 
 
 def _matches(pattern: _Pattern, table: TableId) -> bool:

@@ -45,7 +45,7 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.model.table import TableState
+from penstock.model.table import GONE, TableState
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
 from penstock.snapshot import stage
@@ -434,7 +434,7 @@ class EpochRunner:
         if state is None:
             return
         planned = next(table for table in plan.tables if table.table == outcome.table)
-        if state.start != planned.start or state.status == "dropped":
+        if state.start != planned.start or state.status in GONE:
             # The statement at the epoch's end made another table of it; this was the end of the one before.
             if outcome.dropped:
                 state = replace(state, last_epoch=0, begins="", kept=None, written=False)

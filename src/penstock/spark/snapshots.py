@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from pyspark.sql import SparkSession
 from penstock.config import SourceConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
+from penstock.model.offset import Offset
+from penstock.model.part import PartialSnapshot
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.table import TableState
 from penstock.snapshot import stage
@@ -49,8 +52,11 @@ class StageTask:
     types: TypeOptions
 
 
-FindChunks = Callable[[TableState], Any]
-"""Iterates the chunks of a table, while they are being found."""
+FindChunks = Callable[[TableState, PartialSnapshot | None], Any]
+"""Iterates the chunks of a table, or of a part of it, while they are being found."""
+
+OUTDATED_MAX = 60
+"""Times that a chunk of a partial snapshot does not fit its table; then no statement explains it."""
 
 
 class SnapshotReader:
@@ -70,10 +76,11 @@ class SnapshotReader:
         parallel: int,
         types: TypeOptions,
         find_chunks: FindChunks,
-        start_gtids: Callable[[TableState], str],
+        start_gtids: Callable[[Offset], str],
         watermark_table: str | None,
         allowed: Callable[[], bool],
         failed: Callable[[TableState, TableError], None],
+        paused: Callable[[TableId], bool] = lambda _: False,
     ) -> None:
         self._spark = spark
         self._source = source
@@ -85,9 +92,11 @@ class SnapshotReader:
         self._watermark_table = watermark_table
         self._allowed = allowed
         self._failed = failed
+        self._paused = paused
+        self._outdated: Counter[int] = Counter()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._taken: set[tuple[TableId, int]] = set()
+        self._taken: set[tuple[TableId, int, int]] = set()
         self.error: BaseException | None = None
         self._threads = [
             InheritableThread(target=self._guarded, args=(run,), name=f"snapshot-{number}", daemon=True)
@@ -102,7 +111,9 @@ class SnapshotReader:
     def _take_over(self) -> None:
         """What an earlier run staged counts; what belongs to no snapshot any more is removed."""
         tables = self._state.tables().values()
-        current = {self._directory_of(s) for s in tables if s.snapshot in ("splitting", "reading")}
+        current = {self._directory_of(s, 0) for s in tables if s.snapshot in ("splitting", "reading")}
+        known = self._state.tables()
+        current |= {self._directory_of(known[p.table], p.number) for p in self._state.partials()}
         for folder in self._directory.iterdir() if self._directory.exists() else ():
             if (
                 folder not in current and not self._state.has_pending()
@@ -113,10 +124,10 @@ class SnapshotReader:
             for item in stage.staged(folder):
                 self._state.chunk_staged(item)
 
-    def _directory_of(self, state: TableState) -> Path:
+    def _directory_of(self, state: TableState, snapshot: int) -> Path:
         """One directory a snapshot of a table: what an earlier one left behind can never be taken for this
         one."""
-        return self._directory / str(state.start)
+        return self._directory / (f"part-{snapshot}" if snapshot else str(state.start))
 
     def stop(self) -> None:
         """Returns when no thread of ours runs a job any more."""
@@ -140,20 +151,42 @@ class SnapshotReader:
             waiting = [s for s in self._state.tables().values() if s.snapshot == "splitting" and s.planned]
             for state in waiting:
                 self._split(state)
+            for state, partial in self._partials("splitting"):
+                self._split(state, partial)
             self._stopping.wait(0.2)
 
-    def _split(self, state: TableState) -> None:
+    def _partials(self, status: str) -> list[tuple[TableState, PartialSnapshot]]:
+        """Partial snapshots that may go on: those of tables that are not being read as a whole."""
+        tables = self._state.tables()
+        return [
+            (tables[one.table], one)
+            for one in self._state.partials()
+            if one.status == status and one.table in tables and tables[one.table].rests
+        ]
+
+    def _split(self, state: TableState, partial: PartialSnapshot | None = None) -> None:
         """All chunks of a table become known in one transaction: bounds found twice would not be the same
         bounds, and a row that belongs to two chunks would be appended twice."""
         try:
-            chunks = list(self._find_chunks(state))
-            self._state.set_chunks(state.table, chunks, start=state.start)
+            chunks = list(self._find_chunks(state, partial))
+            if partial is None:
+                self._state.set_chunks(state.table, chunks, start=state.start)
+            else:
+                numbered = [replace(chunk, snapshot=partial.number) for chunk in chunks]
+                self._state.set_partial_chunks(partial, numbered)
         except TransientError as error:
             # The source is away, or the log brings the statement that says what happened to the table.
             log.warning("splitting %s: %s", state.table, error)
             self._stopping.wait(1)
         except PenstockError as error:
-            self._failed(state, _as_table_error(error, state.table))
+            self._give_up(state, partial.number if partial else 0, _as_table_error(error, state.table))
+
+    def _give_up(self, state: TableState, snapshot: int, error: TableError) -> None:
+        if snapshot:
+            log.warning("the partial snapshot %d of %s ends: %s", snapshot, state.table, error)
+            self._state.end_partial(snapshot, "stopped", error.message)
+        else:
+            self._failed(state, error)
 
     # reading chunks -----------------------------------------------------------------------------------------
 
@@ -169,17 +202,19 @@ class SnapshotReader:
                 self._read(state, chunk)
             finally:
                 with self._lock:
-                    self._taken.discard((chunk.table, chunk.number))
+                    self._taken.discard((chunk.table, chunk.snapshot, chunk.number))
 
     def _next(self) -> tuple[TableState, Chunk] | None:
         with self._lock:
-            for state in self._state.tables().values():
-                if not state.reading:
+            candidates = [(state, 0) for state in self._state.tables().values() if state.reading]
+            candidates += [(state, partial.number) for state, partial in self._partials("reading")]
+            for state, snapshot in candidates:
+                if self._paused(state.table):
                     continue
-                taken = {number for table, number in self._taken if table == state.table}
-                chunk = self._state.next_planned(state.table, taken)
+                taken = {n for table, s, n in self._taken if (table, s) == (state.table, snapshot)}
+                chunk = self._state.next_planned(state.table, taken, snapshot=snapshot)
                 if chunk is not None:
-                    self._taken.add((chunk.table, chunk.number))
+                    self._taken.add((chunk.table, snapshot, chunk.number))
                     return state, chunk
         return None
 
@@ -195,9 +230,13 @@ class SnapshotReader:
                     return
                 found = returned(error)
                 if isinstance(found, TableError):
-                    self._failed(state, found)
+                    self._give_up(state, chunk.snapshot, found)
                     return
                 if isinstance(found, ChunkOutdated):
+                    self._outdated[chunk.snapshot] += bool(chunk.snapshot)
+                    if self._outdated[chunk.snapshot] > OUTDATED_MAX:
+                        self._give_up(state, chunk.snapshot, _as_table_error(found, state.table))
+                        return
                     # The log brings the statement that says what happened to the table; until then it waits.
                     self._stopping.wait(1)
                     return
@@ -212,8 +251,8 @@ class SnapshotReader:
             source=self._source(),
             schema=state.schema,
             chunk=chunk,
-            directory=str(self._directory_of(state)),
-            start_gtids=self._start_gtids(state),
+            directory=str(self._directory_of(state, chunk.snapshot)),
+            start_gtids=self._start_gtids(self._since(state, chunk)),
             watermark_table=self._watermark_table,
             types=self._types,
         )
@@ -221,6 +260,13 @@ class SnapshotReader:
             self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
         )
         return done[0]
+
+    def _since(self, state: TableState, chunk: Chunk) -> Offset:
+        """Everything up to there must be visible to the chunk."""
+        if not chunk.snapshot:
+            return state.start
+        found = [one.since for one in self._state.partials() if one.number == chunk.snapshot]
+        return Offset(max([state.start, *found]))
 
 
 def _stage(jobs: Any) -> Any:

@@ -181,7 +181,7 @@ def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBat
 
 def place(task: PlaceTask) -> Batches:
     from penstock._core import GtidSet, KeySet
-    from penstock.snapshot.place import place_rows
+    from penstock.snapshot.place import place_named, place_rows
     from penstock.snapshot.stage import ChunkCorrupt, open_chunk
 
     schema = TableSchema.from_json(task.table)
@@ -199,14 +199,14 @@ def place(task: PlaceTask) -> Batches:
             )
     for staged in task.chunks:
         try:
-            yield from place_rows(
-                open_chunk(staged),
-                keys,
-                task.sequence,
-                schema,
-                layout=task.layout,
-                types=task.types,
-            )
+            rows, named = open_chunk(staged), staged.chunk.keys
+            if named:
+                assert keys is not None, "a table without a key has no keys to be named"
+                yield from place_named(
+                    rows, named, keys, task.sequence, schema, layout=task.layout, types=task.types
+                )
+            else:
+                yield from place_rows(rows, keys, task.sequence, schema, layout=task.layout, types=task.types)
         except ChunkCorrupt as error:
             # The plan names this very attempt, so no other can stand in for it.
             raise TableError(

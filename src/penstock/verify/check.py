@@ -91,7 +91,9 @@ class Verification:
         window: LogWindow,
         *,
         types: TypeOptions = DEFAULT_TYPES,
+        keys_listed: int = KEYS_LISTED,
     ) -> None:
+        self._keys_listed = keys_listed
         self._views = views
         self._target = target
         self._versions = versions
@@ -145,8 +147,8 @@ class Verification:
             offset=offset,
             ranges=len(source.keys() | target.keys()),
             ranges_different=sorted(names),
-            keys_different=[_named(schema, difference) for difference in real[:KEYS_LISTED]],
-            keys_not_listed=left_out + len(real[KEYS_LISTED:]),
+            keys_different=[_named(schema, difference) for difference in real[: self._keys_listed]],
+            keys_not_listed=left_out + len(real[self._keys_listed :]),
             unverified=unverified,
         )
 

@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 import pymysql
 
 from penstock.config import SourceConfig
-from penstock.errors import TransientError
+from penstock.errors import ConfigError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
+from penstock.model.part import Part
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import Statement
 from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.read import prepare_session
-from penstock.snapshot.split import MySqlChunkPlanner
+from penstock.snapshot.split import WHOLE, MySqlChunkPlanner, keyed_chunks
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql import catalog, hosts, statements, watermark
 from penstock.sources.mysql.connection import connect
@@ -30,6 +31,10 @@ from penstock.sources.mysql.foreign_keys import read_cascading_keys
 
 T = TypeVar("T")
 
+CLIENT_ERRORS = 2000
+"""Numbers from here on are of the connection, not of the statement."""
+CHUNK_KEYS = 500
+"""Of those that somebody named, per chunk."""
 GTID_WAIT_SECONDS = 60
 
 
@@ -120,6 +125,23 @@ class SourceSession:
             return set()
         return set(self._ask(lambda connection: read_cascading_keys(connection, tables)))
 
+    def check_condition(self, schema: TableSchema, condition: str) -> None:
+        """Raises `ConfigError` for one that the server refuses."""
+
+        connection = connect(self._config)
+        try:
+            prepare_session(connection)
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN SELECT 1 FROM {schema.table.quoted} WHERE ({condition})")
+        except (pymysql.MySQLError, OSError) as error:
+            if not error.args or not isinstance(error.args[0], int) or error.args[0] >= CLIENT_ERRORS:
+                raise TransientError(f"The condition could not be looked at: {error}.") from error
+            raise ConfigError(
+                f"The source refuses the condition for {schema.table}: {error.args[-1]}."
+            ) from None
+        finally:
+            connection.close()
+
     def find_chunks(
         self,
         schema: TableSchema,
@@ -127,6 +149,7 @@ class SourceSession:
         start_gtids: str,
         *,
         sized: Callable[[int], None],
+        part: Part = WHOLE,
     ) -> list[Chunk]:
         """Not before the server has executed everything up to the table's start. `sized` is told at once how
         many rows the server thinks there are: finding the chunks of a large table takes a while."""
@@ -134,8 +157,10 @@ class SourceSession:
         try:
             prepare_session(connection)
             watermark.require_executed(connection, start_gtids, timeout_s=GTID_WAIT_SECONDS)
-            planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows)
+            planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows, part=part)
             sized(planner.size.rows)
+            if part.keys:
+                return list(keyed_chunks(schema, part, chunk_keys=CHUNK_KEYS))
             return list(planner.chunks())
         except pymysql.ProgrammingError as error:  # no such table, no such column
             raise ChunkOutdated(f"{schema.table} changed while its chunks were sought: {error}.") from error

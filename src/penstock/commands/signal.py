@@ -1,0 +1,134 @@
+"""`penstock signal FILE TYPE …` and `penstock signals FILE`: telling a pipeline what to do, and reading what
+became of it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock import config as configuration
+from penstock import directory
+from penstock.commands.status import describe
+from penstock.errors import ConfigError
+from penstock.model.signal import ENDED, Signal
+from penstock.signals import commands
+from penstock.signals.channels import accept
+from penstock.state import StateStore
+
+BEGIN_SECONDS_MAX = 600
+
+
+def signal(
+    file: Path,
+    kind: str,
+    tables: list[str],
+    *,
+    where: str | None,
+    keys: list[str],
+    data: str | None,
+    signal_id: str | None,
+    wait: bool,
+    as_json: bool,
+) -> int:
+    """The exit code: 1 if the signal was refused, or some of it could not be done."""
+    config = configuration.load(file)
+    fields = commands.parse_data(data) if data is not None else _data(kind, tables, where, keys)
+    if data is not None and (tables or where or keys):
+        raise ConfigError("Give --data, or tables and options: not both.")
+    commands.parse(kind, fields)  # what is wrong with it in itself is said at once
+    describe(config)
+    state = StateStore(config.state)
+    try:
+        signal_id = signal_id or str(uuid.uuid4())
+        accept(state, signal_id, kind, fields, "command")
+        found = awaited(state, signal_id, config.state, done=wait)
+    finally:
+        state.close()
+    if as_json:
+        print(json.dumps(found.to_json()))
+    else:
+        _tell(found)
+    return 1 if found.status in ("refused", "failed") else 0
+
+
+def _data(kind: str, tables: list[str], where: str | None, keys: list[str]) -> dict[str, Any]:
+    """What Debezium would have us write as JSON."""
+    if kind in ("add-table", "remove-table", "park", "unpark"):
+        return {"tables": tables}
+    fields: dict[str, Any] = {"data-collections": tables} if tables else {}
+    if where is not None:
+        fields["additional-conditions"] = [{"data-collection": table, "filter": where} for table in tables]
+    if keys:
+        try:
+            values = [json.loads(key) for key in keys]
+        except ValueError as error:
+            raise ConfigError(f"--key: {error}.", hint='Write keys as JSON: 5, "x", [5, "x"].') from None
+        fields["keys"] = [value if isinstance(value, list) else [value] for value in values]
+    return fields
+
+
+def awaited(state: StateStore, signal_id: str, folder: Path, *, done: bool) -> Signal:
+    """The signal once it is begun, or `done`; as it is now, if the pipeline does not run."""
+    deadline = time.monotonic() + BEGIN_SECONDS_MAX
+    while True:
+        found = state.signal(signal_id)
+        assert found is not None
+        begun = found.status != "accepted"
+        if found.status in ENDED or (begun and not done) or not directory.is_held(folder):
+            return found
+        if not begun and time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)  # polls for the answer, with a limit
+
+
+def _tell(found: Signal) -> None:
+    print(f"signal {found.id}: {_said(found)}")
+    for name, item in found.answer.get("tables", {}).items():
+        print(f"  {name}: {', '.join(f'{key} {value}' for key, value in item.items())}")
+
+
+def _said(found: Signal) -> str:
+    if found.status == "accepted":
+        return "accepted; it is done when the pipeline runs"
+    if found.status == "refused":
+        return f"refused: {found.answer.get('message', '')} {found.answer.get('hint', '')}".rstrip()
+    plain = {name: value for name, value in found.answer.items() if name not in ("tables", "offset", "found")}
+    return found.status + (f" {json.dumps(plain)}" if plain else "")
+
+
+def signals(file: Path, signal_id: str | None, *, types: bool, as_json: bool) -> None:
+    if types:
+        _types()
+        return
+    config = configuration.load(file)
+    state = StateStore(config.state, read_only=True)
+    try:
+        found = state.signals() if signal_id is None else [state.signal(signal_id)]
+    finally:
+        state.close()
+    known = [one for one in found if one is not None]
+    if signal_id is not None and not known:
+        raise ConfigError(f"There is no signal {signal_id!r}.", hint="`penstock signals FILE` lists them.")
+    if as_json:
+        print(json.dumps([one.to_json() for one in known]))
+        return
+    if signal_id is not None:
+        _tell(known[0])
+        return
+    table = Table("id", "type", "channel", "status", "received")
+    for one in known:
+        table.add_row(one.id, one.type, one.channel, one.status, one.to_json()["received"])
+    Console().print(table)
+
+
+def _types() -> None:
+    table = Table("type", "data")
+    for name, model in commands.TYPES.items():
+        table.add_row(name, ", ".join(field.alias or key for key, field in model.model_fields.items()))
+    Console().print(table)

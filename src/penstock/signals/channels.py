@@ -1,0 +1,230 @@
+"""Ways on which signals come from outside. Each remembers in the state store how far it has read, in the
+transaction that accepts what it read; so none is missed or accepted twice, whenever the pipeline is killed.
+
+What is no signal (no JSON, no id, a row with other columns) is told in the log and passed over: nobody could
+read an answer to it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock import _core
+from penstock.config import PipelineConfig
+from penstock.errors import ConfigError, PenstockError, TransientError
+from penstock.model.change import CHANGE_TYPE
+from penstock.model.offset import LogRange, Offset
+from penstock.model.schema import TableId, TableSchema, TypeOptions
+from penstock.model.signal import Signal
+from penstock.relaylog.reader import RelayLog
+from penstock.signals.commands import DATA_BYTES_MAX, check_id, parse, parse_data
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+LINES_BYTES_MAX = 16 * 1024 * 1024
+"""Of a file, per look."""
+
+
+class Channel(Protocol):
+    @property
+    def offset(self) -> Offset | None:
+        """What of the relay log lies behind is still to be read; None: it reads none."""
+
+    def poll(self) -> None:
+        """Accepts what has come."""
+
+    def answered(self, signal: Signal) -> None:
+        """A signal's status has changed. Called for signals of any channel."""
+
+
+class FileChannel:
+    """A file to which JSON objects `{"id", "type", "data"}` are appended, one a line. Answers are appended to
+    `PATH.answers` in the same form. A file that is replaced or cut off is read from its beginning."""
+
+    name = "file"
+    offset = None
+
+    def __init__(self, path: Path, state: StateStore) -> None:
+        self._path = path
+        self._state = state
+        self._meta = f"signals of {path}"
+
+    def poll(self) -> None:
+        try:
+            with open(self._path, "rb") as file:
+                self._read(file)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            log.warning("the signal file %s cannot be read: %s", self._path, error.strerror)
+
+    def _read(self, file: Any) -> None:
+        found = os.fstat(file.fileno())
+        known = json.loads(self._state.meta(self._meta) or '{"file": 0, "read": 0}')
+        here = {"file": found.st_ino, "read": found.st_size}
+        if known == here:
+            return
+        start = known["read"] if known["file"] == found.st_ino and known["read"] <= found.st_size else 0
+        if not found.st_size:
+            self._state.set_meta(self._meta, json.dumps(here))
+            return
+        file.seek(start)
+        data = file.read(LINES_BYTES_MAX)
+        whole, newline, _ = data.rpartition(b"\n")
+        if not newline:
+            if len(data) < LINES_BYTES_MAX:
+                return  # the line is still being written
+            log.warning("%s: a line longer than %d bytes is passed over", self._path, LINES_BYTES_MAX)
+            whole = data
+        with self._state.transaction():
+            for line in whole.splitlines():
+                if line.strip():
+                    self._accept(line)
+            read = start + len(whole) + len(newline)
+            self._state.set_meta(self._meta, json.dumps({"file": found.st_ino, "read": read}))
+
+    def _accept(self, line: bytes) -> None:
+        try:
+            fields = parse_data(line.decode("utf-8"))
+            accept(self._state, fields.get("id"), fields.get("type"), fields.get("data", {}), self.name)
+        except (PenstockError, UnicodeDecodeError) as error:
+            log.warning("%s: %r is no signal: %s", self._path, line[:200], error)
+
+    def answered(self, signal: Signal) -> None:
+        if signal.channel != self.name:
+            return
+        path = self._path.with_name(f"{self._path.name}.answers")
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(signal.to_json()) + "\n")
+        except OSError as error:
+            log.warning("the answer to signal %s cannot be written: %s", signal.id, error)
+
+
+class TableChannel:
+    """A table of the source with three columns: id, type, data. Each inserted row is a signal, taken from the
+    relay log at its place; rows that were there before the pipeline began are not. Nothing is written to the
+    source: `penstock signals` has the answers."""
+
+    name = "table"
+    _META = "signals of the source read to"
+
+    def __init__(
+        self,
+        table: TableId,
+        state: StateStore,
+        relay_log: RelayLog,
+        read_table: Callable[[TableId], TableSchema | None],
+        types: TypeOptions,
+    ) -> None:
+        self._table = table
+        self._state = state
+        self._log = relay_log
+        self._read_table = read_table
+        self._types = types
+        if state.meta(self._META) is None:
+            state.set_meta(self._META, str(int(state.position or relay_log.end)))
+
+    @property
+    def offset(self) -> Offset:
+        """What lies behind is still to be read."""
+        return Offset(int(self._state.meta(self._META) or 0))
+
+    def poll(self) -> None:
+        self._log.refresh()
+        start, end = self.offset, self._log.end
+        if start >= end:
+            return
+        reach = LogRange(start, end)
+        with self._state.transaction():
+            if self._table in self._log.tables(reach):
+                try:
+                    for fields in self._rows(reach):
+                        self._accept(fields)
+                except TransientError:
+                    raise  # they are read later
+                except PenstockError as error:
+                    log.warning("signals in %s up to offset %d cannot be read: %s", self._table, end, error)
+            self._state.set_meta(self._META, str(int(end)))
+
+    def _rows(self, reach: LogRange) -> Iterator[tuple[Any, ...]]:
+        schema = self._read_table(self._table)
+        if schema is None:
+            raise ConfigError(f"the table {self._table} does not exist")
+        if len(schema.columns) != 3:
+            raise ConfigError(
+                f"{self._table} has {len(schema.columns)} columns, a signal has id, type and data"
+            )
+        for split in self._log.splits(reach, self._table, bytes_aim=LINES_BYTES_MAX):
+            try:
+                decoder = _core.RangeDecoder(
+                    schema.to_json(), split.path, split.base, split.start, split.end,
+                    preamble=split.preamble, types=self._types.to_json(),
+                )  # fmt: skip
+                for batch in decoder:
+                    kinds = batch.column(CHANGE_TYPE).to_pylist()
+                    columns = [batch.column(n).to_pylist() for n in range(3)]
+                    for kind, *fields in zip(kinds, *columns, strict=True):
+                        if kind == "insert":
+                            yield tuple(fields)
+            except _core.DecodeError as error:
+                raise ConfigError(str(error)) from error
+
+    def _accept(self, fields: tuple[Any, ...]) -> None:
+        signal_id, kind, data = fields
+        try:
+            if data is not None and not isinstance(data, str):
+                raise ConfigError("its data is not text")
+            accept(self._state, signal_id, kind, parse_data(data or "{}"), self.name)
+        except PenstockError as error:
+            log.warning("the row %r of %s is no signal: %s", str(signal_id)[:200], self._table, error)
+
+    def answered(self, signal: Signal) -> None:
+        pass
+
+
+def open_channels(
+    config: PipelineConfig,
+    state: StateStore,
+    relay_log: RelayLog,
+    read_table: Callable[[TableId], TableSchema | None],
+) -> list[Channel]:
+    channels: list[Channel] = []
+    if config.signals.file is not None:
+        channels.append(FileChannel(config.signals.file, state))
+    if config.signals.table is not None:
+        table = TableId.parse(config.signals.table)
+        channels.append(TableChannel(table, state, relay_log, read_table, config.types))
+    return channels
+
+
+def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str | None = None) -> str:
+    """From any process. The id. Raises `ConfigError`."""
+    parse(kind, data)
+    state = StateStore(config.state)
+    try:
+        signal_id = signal_id or str(uuid.uuid4())
+        accept(state, signal_id, kind, data, "python")
+    finally:
+        state.close()
+    return signal_id
+
+
+def accept(state: StateStore, signal_id: Any, kind: Any, data: Any, channel: str) -> bool:
+    """False: the id is known already. Raises `ConfigError` for what is no signal at all; what its type and
+    data say is judged when it is done."""
+    check_id(signal_id)
+    if not isinstance(kind, str) or not 0 < len(kind) <= 100:
+        raise ConfigError("A signal's type is a text.")
+    if not isinstance(data, dict):
+        raise ConfigError("A signal's data is a JSON object.")
+    if len(json.dumps(data)) > DATA_BYTES_MAX:
+        raise ConfigError(f"A signal's data is longer than {DATA_BYTES_MAX} characters.")
+    return state.send(signal_id, kind, data, channel)

@@ -1,0 +1,192 @@
+"""The types of signals and their data. Names and layout are Debezium's where it has the same one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from penstock.errors import ConfigError
+from penstock.model.part import KeyValues
+from penstock.model.schema import TableId
+from penstock.sources.base import matches
+
+DATA_BYTES_MAX = 1024 * 1024
+ID_LENGTH_MAX = 255
+KEYS_MAX = 100_000
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Condition(_Data):
+    collection: str = Field(alias="data-collection")
+    filter: str = Field(min_length=1, max_length=10_000)
+
+
+class ExecuteSnapshot(_Data):
+    """Reads tables again: whole; or beside the log only rows that meet a condition, within a range of keys,
+    or with some keys. Whole tables and keys also lose what is not at the source any more."""
+
+    collections: list[str] = Field(alias="data-collections", min_length=1)
+    type: Literal["incremental", "INCREMENTAL", "blocking", "BLOCKING"] = "incremental"
+    """Of no matter: no snapshot holds the log up."""
+    conditions: list[Condition] = Field([], alias="additional-conditions")
+    keys: list[KeyValues] = Field([], max_length=KEYS_MAX)
+    lower: KeyValues | None = Field(None, alias="from")
+    upper: KeyValues | None = Field(None, alias="to")
+
+    @field_validator("keys", mode="before")
+    @classmethod
+    def _as_tuples(cls, value: Any) -> Any:
+        """A key of one column may stand without brackets."""
+        if not isinstance(value, list):
+            return value
+        return [item if isinstance(item, list | tuple) else [item] for item in value]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bounds(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        plain = {name: value[name] for name in ("from", "to") if name in value}
+        return value | {name: v if isinstance(v, list) else [v] for name, v in plain.items() if v is not None}
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ExecuteSnapshot:
+        ways = [bool(self.conditions), bool(self.keys), self.lower is not None or self.upper is not None]
+        if sum(ways) > 1:
+            raise ValueError("give additional-conditions, keys, or from and to: one of them")
+        if (ways[1] or ways[2]) and len(self.collections) > 1:
+            raise ValueError("keys and bounds are those of one table: name one in data-collections")
+        return self
+
+
+class SomeSnapshots(_Data):
+    """None: of all tables."""
+
+    collections: list[str] | None = Field(None, alias="data-collections")
+    type: str = "incremental"
+
+
+class AddTable(_Data):
+    tables: list[str] = Field(min_length=1)
+    """Names or patterns, as in the pipeline file."""
+    snapshot: bool = True
+    """Whether existing rows are read."""
+
+    @field_validator("tables")
+    @classmethod
+    def _dotted(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if "." not in name.strip("."):
+                raise ValueError(f"{name!r} names no database; write it as database.table")
+        return value
+
+
+class Tables(_Data):
+    tables: list[str] = Field(min_length=1)
+    reason: str = ""
+
+
+class Log(_Data):
+    message: str = Field(max_length=10_000)
+
+
+class SetLimits(_Data):
+    """0: no limit."""
+
+    parallel: int | None = Field(None, ge=1, le=256)
+    rows_per_second: int | None = Field(None, ge=0)
+    bytes_per_second: int | None = Field(None, ge=0)
+
+
+TYPES: dict[str, type[_Data]] = {
+    "execute-snapshot": ExecuteSnapshot,
+    "stop-snapshot": SomeSnapshots,
+    "pause-snapshot": SomeSnapshots,
+    "resume-snapshot": SomeSnapshots,
+    "add-table": AddTable,
+    "remove-table": Tables,
+    "park": Tables,
+    "unpark": Tables,
+    "set-limits": SetLimits,
+    "log": Log,
+}
+
+
+def check_id(signal_id: Any) -> str:
+    """Raises `ConfigError`."""
+    if not isinstance(signal_id, str) or not 0 < len(signal_id) <= ID_LENGTH_MAX:
+        raise ConfigError(f"A signal's id is a text of 1 to {ID_LENGTH_MAX} characters.")
+    return signal_id
+
+
+def parse_data(text: str) -> dict[str, Any]:
+    """Raises `ConfigError`."""
+    if len(text) > DATA_BYTES_MAX:
+        raise ConfigError(f"The data of a signal is longer than {DATA_BYTES_MAX} characters.")
+    try:
+        data = json.loads(text or "{}")
+    except ValueError as error:
+        raise ConfigError(f"The data of a signal is not JSON: {error}.") from None
+    except RecursionError:
+        raise ConfigError("The data of a signal is nested too deeply.") from None
+    if not isinstance(data, dict):
+        raise ConfigError("The data of a signal is not a JSON object.")
+    return data
+
+
+def parse(kind: str, data: dict[str, Any]) -> Any:
+    """The command. Raises `ConfigError` that names what is wrong."""
+    model = TYPES.get(kind)
+    if model is None:
+        raise ConfigError(f"There is no signal {kind!r}.", hint=f"There are: {', '.join(TYPES)}.")
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        said = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'data'}: {item['msg'].removeprefix('Value error, ')}"
+            for item in error.errors()[:5]
+        )
+        raise ConfigError(f"{kind}: {said}.") from None
+
+
+def matching(patterns: Iterable[str], tables: Iterable[TableId]) -> dict[str, list[TableId]]:
+    """Of each pattern the tables it means, with `*` and `?` as wildcards. What people write for tools that
+    take regular expressions means the same here: `shop\\.orders_.*`."""
+    known = sorted(tables)
+    found: dict[str, list[TableId]] = {}
+    for pattern in patterns:
+        plain = pattern.replace(".*", "*").replace("\\.", ".")
+        ways = [way for way in (pattern, plain) if "." in way]
+        found[pattern] = [table for table in known if any(matches(way, table) for way in ways)]
+    return found
+
+
+def is_condition(text: str) -> bool:
+    """Whether SQL can only be one expression between parentheses: it closes none that it did not open, ends
+    no statement and begins no comment outside of quotes."""
+    depth, quote = 0, ""
+    place = 0
+    while place < len(text):
+        char = text[place]
+        if quote:
+            if char == "\\" and quote != "`":
+                place += 1
+            elif char == quote:
+                quote = ""
+        elif char in "'\"`":
+            quote = char
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+            if depth < 0:
+                return False
+        elif char in ";#\0" or text.startswith(("--", "/*"), place):
+            return False
+        place += 1
+    return depth == 0 and not quote and not re.search(r"\bselect\b", text, re.I)

@@ -1,0 +1,418 @@
+"""Does what signals say. Called by the pipeline's loop between two epochs, so nothing of a plan is under way.
+
+A signal that needs time (a snapshot, a table that is added) is `running` until the state shows that it is
+done; nothing waits for it, and it goes on after a restart. Its answer names each table it concerns, with what
+is being done and how that ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.config import PipelineConfig, TablesConfig
+from penstock.errors import ConfigError, PenstockError, TransientError
+from penstock.model.offset import Offset
+from penstock.model.part import Part
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.signal import Signal, SignalStatus
+from penstock.model.table import GONE, Change, TableState
+from penstock.signals import commands
+from penstock.signals.channels import Channel
+from penstock.signals.commands import is_condition, matching
+from penstock.snapshot.keys import UnfitKey, check_keys, key_literal
+from penstock.sources.base import TableFilter
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0
+PAUSED = "paused"
+TABLES = "tables by signal"
+LIMITS = "limits by signal"
+
+Begun = tuple[SignalStatus, dict[str, Any]]
+
+
+class Signals:
+    """`discover` finds tables that the patterns capture by now and are not known yet; its argument says
+    whether their rows are read. It raises `TransientError` while that cannot be told. `check_condition`
+    raises `ConfigError` for a condition that the server refuses. `unpark` answers as `penstock unpark`
+    does. `limit` sets how snapshots are read. `renew` makes the source say something, so that the log's end
+    moves."""
+
+    def __init__(
+        self,
+        state: StateStore,
+        config: PipelineConfig,
+        captured: TableFilter,
+        channels: Sequence[Channel],
+        *,
+        discover: Callable[[bool], None],
+        check_condition: Callable[[TableSchema, str], None],
+        unpark: Callable[[TableId], dict[str, Any]],
+        limit: Callable[[dict[str, int]], None],
+        renew: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._config = config
+        self._captured = captured
+        self._channels = channels
+        self._discover = discover
+        self._check_condition = check_condition
+        self._unpark = unpark
+        self._limit = limit
+        self._renew = renew
+        self._not_before = 0.0
+        self._renews = False
+        self._ways: dict[str, Callable[[Signal, Any], Begun]] = {
+            "execute-snapshot": self._execute,
+            "stop-snapshot": self._stop,
+            "pause-snapshot": self._pause,
+            "resume-snapshot": self._resume,
+            "add-table": self._add,
+            "remove-table": self._remove,
+            "park": self._park,
+            "unpark": self._bring_back,
+            "set-limits": self._set_limits,
+            "log": self._log,
+        }
+
+    def needed(self) -> list[Offset]:
+        """What of the relay log lies behind these is still to be read."""
+        return [channel.offset for channel in self._channels if channel.offset is not None]
+
+    def work(self) -> None:
+        for channel in self._channels:
+            channel.poll()
+        for signal in self._state.signals("accepted"):
+            self._begin(signal)
+        if time.monotonic() >= self._not_before:
+            self._not_before = time.monotonic() + AGAIN_SECONDS
+            for signal in self._state.signals("running"):
+                self._go_on(signal)
+        if self._renews:
+            self._renews = False
+            self._renew()
+
+    def _begin(self, signal: Signal) -> None:
+        try:
+            command = commands.parse(signal.type, signal.data)
+            with self._state.transaction():
+                status, answer = self._ways[signal.type](signal, command)
+                self._state.set_signal(signal.id, status, answer)
+        except TransientError as error:
+            log.warning("signal %s waits: %s", signal.id, error)
+            return  # it is looked at again
+        except PenstockError as error:
+            log.warning("signal %s is refused: %s", signal.id, error)
+            self._state.set_signal(signal.id, "refused", error.to_json())
+        self._tell(signal.id)
+
+    def _tell(self, signal_id: str) -> None:
+        now = self._state.signal(signal_id)
+        if now is not None:
+            for channel in self._channels:
+                channel.answered(now)
+
+    # snapshots ----------------------------------------------------------------------------------------------
+
+    def _execute(self, signal: Signal, command: commands.ExecuteSnapshot) -> Begun:
+        tables = self._followed(command.collections)
+        parts = self._parts(command, tables)
+        at = self._position
+        answer: dict[str, Any] = {"offset": at, "tables": {}}
+        for table in tables:
+            part = parts.get(table.table)
+            if part is None:
+                self._read_again(table, f"signal {signal.id}")
+                answer["tables"][str(table.table)] = {"reads": "all of it", "status": "waits"}
+            else:
+                number = self._state.begin_partial(signal.id, table.table, at, part)
+                answer["tables"][str(table.table)] = {"reads": "a part", "part": number, "status": "waits"}
+        self._renews = True
+        return "running", answer
+
+    def _followed(self, patterns: list[str]) -> list[TableState]:
+        known = {name: one for name, one in self._state.tables().items() if one.status not in GONE}
+        found = matching(patterns, known)
+        for pattern, tables in found.items():
+            if not tables:
+                raise ConfigError(
+                    f"No table of this pipeline is {pattern!r}.", hint="`penstock status` lists them."
+                )
+        return [known[name] for name in sorted({table for tables in found.values() for table in tables})]
+
+    def _parts(self, command: commands.ExecuteSnapshot, tables: list[TableState]) -> dict[TableId, Part]:
+        parts: dict[TableId, Part] = {}
+        known = {table.table: table for table in tables}
+        for condition in command.conditions:
+            found = matching([condition.collection], known)[condition.collection]
+            if not found:
+                raise ConfigError(f"additional-conditions: {condition.collection!r} is not being read.")
+            if not is_condition(condition.filter):
+                raise ConfigError(
+                    f"additional-conditions: {condition.filter[:200]!r} is not one plain SQL condition.",
+                    hint="Write what could stand behind WHERE, without comments and subqueries.",
+                )
+            for name in found:
+                self._check_condition(known[name].schema, condition.filter)
+                parts[name] = Part(condition=condition.filter)
+        if command.keys or command.lower is not None or command.upper is not None:
+            [table] = tables
+            parts[table.table] = self._keyed_part(command, table.schema)
+        for name in parts:
+            self._check_partly(known[name])
+        return parts
+
+    def _keyed_part(self, command: commands.ExecuteSnapshot, schema: TableSchema) -> Part:
+        types = self._config.types
+        try:
+            bounds = [bound for bound in (command.lower, command.upper) if bound is not None]
+            check_keys(schema, [*command.keys, *bounds], types)
+            lower, upper = (
+                None if bound is None else tuple(
+                    key_literal(schema.column(name), value)
+                    for name, value in zip(schema.key, bound, strict=True)
+                )
+                for bound in (command.lower, command.upper)
+            )  # fmt: skip
+        except UnfitKey as error:
+            raise ConfigError(f"execute-snapshot: {error}.") from None
+        return Part(lower=lower, upper=upper, keys=tuple(command.keys))
+
+    def _check_partly(self, table: TableState) -> None:
+        why = ""
+        if not table.schema.key:
+            why = "it has no key"
+        elif table.schema.foreign_keys:
+            why = "what its foreign keys change is worked out here (`cascades: apply`)"
+        elif table.status != "live":
+            why = f"it is {table.status}"
+        elif table.due:
+            why = f"it is to be read again anyway: {table.due}"
+        elif table.kept is not None:
+            why = "its target keeps other columns than the source has"
+        if why:
+            raise ConfigError(
+                f"A part of {table.table} cannot be read: {why}.", hint="Read all of it, without a filter."
+            )
+
+    def _read_again(self, table: TableState, why: str) -> None:
+        self._state.end_partials(table.table, "the whole table is read")
+        self._state.put_table(replace(table, due=why))
+
+    def _stop(self, signal: Signal, command: commands.SomeSnapshots) -> Begun:
+        stopped: dict[str, Any] = {}
+        for table in self._some(command.collections):
+            for one in self._state.partials():
+                if one.table == table.table:
+                    self._state.end_partial(one.number, "stopped", f"by signal {signal.id}")
+                    stopped[str(table.table)] = "a part of it"
+            if table.reading or (table.due and table.status == "live"):
+                self._state.park(
+                    table.table,
+                    offset=self._position,
+                    reason=f"Its snapshot was stopped by signal {signal.id} before all rows were read.",
+                    hint=f"Signal execute-snapshot for {table.table}, or run `penstock resnapshot FILE "
+                    f"{table.table}`.",
+                )
+                stopped[str(table.table)] = "all of it: the table is parked"
+        return "done", {"stopped": stopped}
+
+    def _some(self, patterns: list[str] | None) -> list[TableState]:
+        if patterns is None:
+            return [table for table in self._state.tables().values() if table.status not in GONE]
+        return self._followed(patterns)
+
+    def _pause(self, signal: Signal, command: commands.SomeSnapshots) -> Begun:
+        now = paused(self._state)
+        named = (
+            ["*"] if command.collections is None else [str(t.table) for t in self._some(command.collections)]
+        )
+        self._state.set_meta(PAUSED, json.dumps(sorted(now | set(named))))
+        return "done", {"paused": sorted(now | set(named))}
+
+    def _resume(self, signal: Signal, command: commands.SomeSnapshots) -> Begun:
+        now = paused(self._state)
+        if command.collections is None:
+            left: set[str] = set()
+        elif "*" in now:
+            raise ConfigError("All snapshots are paused; resume-snapshot without tables resumes them.")
+        else:
+            left = now - {str(table.table) for table in self._some(command.collections)}
+        self._state.set_meta(PAUSED, json.dumps(sorted(left)))
+        return "done", {"paused": sorted(left)}
+
+    # tables -------------------------------------------------------------------------------------------------
+
+    def _add(self, signal: Signal, command: commands.AddTable) -> Begun:
+        said = by_signal(self._state)
+        include = [*said["include"], *(name for name in command.tables if name not in said["include"])]
+        back = {
+            str(table)
+            for tables in matching(command.tables, map(TableId.parse, said["removed"])).values()
+            for table in tables
+        }
+        said = {"include": include, "removed": [name for name in said["removed"] if name not in back]}
+        self._state.set_meta(TABLES, json.dumps(said))
+        apply_patterns(self._captured, self._config.tables, self._state)
+        for name in back:
+            known = self._state.table(TableId.parse(name))
+            if known is not None and known.status == "removed":
+                again = replace(known, status="live", reason="", hint="", due=f"signal {signal.id}")
+                self._state.put_table(again)
+        self._renews = True
+        return "running", {"offset": self._position, "found": False, "tables": {}}
+
+    def _remove(self, signal: Signal, command: commands.Tables) -> Begun:
+        tables = self._followed(command.tables)
+        said = by_signal(self._state)
+        said["removed"] = sorted({*said["removed"], *(str(table.table) for table in tables)})
+        self._state.set_meta(TABLES, json.dumps(said))
+        apply_patterns(self._captured, self._config.tables, self._state)
+        for table in tables:
+            reason = f"Removed by signal {signal.id}."
+            self._state.end_partials(table.table, "the table was removed")
+            self._state.forget_chunks(table.table)
+            self._state.put_table(
+                replace(
+                    table, status="removed", due="", resumes=None, reason=reason, parked_at=self._position
+                )
+            )
+            self._state.note(
+                Change(table.table, table.schema.version, self._position, "removed", "target kept")
+            )
+        return "done", {"removed": [str(table.table) for table in tables]}
+
+    def _park(self, signal: Signal, command: commands.Tables) -> Begun:
+        tables = self._followed(command.tables)
+        for table in tables:
+            # All that is planned is applied, so a table whose rows are all there may go on from here.
+            goes_on = table.rests and not table.begins and not table.replaces
+            self._state.park(
+                table.table,
+                offset=self._position,
+                reason=command.reason or f"Parked by signal {signal.id}.",
+                hint=f"Signal unpark, or run `penstock unpark FILE {table.table}`.",
+                resumes=self._position if goes_on else None,
+            )
+        return "done", {"parked": [str(table.table) for table in tables]}
+
+    def _bring_back(self, signal: Signal, command: commands.Tables) -> Begun:
+        answers = {str(table.table): self._unpark(table.table) for table in self._followed(command.tables)}
+        self._renews = True
+        return "done", {"tables": answers}
+
+    # the rest -----------------------------------------------------------------------------------------------
+
+    def _set_limits(self, signal: Signal, command: commands.SetLimits) -> Begun:
+        limits = limits_by_signal(self._state)
+        limits |= {name: value for name, value in command.model_dump().items() if value is not None}
+        self._state.set_meta(LIMITS, json.dumps(limits))
+        self._limit(limits)
+        return "done", {"limits": limits}
+
+    def _log(self, signal: Signal, command: commands.Log) -> Begun:
+        message = command.message.replace("{}", str(int(self._position)))
+        log.warning("signal %s: %s", signal.id, message)
+        return "done", {"message": message, "offset": self._position}
+
+    @property
+    def _position(self) -> Offset:
+        return self._state.position or Offset(0)
+
+    # what takes time ----------------------------------------------------------------------------------------
+
+    def _go_on(self, signal: Signal) -> None:
+        answer = dict(signal.answer)
+        if signal.type == "add-table" and not answer["found"]:
+            command = commands.parse(signal.type, signal.data)
+            try:
+                self._discover(command.snapshot)
+            except TransientError as error:
+                log.info("signal %s goes on later: %s", signal.id, error)
+                return
+            except PenstockError as error:
+                self._state.set_signal(signal.id, "failed", error.to_json())
+                self._tell(signal.id)
+                return
+            found = matching(command.tables, self._state.tables()).values()
+            names = sorted({str(table) for tables in found for table in tables})
+            answer |= {"found": True, "tables": {name: {"reads": "all of it"} for name in names}}
+        answer["tables"] = {
+            name: self._how(signal, TableId.parse(name), item) for name, item in answer["tables"].items()
+        }
+        ended = [item["status"] for item in answer["tables"].values()]
+        status: SignalStatus = "running"
+        if not ended and signal.type == "add-table":
+            status = "done"
+            answer["note"] = "No such table exists yet; one that is created will be followed."
+        elif all(one == "done" for one in ended):
+            status = "done"
+        elif all(one in ("done", "stopped") for one in ended):
+            status = "failed"
+        if status != signal.status or answer != signal.answer:
+            self._state.set_signal(signal.id, status, answer)
+            self._tell(signal.id)
+
+    def _how(self, signal: Signal, name: TableId, item: dict[str, Any]) -> dict[str, Any]:
+        """How far it is with one table."""
+        if item.get("status") in ("done", "stopped"):
+            return item
+        table = self._state.table(name)
+        if "part" in item:
+            return self._how_partly(signal, table, item)
+        if table is None or table.status in GONE:
+            return item | {"status": "stopped", "reason": table.reason if table else "it is not known"}
+        if table.due:
+            return item | {"status": "waits"}
+        if table.status == "parked":
+            return item | {"status": "stopped", "reason": table.reason, "hint": table.hint}
+        if table.reading:
+            return item | {"status": "reading"}
+        rows, _ = self._state.rows_placed(name)
+        return item | {"status": "done", "rows": rows}
+
+    def _how_partly(self, signal: Signal, table: TableState | None, item: dict[str, Any]) -> dict[str, Any]:
+        if table is None or table.status in GONE:
+            self._state.end_partial(item["part"], "stopped", table.reason if table else "it is not known")
+        [one] = [one for one in self._state.partials(signal=signal.id) if one.number == item["part"]]
+        if one.status not in ("done", "stopped"):
+            return item | {"status": "reading"}
+        said: dict[str, Any] = {"status": one.status, "rows": one.rows, "chunks": one.chunks}
+        return item | said | ({"reason": one.reason} if one.reason else {})
+
+
+def paused(state: StateStore) -> set[str]:
+    """Names of the tables whose snapshots rest; `*`: all."""
+    return set(json.loads(state.meta(PAUSED) or "[]"))
+
+
+def is_paused(state: StateStore, table: TableId) -> bool:
+    return not paused(state).isdisjoint(("*", str(table)))
+
+
+def limits_by_signal(state: StateStore) -> dict[str, int]:
+    limits: dict[str, int] = json.loads(state.meta(LIMITS) or "{}")
+    return limits
+
+
+def by_signal(state: StateStore) -> dict[str, list[str]]:
+    """Patterns that were added, and tables that were removed."""
+    found: dict[str, list[str]] = json.loads(state.meta(TABLES) or '{"include": [], "removed": []}')
+    return found
+
+
+def apply_patterns(captured: TableFilter, tables: TablesConfig, state: StateStore) -> None:
+    """The pipeline file's patterns, with what signals said since."""
+    said = by_signal(state)
+    include = [*tables.include, *(name for name in said["include"] if name not in tables.include)]
+    captured.set(
+        TablesConfig(include=include, exclude=tables.exclude),
+        [TableId.parse(name) for name in said["removed"]],
+    )

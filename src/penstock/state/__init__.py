@@ -1,0 +1,25 @@
+"""What a pipeline remembers: one SQLite file, `state.sqlite`, written only by the running pipeline.
+
+Why SQLite: a plan, the tables it changes and the chunks it places become durable in one transaction, and a
+kill -9 at any point leaves the state before or after it. `synchronous=FULL` makes a commit survive power
+loss. Other processes (`penstock status`, `verify`) read it while it is written (WAL).
+
+Order of facts, which everything else relies on (invariant 5):
+
+1. a table's start is committed before its first chunk is read;
+2. a plan is committed before any of its steps runs;
+3. `applied` is committed after the sinks made every step durable.
+"""
+
+from __future__ import annotations
+
+from penstock.state.chunks import Chunks
+from penstock.state.epochs import Epochs
+from penstock.state.requests import Requests
+
+
+class StateStore(Chunks, Epochs, Requests):
+    """Typed access to `state.sqlite`. Thread-safe."""
+
+
+__all__ = ["StateStore"]

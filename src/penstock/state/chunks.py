@@ -1,0 +1,184 @@
+"""Snapshots and their chunks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.model.chunk import Chunk, StagedChunk
+from penstock.model.offset import Offset
+from penstock.model.part import Part, PartialSnapshot
+from penstock.model.schema import TableId
+from penstock.model.table import ChunkState, ChunkStatus
+from penstock.state.tables import Tables
+
+_OPEN = "status IN ('splitting', 'reading')"
+
+
+class Chunks(Tables):
+    """`snapshot` is 0 for a table's own snapshot, else the number of a partial one."""
+
+    def chunks(
+        self, table: TableId, status: ChunkStatus | None = None, *, snapshot: int = 0
+    ) -> list[ChunkState]:
+        rows = self._rows(
+            "SELECT * FROM chunks WHERE name = ? AND snapshot = ? ORDER BY number", str(table), snapshot
+        )
+        return [known for known in map(_chunk, rows) if status is None or known.status == status]
+
+    def next_planned(self, table: TableId, taken: set[int], *, snapshot: int = 0) -> Chunk | None:
+        """The first chunk that is still to be read and that nobody reads now."""
+        rows = self._rows(
+            "SELECT * FROM chunks WHERE name = ? AND snapshot = ? AND status = 'planned' "
+            "ORDER BY number LIMIT ?",
+            str(table),
+            snapshot,
+            len(taken) + 1,
+        )
+        return next((state.chunk for state in map(_chunk, rows) if state.chunk.number not in taken), None)
+
+    def set_rows_guess(self, table: TableId, rows: int) -> None:
+        with self.transaction():
+            state = self.table(table)
+            if state is not None:
+                self.put_table(replace(state, rows_guess=rows))
+
+    def set_chunks(self, table: TableId, chunks: list[Chunk], *, start: Offset) -> None:
+        """Every chunk of the table is known; nothing of it has been read. Chunks of what the table was before
+        `start` are no matter any more."""
+        with self.transaction():
+            state = self.table(table)
+            if state is None or state.snapshot != "splitting" or state.start != start:
+                return
+            self._db.execute("DELETE FROM chunks WHERE name = ? AND snapshot = 0", (str(table),))
+            self._insert(chunks)
+            self.put_table(replace(state, snapshot="reading" if chunks else "done"))
+
+    def _insert(self, chunks: Iterable[Chunk]) -> None:
+        self._db.executemany(
+            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, 'planned', NULL, 0)",
+            [
+                (str(c.table), c.snapshot, c.number, json.dumps(c.lower), json.dumps(c.upper),
+                 json.dumps(c.part()))
+                for c in chunks
+            ],
+        )  # fmt: skip
+
+    def chunk_counts(self, table: TableId, *, snapshot: int = 0) -> dict[str, int]:
+        sql = "SELECT status, count(*) FROM chunks WHERE name = ? AND snapshot = ? GROUP BY status"
+        return dict(self._rows(sql, str(table), snapshot))
+
+    def rows_placed(self, table: TableId, *, snapshot: int = 0) -> tuple[int, int]:
+        """Rows of placed chunks and of all staged or placed ones."""
+        sql = (
+            "SELECT status, sum(json_extract(manifest, '$.rows')) FROM chunks "
+            "WHERE name = ? AND snapshot = ? GROUP BY status"
+        )
+        sums = {status: rows or 0 for status, rows in self._rows(sql, str(table), snapshot)}
+        return sums.get("placed", 0), sums.get("placed", 0) + sums.get("staged", 0)
+
+    def chunk_staged(self, staged: StagedChunk) -> None:
+        """Records a manifest. The first attempt of a chunk that was recorded stays."""
+        chunk = staged.chunk
+        with self.transaction():
+            self._db.execute(
+                "UPDATE chunks SET status = 'staged', manifest = ?, reads = reads + 1 "
+                "WHERE name = ? AND snapshot = ? AND number = ? AND lower = ? AND upper = ? AND part = ? "
+                "AND status = 'planned'",
+                (
+                    json.dumps(staged.to_json()), str(chunk.table), chunk.snapshot, chunk.number,
+                    json.dumps(chunk.lower), json.dumps(chunk.upper), json.dumps(chunk.part()),
+                ),
+            )  # fmt: skip
+
+    def chunk_void(self, chunk: Chunk) -> None:
+        """The staged rows are worthless: the chunk is read again."""
+        with self.transaction():
+            self._db.execute(
+                "UPDATE chunks SET status = 'planned', manifest = NULL "
+                "WHERE name = ? AND snapshot = ? AND number = ?",
+                (str(chunk.table), chunk.snapshot, chunk.number),
+            )
+
+    def forget_chunks(self, table: TableId) -> None:
+        """Also those of partial snapshots, which are split again."""
+        with self.transaction():
+            self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
+            self._db.execute(
+                f"UPDATE snapshots SET status = 'splitting' WHERE name = ? AND {_OPEN}", (str(table),)
+            )
+
+    def chunks_placed(self, chunks: Iterable[StagedChunk]) -> None:
+        """A partial snapshot is done with its last chunk."""
+        with self.transaction():
+            for staged in chunks:
+                self._db.execute(
+                    "UPDATE chunks SET status = 'placed' WHERE name = ? AND snapshot = ? AND number = ?",
+                    (str(staged.chunk.table), staged.chunk.snapshot, staged.chunk.number),
+                )
+            for number in {staged.chunk.snapshot for staged in chunks} - {0}:
+                left = "SELECT 1 FROM chunks WHERE snapshot = ? AND status <> 'placed'"
+                if not self._rows(left, number):
+                    self.end_partial(number, "done")
+
+    # partial snapshots --------------------------------------------------------------------------------------
+
+    def begin_partial(self, signal: str, table: TableId, since: Offset, part: Part) -> int:
+        """Its number."""
+        with self.transaction():
+            cursor = self._db.execute(
+                "INSERT INTO snapshots VALUES (NULL, ?, ?, ?, ?, 'splitting', '', 0, 0)",
+                (signal, str(table), since, json.dumps(part.to_json())),
+            )
+            return int(cursor.lastrowid or 0)
+
+    def partials(self, *, signal: str | None = None) -> list[PartialSnapshot]:
+        """Those that have not ended; of a `signal`: all."""
+        where, values = (_OPEN, ()) if signal is None else ("signal = ?", (signal,))
+        return [
+            PartialSnapshot(number, by, TableId.parse(name), since, Part.from_json(json.loads(part)), *rest)
+            for number, by, name, since, part, *rest in self._rows(
+                f"SELECT * FROM snapshots WHERE {where} ORDER BY number", *values
+            )
+        ]
+
+    def set_partial_chunks(self, snapshot: PartialSnapshot, chunks: Sequence[Chunk]) -> None:
+        with self.transaction():
+            now = self._rows("SELECT status FROM snapshots WHERE number = ?", snapshot.number)
+            if now != [("splitting",)]:
+                return
+            self._db.execute("DELETE FROM chunks WHERE snapshot = ?", (snapshot.number,))
+            self._insert(chunks)
+            self._db.execute("UPDATE snapshots SET status = 'reading' WHERE number = ?", (snapshot.number,))
+
+    def end_partial(self, number: int, status: str, reason: str = "") -> None:
+        """Keeps how much of it was placed. Its chunks are forgotten."""
+        with self.transaction():
+            placed = "FROM chunks WHERE snapshot = ?1 AND status = 'placed'"
+            self._db.execute(
+                f"UPDATE snapshots SET status = ?2, reason = ?3, chunks = (SELECT count(*) {placed}), "
+                f"rows = (SELECT coalesce(sum(json_extract(manifest, '$.rows')), 0) {placed}) "
+                f"WHERE number = ?1 AND {_OPEN}",
+                (number, status, reason),
+            )
+            self._db.execute("DELETE FROM chunks WHERE snapshot = ?", (number,))
+
+    def end_partials(self, table: TableId, reason: str) -> None:
+        """Of a table that is read as a whole, or left alone."""
+        with self.transaction():
+            for one in self.partials():
+                if one.table == table:
+                    self.end_partial(one.number, "stopped", reason)
+
+
+def _chunk(row: tuple[Any, ...]) -> ChunkState:
+    name, snapshot, number, lower, upper, part, status, manifest, reads = row
+    lower, upper = (
+        None if value is None else tuple(value) for value in (json.loads(lower), json.loads(upper))
+    )
+    staged = StagedChunk.from_json(json.loads(manifest)) if manifest else None
+    more = Part.from_json(json.loads(part))
+    chunk = Chunk(TableId.parse(name), number, lower, upper, snapshot, more.condition, more.keys)
+    return ChunkState(chunk, status, staged, reads)

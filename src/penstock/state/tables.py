@@ -1,0 +1,121 @@
+"""Captured tables, and what happened to their definitions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from penstock.model.offset import Offset
+from penstock.model.plan import Kept
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.table import Change, TableState
+from penstock.state.database import Database, now_us
+
+
+class Tables(Database):
+    def tables(self) -> dict[TableId, TableState]:
+        return {state.table: state for state in map(_table, self._rows("SELECT * FROM tables ORDER BY name"))}
+
+    def table(self, table: TableId) -> TableState | None:
+        rows = self._rows("SELECT * FROM tables WHERE name = ?", str(table))
+        return _table(rows[0]) if rows else None
+
+    def put_table(self, state: TableState) -> None:
+        with self.transaction():
+            self._db.execute(
+                f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 16)})",
+                (
+                    str(state.table), state.status, state.start, state.schema.to_json(), state.snapshot,
+                    int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
+                    state.replaces, state.rows_guess, state.begins, state.due,
+                    json.dumps(state.kept.to_json()) if state.kept else None, state.resumes,
+                ),
+            )  # fmt: skip
+            self._db.execute(
+                "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?, ?)",
+                (str(state.table), state.schema.version, state.start, state.schema.to_json()),
+            )
+
+    def park(
+        self,
+        table: TableId,
+        *,
+        offset: Offset,
+        reason: str,
+        hint: str,
+        due: str = "",
+        resumes: Offset | None = None,
+    ) -> None:
+        """The table is left alone; `due`: until it has been read again, for that reason. `resumes`: see
+        `TableState`."""
+        with self.transaction():
+            state = self.table(table)
+            if state is not None and state.status != "parked":
+                parked = replace(state, status="parked", reason=reason, hint=hint, parked_at=offset)
+                self.put_table(replace(parked, due=due, resumes=resumes))
+                self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
+                self._db.execute(
+                    "UPDATE snapshots SET status = 'stopped', reason = ? "
+                    "WHERE name = ? AND status IN ('splitting', 'reading')",
+                    (f"the table was parked: {reason}", str(table)),
+                )
+                version = state.schema.version
+                self.note(Change(table, version, offset, reason, "parked" if not due else "read again"))
+
+    def note(self, change: Change) -> None:
+        """Appends to the history of tables' definitions."""
+        with self.transaction():
+            self._db.execute(
+                "INSERT INTO history VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    str(change.table), change.version, change.offset, change.commit_us, now_us(),
+                    change.what, change.decision, change.statement,
+                ),
+            )  # fmt: skip
+
+    def history(self, *, last_only: bool = False) -> list[Change]:
+        """What happened to definitions, oldest first; `last_only`: each table's newest entry."""
+        newest = "WHERE id IN (SELECT max(id) FROM history GROUP BY name) " if last_only else ""
+        rows = self._rows(
+            "SELECT name, version, offset, what, decision, statement, commit_us, noted_us FROM history "
+            f"{newest}ORDER BY id"
+        )
+        return [Change(TableId.parse(name), *rest) for name, *rest in rows]
+
+    def last_change(self) -> int:
+        """The id of the history's newest entry; 0: it is empty."""
+        return int(self._rows("SELECT coalesce(max(id), 0) FROM history")[0][0])
+
+    def history_after(self, entry: int) -> list[tuple[int, Change]]:
+        """What was noted after an entry, with ids, in their order."""
+        rows = self._rows(
+            "SELECT id, name, version, offset, what, decision, statement, commit_us, noted_us FROM history "
+            "WHERE id > ? ORDER BY id",
+            entry,
+        )
+        return [(number, Change(TableId.parse(name), *rest)) for number, name, *rest in rows]
+
+
+def _table(row: tuple[Any, ...]) -> TableState:
+    _, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, *rest = row
+    replaces, guess, begins, due, kept, resumes = rest
+    parsed = TableSchema.from_json(schema)
+    return TableState(
+        table=parsed.table,
+        start=start,
+        schema=parsed,
+        status=status,
+        snapshot=snapshot,
+        written=bool(written),
+        last_epoch=last_epoch,
+        reason=reason,
+        hint=hint,
+        parked_at=parked_at,
+        replaces=replaces,
+        rows_guess=guess,
+        begins=begins,
+        due=due,
+        kept=Kept.from_json(json.loads(kept)) if kept else None,
+        resumes=resumes,
+    )

@@ -1,0 +1,215 @@
+"""Signals to a running pipeline: one pipeline for several, each with tables of its own."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.testing.scenario import Scenario, wait_for
+from penstock.testing.servers import MySqlClient
+
+ROWS = 3000
+ENDED = ("done", "failed", "refused")
+
+
+def fill(server: MySqlClient, table: str, rows: int = ROWS) -> None:
+    server.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, kind VARCHAR(20), n INT NOT NULL)")
+    with server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        sql = f"INSERT INTO {table} VALUES (%s, %s, %s)"
+        cursor.executemany(sql, [(n, "odd" if n % 2 else "even", 0) for n in range(rows)])
+        connection.commit()
+
+
+def send(case: Scenario, *arguments: str) -> dict[str, Any]:
+    done = case.command("signal", *arguments, "--json")
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    if found["status"] == "accepted":  # the pipeline is starting
+        return until(case, found["id"], ("running", *ENDED))
+    return found
+
+
+def ended(case: Scenario, signal_id: str) -> dict[str, Any]:
+    return until(case, signal_id, ENDED)
+
+
+def until(case: Scenario, signal_id: str, status: tuple[str, ...]) -> dict[str, Any]:
+    """What became of a signal that was sent some way."""
+    found: dict[str, Any] = {}
+
+    def is_so() -> bool:
+        done = case.command("signals", signal_id, "--json")
+        if done.returncode == 0:
+            [now] = json.loads(done.stdout)
+            found.update(now)
+        return found.get("status") in status
+
+    wait_for(is_so, f"signal {signal_id} being one of {status}", seconds=300)
+    return found
+
+
+def rows(case: Scenario, table: str) -> dict[int, int]:
+    """`n` of each row of the target."""
+    return {row["id"]: row["n"] for row in case.target(table).collect()}
+
+
+def without_log(case: Scenario, *statements: str) -> None:
+    """At the source, but not in its log: only reading can bring it."""
+    with case.server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_log_bin = 0")
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def test_parts_of_tables_are_read_again_beside_the_log(scenario: Callable[..., Scenario]) -> None:
+    """By condition, by keys and by a range; rows that no log tells of tell what was read."""
+    case = scenario(snapshot={"chunk_rows": 400})
+    at = case.database
+    for name in ("some", "keyed", "ranged", "quiet"):
+        fill(case.server, f"{at}.{name}")
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        without_log(
+            case,
+            *[f"UPDATE {at}.{name} SET n = 1 WHERE id < 1000" for name in ("some", "keyed", "ranged")],
+            f"DELETE FROM {at}.keyed WHERE id = 7",
+        )
+        case.server.execute(
+            f"UPDATE {at}.quiet SET n = 2 WHERE id = 1", f"DELETE FROM {at}.some WHERE id = 11"
+        )
+        even = send(case, "execute-snapshot", f"{at}.some", "--where", "kind = 'even'", "--wait")
+        assert even["status"] == "done", even
+        [part] = even["answer"]["tables"].values()
+        assert part["rows"] == ROWS // 2
+        keys = [option for key in (5, 7, 9) for option in ("--key", str(key))]
+        assert send(case, "execute-snapshot", f"{at}.keyed", *keys, "--wait")["status"] == "done"
+        bounds = json.dumps({"data-collections": [f"{at}.ranged"], "from": 100, "to": 900})
+        assert send(case, "execute-snapshot", "--data", bounds, "--wait")["status"] == "done"
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    found = {name: rows(case, name) for name in ("some", "keyed", "ranged")}
+    assert {n for n, value in found["some"].items() if value} == set(range(0, 1000, 2))
+    assert {n for n, value in found["keyed"].items() if value} == {5, 9} and 7 not in found["keyed"]
+    assert {n for n, value in found["ranged"].items() if value} == set(range(100, 900))
+    assert 11 not in found["some"]
+    case.assert_equal("quiet")
+
+
+def test_tables_come_and_go_and_rest_while_the_others_go_on(scenario: Callable[..., Scenario]) -> None:
+    case = scenario(snapshot={"chunk_rows": 400})
+    at = case.database
+    for name in ("first", "second", "third"):
+        fill(case.server, f"{at}.{name}")
+    case.write_file(tables=[f"{at}.first", f"{at}.third"])
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        added = send(case, "add-table", f"{at}.second", "--wait")
+        assert added["status"] == "done" and list(added["answer"]["tables"]) == [f"{at}.second"]
+        assert send(case, "park", f"{at}.first")["status"] == "done"
+        assert send(case, "remove-table", f"{at}.third")["status"] == "done"
+        case.server.execute(
+            *[f"UPDATE {at}.{name} SET n = 5 WHERE id < 10" for name in ("first", "second", "third")]
+        )
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    case.assert_equal("second")
+    assert not any(rows(case, "first").values()) and not any(rows(case, "third").values())
+    with case.running() as pipeline:  # all of it holds after a restart
+        case.drain(pipeline)
+        back = send(case, "unpark", f"{at}.first", "--wait")
+        assert back["answer"]["tables"][f"{at}.first"]["action"] == "goes on"
+        assert send(case, "add-table", f"{at}.third", "--wait")["status"] == "done"
+        case.server.execute(f"UPDATE {at}.second SET n = 6 WHERE id < 3")
+        case.drain(pipeline)
+        wait_for(lambda: not [t for t in case.status()["tables"] if t["catching_up"]], "catching up")
+        assert pipeline.stop() == 0
+    case.assert_equal("first", "second", "third")
+
+
+def test_a_snapshot_is_paused_resumed_and_stopped(scenario: Callable[..., Scenario]) -> None:
+    case = scenario(snapshot={"chunk_rows": 100, "parallel": 1})
+    at = case.database
+    fill(case.server, f"{at}.large")
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        assert send(case, "pause-snapshot")["status"] == "done"
+        begun = send(case, "execute-snapshot", f"{at}.large", "--where", "n >= 0", "--id", "part")
+        assert begun["status"] == "running"
+        again = send(case, "execute-snapshot", f"{at}.large", "--where", "n >= 0", "--id", "part")
+        assert again["received"] == begun["received"], "an id that is known is the same signal"
+        case.server.execute(f"UPDATE {at}.large SET n = 1 WHERE id = 1")
+        case.drain(pipeline)  # the log goes on meanwhile
+        [part] = send(case, "log", "--data", '{"message": "at {}"}', "--wait")["answer"]["message"].split()[
+            1:
+        ]
+        assert int(part) > 0
+        pipeline.kill("driver")
+        case.drain(pipeline, restart=True)
+        assert json.loads(case.command("signals", "part", "--json").stdout)[0]["status"] == "running"
+        assert send(case, "resume-snapshot")["answer"] == {"paused": []}
+        assert ended(case, "part")["status"] == "done"
+        send(case, "pause-snapshot", f"{at}.large")
+        send(case, "execute-snapshot", f"{at}.large", "--where", "n = 0", "--id", "stopped")
+        assert send(case, "stop-snapshot", f"{at}.large")["status"] == "done"
+        assert ended(case, "stopped")["status"] == "failed"
+        assert pipeline.stop() == 0
+    case.assert_equal("large")
+
+
+@pytest.mark.parametrize("channel", ["file", "table"])
+def test_signals_come_by_each_channel_once_though_the_driver_is_killed(
+    channel: str, scenario: Callable[..., Scenario]
+) -> None:
+    case = scenario()
+    at = case.database
+    fill(case.server, f"{at}.orders", 500)
+    columns = "id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048)"
+    case.server.execute(f"CREATE TABLE {at}.signals ({columns})")
+    path = case.folder / "signals.jsonl"
+    signals = {"file": str(path)} if channel == "file" else {"table": f"{at}.signals"}
+    case.write_file(signals=signals, tables=[f"{at}.orders"])
+
+    def say(signal_id: str, kind: str, data: str) -> None:
+        if channel == "file":
+            with open(path, "a") as file:
+                file.write(f'{{"id": "{signal_id}", "type": "{kind}", "data": {data}}}\nno signal\n')
+        else:
+            with case.server.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"INSERT INTO {at}.signals VALUES (%s, %s, %s)", (signal_id, kind, data))
+
+    where = json.dumps(
+        {
+            "type": "incremental",
+            "data-collections": [f"{at}.orders"],
+            "additional-conditions": [{"data-collection": f"{at}.orders", "filter": "n = 0"}],
+        }
+    )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        first, second = str(uuid.uuid4()), str(uuid.uuid4())
+        say(first, "execute-snapshot", where)
+        assert ended(case, first)["answer"]["tables"][f"{at}.orders"]["rows"] == 500
+        say(second, "execute-snapshot", where)
+        pipeline.kill("driver")
+        say("bad", "execute-snapshot", '{"data-collections": ["nowhere.none"]}')
+        case.drain(pipeline, restart=True)
+        assert ended(case, second)["status"] == "done"
+        refused = ended(case, "bad")
+        assert refused["status"] == "refused" and "nowhere.none" in refused["answer"]["message"]
+        known = json.loads(case.command("signals", "--json").stdout)
+        assert [one["id"] for one in known] == [first, second, "bad"]
+        assert pipeline.stop() == 0
+    case.assert_equal("orders")
+    if channel == "file":
+        lines = [
+            json.loads(line) for line in path.with_name("signals.jsonl.answers").read_text().splitlines()
+        ]
+        assert {line["id"]: line["status"] for line in lines} == {
+            first: "done",
+            second: "done",
+            "bad": "refused",
+        }
