@@ -81,7 +81,7 @@ def test_columns_stand_where_the_source_has_them(place: Make, kind: str) -> None
     assert it.rows() == [(None, 7, None, "a", 1, None, 1)]
 
 
-@both
+@iceberg_first
 def test_drop_rename_swap_and_add_in_one_step_keep_each_value_with_its_column(place: Make, kind: str) -> None:
     it = filled(place, kind, [("id", LONG), ("a", TEXT), ("b", TEXT), ("c", TEXT)], (1, "va", "vb", "vc"))
     wanted = [
