@@ -21,18 +21,24 @@ ORDERS = TableId("shop", "orders")
 SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False),), ("id",))
 
 
-def chunk(number: int) -> Chunk:
-    return Chunk(ORDERS, number, (str(number),), None)
+def chunk(number: int, *, last: bool = False) -> Chunk:
+    return Chunk(ORDERS, number, (str(number),), None if last else (str(number + 1),))
 
 
-def staged(number: int, attempt: str) -> StagedChunk:
+def chunks(count: int) -> list[Chunk]:
+    return [chunk(number, last=number == count - 1) for number in range(count)]
+
+
+def staged(number: int, attempt: str, *, last: bool = False) -> StagedChunk:
     marks = Watermarks("a:1-5", SourcePosition("binlog.000001", 4))
-    return StagedChunk(chunk(number), attempt, f"/{attempt}", 10, 100, "sum", 1, marks, "uuid")
+    return StagedChunk(chunk(number, last=last), attempt, f"/{attempt}", 10, 100, "sum", 1, marks, "uuid")
 
 
-def reading(state: StateStore, chunks: int) -> None:
-    state.put_table(TableState(ORDERS, Offset(4), SCHEMA, snapshot="splitting"))
-    state.set_chunks(ORDERS, [chunk(number) for number in range(chunks)], start=Offset(4))
+def reading(state: StateStore, count: int) -> TableState:
+    table = TableState(ORDERS, Offset(4), SCHEMA, snapshot="splitting")
+    state.put_table(table)
+    assert state.add_chunks(table, chunks(count))
+    return table
 
 
 def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
@@ -53,8 +59,8 @@ def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
 def test_the_first_recorded_attempt_of_a_chunk_stays(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
     reading(state, 1)
-    state.chunk_staged(staged(0, "first"))
-    state.chunk_staged(staged(0, "second"))
+    state.chunk_staged(staged(0, "first", last=True))
+    state.chunk_staged(staged(0, "second", last=True))
     [item] = state.chunks(ORDERS)
     assert item.staged is not None and item.staged.attempt == "first"
 
@@ -62,23 +68,43 @@ def test_the_first_recorded_attempt_of_a_chunk_stays(tmp_path: Path) -> None:
 def test_a_void_chunk_is_read_again(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
     reading(state, 1)
-    state.chunk_staged(staged(0, "first"))
+    state.chunk_staged(staged(0, "first", last=True))
     state.chunk_void(chunk(0))
-    assert state.next_planned(ORDERS, set()) == chunk(0)
+    assert state.next_planned(ORDERS, set()) == chunk(0, last=True)
 
 
 def test_chunks_are_found_only_once(tmp_path: Path) -> None:
     """Bounds found twice differ, and a row that lies in two chunks would be appended twice."""
     state = StateStore(tmp_path)
-    reading(state, 2)
-    state.set_chunks(ORDERS, [chunk(number) for number in range(5)], start=Offset(4))
+    table = reading(state, 2)
+    assert not state.add_chunks(table, chunks(5))
     assert len(state.chunks(ORDERS)) == 2
+
+
+def test_chunks_may_be_read_while_others_are_found_and_finding_goes_on_behind_the_last(
+    tmp_path: Path,
+) -> None:
+    state = StateStore(tmp_path)
+    table = TableState(ORDERS, Offset(4), SCHEMA, snapshot="splitting")
+    state.put_table(table)
+    first, second, third = chunks(3)
+    assert state.last_chunk(ORDERS) is None and state.add_chunks(table, [first])
+    assert state.next_planned(ORDERS, set()) == first
+    state.close()
+    again = StateStore(tmp_path)
+    assert again.last_chunk(ORDERS) == first
+    assert not again.add_chunks(table, [first]) and not again.add_chunks(table, [third])
+    assert again.add_chunks(table, [second, third])
+    assert [table.snapshot for table in again.tables().values()] == ["reading"]
 
 
 def test_chunks_found_for_what_a_table_was_before_are_not_taken(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
-    state.put_table(TableState(ORDERS, Offset(90), SCHEMA, snapshot="splitting"))
-    state.set_chunks(ORDERS, [chunk(0)], start=Offset(4))
+    table = TableState(ORDERS, Offset(90), SCHEMA, snapshot="splitting")
+    state.put_table(table)
+    other = replace(SCHEMA, version=2)
+    for before in (replace(table, start=Offset(4)), replace(table, schema=other)):
+        assert not state.add_chunks(before, chunks(1))
     assert state.chunks(ORDERS) == []
 
 

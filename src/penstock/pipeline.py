@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -466,13 +466,16 @@ class _Run:
 
     # snapshot -----------------------------------------------------------------------------------------------
 
-    def _find_chunks(self, table: TableState, partial: PartialSnapshot | None) -> list[Chunk]:
+    def _find_chunks(
+        self, table: TableState, partial: PartialSnapshot | None, after: Chunk | None
+    ) -> Iterator[Chunk]:
         return self.source.find_chunks(
             table.schema,
             self.config.snapshot.chunk_rows,
             self.chunk_log.gtids_at(table.start if partial is None else max(table.start, partial.since)),
             sized=lambda rows: None if partial else self.state.set_rows_guess(table.table, rows),
             part=partial.part if partial else WHOLE,
+            after=after,
         )
 
     def _may_read(self) -> bool:

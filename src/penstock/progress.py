@@ -174,6 +174,7 @@ def _snapshot_of(state: StateStore, table: TableState) -> TableProgress:
         rows_placed=placed,
         rows_guess=table.rows_guess,
         active=table.reading or bool(table.due),
+        finding=table.snapshot == "splitting",
     )
 
 

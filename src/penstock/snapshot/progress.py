@@ -9,7 +9,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class TableProgress:
     """One table's snapshot. `rows_guess` is the server's, from its statistics; `active`: it is not finished,
-    and goes on."""
+    and goes on; `finding`: more chunks are still being found."""
 
     chunks: int
     chunks_read: int
@@ -18,19 +18,21 @@ class TableProgress:
     rows_placed: int
     rows_guess: int
     active: bool
+    finding: bool = False
 
     @property
     def rows_estimate(self) -> int:
         """Rows of the whole snapshot. Chunks hold about the same number each, so those that were read say
         more than the server's guess."""
-        if self.chunks_read:
-            return round(self.rows_read * self.chunks / self.chunks_read)
-        return self.rows_guess
+        if not self.chunks_read:
+            return self.rows_guess
+        known = round(self.rows_read * self.chunks / self.chunks_read)
+        return max(known, self.rows_guess) if self.finding else known
 
     @property
     def rows_left(self) -> int:
         """Rows that are still to be placed at the target."""
-        if not self.active or (self.chunks and self.chunks_placed == self.chunks):
+        if not self.active or (self.chunks and self.chunks_placed == self.chunks and not self.finding):
             return 0
         return max(0, self.rows_estimate - self.rows_placed)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -52,8 +53,11 @@ class StageTask:
     types: TypeOptions
 
 
-FindChunks = Callable[[TableState, PartialSnapshot | None], Any]
-"""Iterates the chunks of a table, or of a part of it, while they are being found."""
+FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None], Any]
+"""Iterates the chunks of a table, or of a part of it, as they are found; behind one that is known."""
+
+FOUND_SECONDS = 0.5
+"""How long chunks that were found wait for others, so that they become known together."""
 
 OUTDATED_MAX = 60
 """Times that a chunk of a partial snapshot does not fit its table; then no statement explains it."""
@@ -165,13 +169,11 @@ class SnapshotReader:
         ]
 
     def _split(self, state: TableState, partial: PartialSnapshot | None = None) -> None:
-        """All chunks of a table become known in one transaction: bounds found twice would not be the same
-        bounds, and a row that belongs to two chunks would be appended twice."""
         try:
-            chunks = list(self._find_chunks(state, partial))
             if partial is None:
-                self._state.set_chunks(state.table, chunks, start=state.start)
+                self._find_all(state)
             else:
+                chunks = self._find_chunks(state, partial, None)
                 numbered = [replace(chunk, snapshot=partial.number) for chunk in chunks]
                 self._state.set_partial_chunks(partial, numbered)
         except TransientError as error:
@@ -180,6 +182,21 @@ class SnapshotReader:
             self._stopping.wait(1)
         except PenstockError as error:
             self._give_up(state, partial.number if partial else 0, _as_table_error(error, state.table))
+
+    def _find_all(self, state: TableState) -> None:
+        """Chunks are read while others are still being found. Each becomes durable before the next is sought
+        from its upper bound on, also after a restart: bounds found twice would not be the same bounds, and a
+        row that belongs to two chunks would be appended twice."""
+        found: list[Chunk] = []
+        since = time.monotonic()
+        for chunk in self._find_chunks(state, None, self._state.last_chunk(state.table)):
+            found.append(chunk)
+            if self._stopping.is_set():
+                return  # the rest is found by the next run
+            if chunk.upper is None or time.monotonic() - since > FOUND_SECONDS:
+                if not self._state.add_chunks(state, found):
+                    return  # the table is not what it was
+                found, since = [], time.monotonic()
 
     def _give_up(self, state: TableState, snapshot: int, error: TableError) -> None:
         if snapshot:

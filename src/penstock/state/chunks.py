@@ -11,7 +11,7 @@ from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.part import Part, PartialSnapshot
 from penstock.model.schema import TableId
-from penstock.model.table import ChunkState, ChunkStatus
+from penstock.model.table import ChunkState, ChunkStatus, TableState
 from penstock.state.tables import Tables
 
 _OPEN = "status IN ('splitting', 'reading')"
@@ -45,16 +45,26 @@ class Chunks(Tables):
             if state is not None:
                 self.put_table(replace(state, rows_guess=rows))
 
-    def set_chunks(self, table: TableId, chunks: list[Chunk], *, start: Offset) -> None:
-        """Every chunk of the table is known; nothing of it has been read. Chunks of what the table was before
-        `start` are no matter any more."""
+    def last_chunk(self, table: TableId) -> Chunk | None:
+        """The one found last, in the order of keys."""
+        sql = "SELECT * FROM chunks WHERE name = ? AND snapshot = 0 ORDER BY number DESC LIMIT 1"
+        rows = self._rows(sql, str(table))
+        return _chunk(rows[0]).chunk if rows else None
+
+    def add_chunks(self, of: TableState, chunks: Sequence[Chunk]) -> bool:
+        """Chunks that were found for the table as it was in `of`, next to those that are known; with the one
+        that has no upper bound all are. False: they do not belong to what the table is by now."""
         with self.transaction():
-            state = self.table(table)
-            if state is None or state.snapshot != "splitting" or state.start != start:
-                return
-            self._db.execute("DELETE FROM chunks WHERE name = ? AND snapshot = 0", (str(table),))
+            state = self.table(of.table)
+            if state is None or state.snapshot != "splitting" or state.start != of.start:
+                return False
+            last = self.last_chunk(of.table)
+            if chunks[0].number != (last.number + 1 if last else 0) or state.schema != of.schema:
+                return False
             self._insert(chunks)
-            self.put_table(replace(state, snapshot="reading" if chunks else "done"))
+            if chunks[-1].upper is None:
+                self.put_table(replace(state, snapshot="reading"))
+            return True
 
     def _insert(self, chunks: Iterable[Chunk]) -> None:
         self._db.executemany(

@@ -7,7 +7,7 @@ COLUMN, a start), so they share it under a lock; splitting a table takes a conne
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,9 +150,11 @@ class SourceSession:
         *,
         sized: Callable[[int], None],
         part: Part = WHOLE,
-    ) -> list[Chunk]:
-        """Not before the server has executed everything up to the table's start. `sized` is told at once how
-        many rows the server thinks there are: finding the chunks of a large table takes a while."""
+        after: Chunk | None = None,
+    ) -> Iterator[Chunk]:
+        """The chunks, as they are found: of a large table that takes a while. `after`: those behind one that
+        is known. Not before the server has executed everything up to the table's start. `sized` is told at
+        once how many rows the server thinks there are."""
         connection = connect(self._config)
         try:
             prepare_session(connection)
@@ -160,8 +162,9 @@ class SourceSession:
             planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows, part=part)
             sized(planner.size.rows)
             if part.keys:
-                return list(keyed_chunks(schema, part, chunk_keys=CHUNK_KEYS))
-            return list(planner.chunks())
+                yield from keyed_chunks(schema, part, chunk_keys=CHUNK_KEYS)
+            else:
+                yield from planner.chunks(after=after)
         except pymysql.ProgrammingError as error:  # no such table, no such column
             raise ChunkOutdated(f"{schema.table} changed while its chunks were sought: {error}.") from error
         except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
