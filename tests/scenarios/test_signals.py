@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import Scenario, wait_for
 from penstock.testing.servers import MySqlClient
 
@@ -213,3 +216,55 @@ def test_signals_come_by_each_channel_once_though_the_driver_is_killed(
             second: "done",
             "bad": "refused",
         }
+
+
+@pytest.mark.slow
+def test_a_table_that_is_added_and_read_never_holds_up_one_that_is_streamed(
+    scenario: Callable[..., Scenario],
+) -> None:
+    """The demonstration of read-only incremental snapshots: `customers` is written and streamed all the time,
+    `orders` is added meanwhile, and its rows are changed while they are read."""
+    case = scenario(snapshot={"chunk_rows": 200, "parallel": 1})
+    at = case.database
+    fill(case.server, f"{at}.customers")
+    fill(case.server, f"{at}.orders")
+    case.write_file(tables=[f"{at}.customers"])
+    marks = iter(range(10, 1_000_000))
+
+    def arrives(pipeline: RunningPipeline) -> None:
+        """A change of now is at the target."""
+        mark = next(marks)
+        case.server.execute(f"UPDATE {at}.customers SET n = {mark} WHERE id = 1")
+        case.drain(pipeline)
+        assert rows(case, "customers")[1] == mark
+
+    def some_rows_change(stop: threading.Event) -> None:
+        with case.server.connect() as connection, connection.cursor() as cursor:
+            for n in itertools.count():
+                if stop.wait(0.01):
+                    return
+                table, row = ("customers", "orders")[n % 2], (n * 37) % ROWS
+                if row != 1:
+                    cursor.execute(f"REPLACE INTO {at}.{table} VALUES ({row}, 'new', {n})")
+                    cursor.execute(f"DELETE FROM {at}.{table} WHERE id = {(row + 5) % ROWS} AND id <> 1")
+
+    stop = threading.Event()
+    writer = threading.Thread(target=some_rows_change, args=(stop,))
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        writer.start()
+        try:
+            send(case, "pause-snapshot")
+            added = send(case, "add-table", f"{at}.orders")
+            assert added["status"] == "running"
+            arrives(pipeline)  # `orders` is not read at all yet
+            send(case, "resume-snapshot")
+            while case.command("signals", added["id"], "--json").stdout.count('"running"'):
+                arrives(pipeline)  # while chunk after chunk is
+        finally:
+            stop.set()
+            writer.join(30)
+        assert ended(case, added["id"])["status"] == "done"
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    case.assert_equal("customers", "orders")
