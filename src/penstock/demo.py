@@ -31,7 +31,7 @@ DRAIN_SECONDS_MAX = 600.0
 Say = Callable[[str], None]
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m"
-"""The first compiler alone is faster for some minutes; its own cache of 48 MB would be full before the end."""
+"""The first compiler alone is faster for some minutes; its own cache of 48 MB would be full before then."""
 
 
 @dataclass(frozen=True)

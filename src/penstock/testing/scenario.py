@@ -62,8 +62,8 @@ SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=160m"
     )
 }
-"""A JVM that lives for half a minute spends most of it compiling; the first compiler alone is faster then. With
-it alone the cache is 48 MB, which is full after some minutes of Spark, and then nothing is compiled at all."""
+"""A JVM that lives for half a minute spends most of it compiling; the first compiler alone is faster then.
+Its own cache of 48 MB would be full after some minutes of Spark, and from then on nothing is compiled."""
 
 
 @dataclass
