@@ -156,6 +156,10 @@ class RunningPipeline:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGKILL)
                 self.kills.append(victim)
+                if victim == "driver" and self._process is not None:
+                    self._process.wait(60)
+                    with self._arrived:
+                        self.latest = {}  # what it said holds for it alone
                 return True
         return False
 
