@@ -36,6 +36,7 @@ class RunningPipeline:
         self.kills: list[str] = []
         self.starts = 0
         self._process: subprocess.Popen[str] | None = None
+        self._killed: subprocess.Popen[str] | None = None
         self._arrived = threading.Condition()
 
     def __enter__(self) -> RunningPipeline:
@@ -60,7 +61,7 @@ class RunningPipeline:
         )
 
         def progress(line: str) -> None:
-            if self._process is process:  # what a killed one had still written is old
+            if self._process is process and self._killed is not process:  # what it had still written is old
                 self._progress(line)
 
         for stream, take in ((process.stdout, progress), (process.stderr, self._error)):
@@ -159,7 +160,7 @@ class RunningPipeline:
                 if victim == "driver" and self._process is not None:
                     self._process.wait(60)
                     with self._arrived:
-                        self.latest = {}  # what it said holds for it alone
+                        self._killed, self.latest = self._process, {}  # what it said holds for it alone
                 return True
         return False
 
