@@ -52,6 +52,13 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _check_addresses(addresses: list[str]) -> None:
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"{address!r} is not an address; write it as host:port")
+
+
 class SourceConfig(_Section):
     """The database whose log is read."""
 
@@ -92,10 +99,7 @@ class SourceConfig(_Section):
 
     @model_validator(mode="after")
     def _addresses(self) -> SourceConfig:
-        for address in self.failover:
-            host, _, port = address.rpartition(":")
-            if not host or not port.isdigit():
-                raise ValueError(f"{address!r} is not an address; write it as host:port")
+        _check_addresses(self.failover)
         return self
 
 
@@ -168,17 +172,47 @@ class TablesConfig(_Section):
         return self
 
 
+class LoadConfig(_Section):
+    """No chunk begins while there is more load than this. Looked at about once a second."""
+
+    threads_running_max: int | None = Field(None, ge=1)
+    """Threads_running of the server that chunks are read from: all that run a statement, also our own."""
+    replica_lag_max: Milliseconds | None = None
+    """How far each of `replicas` may be behind."""
+    replicas: list[str] = []
+    """Servers `host:port`, reached with the account of the source."""
+
+    @model_validator(mode="after")
+    def _together(self) -> LoadConfig:
+        _check_addresses(self.replicas)
+        if (self.replica_lag_max is None) == bool(self.replicas):
+            raise ValueError("`replica_lag_max` and `replicas` go together")
+        return self
+
+
 class SnapshotConfig(_Section):
     mode: Literal["initial", "never", "only"] = "initial"
     chunk_rows: int = Field(50_000, ge=1)
     """Rows aimed at per chunk; also the most that is read again after a failure."""
     parallel: int = Field(2, ge=1, le=256)
-    """Chunks read at once, each over its own connection."""
+    """Chunks read at once, each over its own connection: never more connections than this read rows."""
+    rows_per_second: int = Field(0, ge=0)
+    """Rows of all chunks together, kept to by waiting between chunks; 0: no limit."""
+    bytes_per_second: Bytes = 0
+    """The same in bytes that the server sends."""
+    load: LoadConfig = LoadConfig()
+    hosts: list[str] = []
+    """Replicas `host:port` of the source that chunks are read from in its stead (MySQL with GTIDs)."""
     watermark_table: str | None = Field(None, pattern=r"^[^.`]+\.[^.`]+$")
     """A table `database.table` that chunk readers write to: how a chunk finds its place in the log of a MySQL
     without GTIDs. docs/delivery.md has its definition."""
     pause_when_behind: Bytes = 1024**3
     """No new chunk is read while more than this much log waits to be applied."""
+
+    @model_validator(mode="after")
+    def _addresses(self) -> SnapshotConfig:
+        _check_addresses(self.hosts)
+        return self
 
 
 class SignalsConfig(_Section):

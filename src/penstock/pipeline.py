@@ -24,7 +24,7 @@ import yaml
 from penstock import config as configuration
 from penstock import directory, targets
 from penstock.cascades.keys import is_unfinished
-from penstock.config import PipelineConfig
+from penstock.config import PipelineConfig, SourceConfig
 from penstock.discovery import Wait, discover
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
@@ -43,12 +43,14 @@ from penstock.rereads import Rereads
 from penstock.signals.channels import open_channels, send
 from penstock.signals.work import Signals, apply_patterns, is_paused
 from penstock.snapshot import stage
+from penstock.snapshot.gate import Gate
 from penstock.snapshot.log import ChunkLog
 from penstock.snapshot.place import PlacementLimits
 from penstock.snapshot.split import WHOLE
 from penstock.sources.base import Finding, TableFilter, refuse
 from penstock.sources.mysql import follow, hosts, preflight
 from penstock.sources.mysql.computed import computation
+from penstock.sources.mysql.lookout import Lookout
 from penstock.sources.mysql.omitted import omitted_values
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
@@ -186,7 +188,8 @@ class _Run:
             query = aside.submit(self._start_query)
             self._discover(self._cascading(findings), self._wait_for)
             targets.check_new(self.sink, self.state)
-            self.progress = Progress(config, self.state, self.log, self.supervisor)
+            gate = self.chunks.gate.to_json
+            self.progress = Progress(config, self.state, self.log, self.supervisor, gate=gate)
             self.planner = self._make_planner()
             self.rereads = Rereads(
                 self.state,
@@ -295,26 +298,31 @@ class _Run:
             reads_again=config.evolution.rereads == "resnapshot" and config.snapshot.mode != "never",
             partial_images=lacks_columns,
             omitted=partial(omitted_values, types=config.types),
-            computation=lambda schema: computation(
-                hosts.followed(config.source, config.relay_log_path), schema
-            ),
+            computation=lambda schema: computation(self._followed(), schema),
             cascades=config.state / "cascades",
             on_applied=self._applied,
         )
         self.chunks = SnapshotReader(
             self.spark,
-            lambda: hosts.followed(config.source, config.relay_log_path),
             self.state,
             config.state / "chunks",
+            gate=self._make_gate(),
             parallel=config.snapshot.parallel,
             types=config.types,
             find_chunks=self._find_chunks,
             start_gtids=self.chunk_log.gtids_at,
             watermark_table=config.snapshot.watermark_table,
-            allowed=self._may_read,
             failed=self._snapshot_failed,
             paused=partial(is_paused, self.state),
         )
+
+    def _make_gate(self) -> Gate:
+        snapshot = self.config.snapshot
+        lookout = Lookout(snapshot, self._followed, self.captured, self.chunk_log.bytes_outside)
+        return Gate(snapshot, self._followed, lookout, allowed=self._may_read)
+
+    def _followed(self) -> SourceConfig:
+        return hosts.followed(self.config.source, self.config.relay_log_path)
 
     def _start_history(self) -> None:
         from penstock.spark.history import HistoryTable

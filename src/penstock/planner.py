@@ -411,7 +411,9 @@ class Planner:
             cascades=bool(state.schema.foreign_keys),
             breaks=tuple(self._breaks_of(state, reach)),
         )
-        end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end))
+        by_gtids = any(one.watermarks.high_gtids is not None for one in staged)
+        gtids = self._log.gtids_at(reach.end) if by_gtids else None
+        end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end), gtids)
         return list(place_all(staged, end, at_end, _Index(self._log), self._limits.placement))
 
     def _breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:

@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ SNAPSHOT_RATE_SECONDS = 60.0
 """Longer, since chunks are placed in lumps."""
 VERIFIED = "verified "
 """Before the name of a table: what the state store knows it was verified with last."""
+NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
 REPORT_SECONDS_MAX = 10.0
 """An older report is of a process that does not live any more."""
 
@@ -36,7 +38,17 @@ REPORT_SECONDS_MAX = 10.0
 class Progress:
     """Counts what a running pipeline has done since it started. Fed by Spark's thread, read by the loop."""
 
-    def __init__(self, config: PipelineConfig, state: StateStore, relay_log: RelayLog, receiver: Any) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        state: StateStore,
+        relay_log: RelayLog,
+        receiver: Any,
+        *,
+        gate: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        """`gate`: what it says of itself (`snapshot/gate.py`)."""
+        self._gate = gate
         self._config = config
         self._state = state
         self._log = relay_log
@@ -78,7 +90,11 @@ class Progress:
             return self._last
         rates = self.rates()
         document = collect(self._config, self._state, self._log, rates["snapshot_rows_per_s"])
+        gate = self._gate()
+        if document["snapshot"]["done"]:
+            gate |= NOT_THROTTLED
         return document | {
+            "snapshot": document["snapshot"] | gate,
             "running": True,
             "pid": os.getpid(),
             "receiver": self._receiver.describe(),
@@ -123,7 +139,9 @@ def collect(
         "source_position": str(relay_log.position_at(end) or ""),
         "lag": _lag(relay_log, behind),
         "epoch": state.last_epoch(),
-        "snapshot": snapshot.to_json() | {"seconds_left": snapshot.seconds_left(snapshot_rows_per_s)},
+        "snapshot": snapshot.to_json()
+        | NOT_THROTTLED
+        | {"seconds_left": snapshot.seconds_left(snapshot_rows_per_s)},
         "tables": [
             _table(table, progress, changes.get(table.table)) | {"verified": _verified(state, table.table)}
             for table, progress in tables

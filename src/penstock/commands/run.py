@@ -85,6 +85,8 @@ def summary_line(status: dict[str, Any]) -> str:
             f"snapshot {snapshot['chunks_placed']}/{snapshot['chunks']} chunks, "
             f"{snapshot['rows_placed']:,} rows" + (f", {left} s left" if left is not None else "")
         )
+    if snapshot["throttled"]:
+        parts.append(f"snapshot waits: {snapshot['throttled']}")
     parked = [table["table"] for table in status["tables"] if table["status"] == "parked"]
     if parked:
         parts.append("parked: " + ", ".join(parked))
@@ -104,7 +106,9 @@ def render(status: dict[str, Any]) -> Table:
         caption = f"log {_size(rates['log_bytes_per_s'])}/s, snapshot {rates['snapshot_rows_per_s']:,} rows/s"
         left = status["snapshot"].get("seconds_left")
         caption += f", {left} s left" if left is not None and not status["snapshot"]["done"] else ""
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    if status["snapshot"]["throttled"]:
+        caption += f"\nsnapshot waits: {status['snapshot']['throttled']}"
+    table = Table(title=title, caption=caption.strip(), title_justify="left", caption_justify="left")
     for name, justify in (
         ("table", "left"),
         ("state", "left"),

@@ -41,20 +41,24 @@ class Watermarks:
     """What the source had committed around a chunk's SELECT.
 
     `low` (GTID set as text) claims no more than was visible; `high` (end of the binary log) claims no less.
-    Where `low_position` is given, all that the binary log holds up to there was visible too.
+    Where `low_position` is given, all that the binary log holds up to there was visible too. Where
+    `high_gtids` (GTID set as text) is given, the chunk was read from a replica: the set claims no less than
+    was visible, and `high` says nothing.
     """
 
     low: str
     high: SourcePosition
     low_position: SourcePosition | None = None
+    high_gtids: str | None = None
 
 
 @dataclass(frozen=True)
 class StagedChunk:
     """One finished attempt at a chunk: the manifest that lies beside its rows.
 
-    `checksum` is the SHA-256 of the staged file. A plan names `attempt` and `checksum`, so no other attempt
-    is ever placed in its stead.
+    `server_uuid` is the server whose log the marks speak of (the chunk may be read from a replica of it),
+    `bytes` the size of the staged file, `checksum` its SHA-256, `bytes_read` what the server sent. A plan
+    names `attempt` and `checksum`, so no other attempt is ever placed in its stead.
     """
 
     chunk: Chunk
@@ -66,6 +70,7 @@ class StagedChunk:
     schema_version: int
     watermarks: Watermarks
     server_uuid: str
+    bytes_read: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -85,7 +90,9 @@ class StagedChunk:
             "high_file": self.watermarks.high.file,
             "high_position": self.watermarks.high.position,
             "server_uuid": self.server_uuid,
+            "bytes_read": self.bytes_read,
             **_position_to_json(self.watermarks.low_position),
+            **({} if self.watermarks.high_gtids is None else {"high_gtids": self.watermarks.high_gtids}),
         }
 
     @classmethod
@@ -113,8 +120,10 @@ class StagedChunk:
                 fields["low"],
                 SourcePosition(fields["high_file"], fields["high_position"]),
                 _position_from_json(fields),
+                fields.get("high_gtids"),
             ),
             server_uuid=fields["server_uuid"],
+            bytes_read=fields.get("bytes_read", 0),
         )
 
 

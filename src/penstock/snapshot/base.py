@@ -28,6 +28,8 @@ class ReadMarks:
     watermarks: Watermarks
     server_uuid: str
     rows: int
+    bytes: int = 0
+    """What the server sent."""
 
 
 class ChunkRead(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock._core import GtidSet
 from penstock.model.offset import Offset
 from penstock.relaylog.reader import RelayLog
 
@@ -34,3 +35,8 @@ class ChunkLog:
         """Log that is still to be applied."""
         with self._refreshed() as log:
             return int(log.end - (applied or log.start))
+
+    def bytes_outside(self, gtids: str) -> int:
+        """Log from the first transaction on that is not in the set."""
+        with self._refreshed() as log:
+            return int(log.end - log.window_start(GtidSet(gtids), not_after=log.end))

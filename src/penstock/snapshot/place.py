@@ -15,6 +15,16 @@ The rule. A chunk is placed at the end of an epoch that
    since: then the chunk is void;
 4. and S is such that every epoch after S carries this table, and `prefix(S) ⊆ low`.
 
+E has reached a high mark that is a place in the log of the server that is followed when it stands at that
+place or behind it. Where the chunk was read from a replica of that server (`snapshot.hosts`), the high mark
+is a GTID set that holds V, and E has reached it when `prefix(E)` holds all of it: `V ⊆ high ⊆ prefix(E)`.
+Nothing else changes: `low` is a set as ever, if one that may lack far more of the log, and the argument does
+not ask who answered. Two things follow from V being older than what the source shows. `prefix(S) ⊆ low` is
+not true by itself, so the replica is waited for. And at its SELECT the replica may have yet to make a change
+of the definition that the chunk was planned with, which shows when names or types are gone, but not when two
+columns swapped names: so `low` must hold that statement as well. Transactions that the source loses in a
+failover can be in `high` and then never come: such a chunk is read again once another server is followed.
+
 Where marks are places in the binary log instead of GTID sets (MariaDB; MySQL without GTIDs), `low` stands for
 all transactions up to its place in the log that wrote it: `prefix(low)`, a set like any other.
 
@@ -116,11 +126,13 @@ class EpochEnd:
     """The epoch that is being planned, and what the source said at its end.
 
     `position` is the source's own place at `range.end`, in the binary log of the server `server_uuid`.
+    `gtids` are all transactions of `prefix(range.end)`; None: no chunk's high mark needs them.
     """
 
     range: LogRange
     position: SourcePosition
     server_uuid: str
+    gtids: _core.GtidSet | None = None
 
 
 @dataclass(frozen=True)
@@ -193,14 +205,8 @@ def place(
     chunk: StagedChunk, epoch: EpochEnd, table: TableAtEnd, log: LogIndex, limits: PlacementLimits
 ) -> Placement:
     """Decides about one staged chunk at the end of one epoch that is being planned. Pure."""
-    if chunk.server_uuid != epoch.server_uuid:
-        return ReadAgain(
-            chunk,
-            f"it was read from server {chunk.server_uuid}, whose marks say nothing about"
-            f" the log of {epoch.server_uuid}",
-        )
-    if chunk.watermarks.high.order > epoch.position.order:
-        return Waiting(chunk)
+    if (wait := _before_high(chunk, epoch)) is not None:
+        return wait
     if not _read_after_start(chunk, table):
         return ReadAgain(chunk, "it was read before the table's start")
     end = epoch.range.end
@@ -219,6 +225,25 @@ def place(
     since = LogRange(min(max(epoch.range.start, table.start), end), end)
     scans = _merge_scans(chunk, Offset(window), since, every=table.cascades)
     return Placed(chunk, "merge", scans, Offset(window))
+
+
+def _before_high(chunk: StagedChunk, epoch: EpochEnd) -> Waiting | ReadAgain | None:
+    """None: the epoch's end has reached the chunk's high mark."""
+    marks = chunk.watermarks
+    same = chunk.server_uuid == epoch.server_uuid
+    if marks.high_gtids is not None:
+        if epoch.gtids is not None and _core.GtidSet(marks.high_gtids).issubset(epoch.gtids):
+            return None
+        if same:
+            return Waiting(chunk)
+        return ReadAgain(chunk, "the log is another server's now, where its high mark may never come")
+    if not same:
+        return ReadAgain(
+            chunk,
+            f"it was read from server {chunk.server_uuid}, whose marks say nothing about"
+            f" the log of {epoch.server_uuid}",
+        )
+    return Waiting(chunk) if marks.high.order > epoch.position.order else None
 
 
 def place_all(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,10 @@ from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions, quote
 from penstock.snapshot.base import ChunkOutdated, ReadMarks
 from penstock.snapshot.keys import key_condition
 from penstock.snapshot.split import range_condition
+from penstock.sources.mysql.connection import hang_up
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.replica_marks import ReplicaMarks
+from penstock.sources.mysql.replicas import ReplicaOf
 from penstock.sources.mysql.watermark import Marks, marks_of
 
 _COM_STMT_PREPARE = 0x16
@@ -41,10 +45,11 @@ _GTID_WAIT_S = 30
 
 _SESSION = (
     "SET NAMES utf8mb4",
-    "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1",
-    f"SET SESSION net_write_timeout = {_NET_WRITE_TIMEOUT_S}",
-    "SET SESSION sql_select_limit = 18446744073709551615",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    (
+        "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1, "
+        f"sql_select_limit = 18446744073709551615, net_write_timeout = {_NET_WRITE_TIMEOUT_S}"
+    ),
 )
 
 _OUTDATED = {
@@ -70,12 +75,17 @@ class MySqlChunkReader:
         *,
         types: TypeOptions = DEFAULT_TYPES,
         watermark_table: str | None = None,
+        replica_of: ReplicaOf | None = None,
     ) -> None:
         self._connection = connection
         self._types = types
         with guarded("the session of a chunk reader"):
             prepare_session(connection)
-            self._watermarks = marks_of(connection, watermark_table)
+            self._watermarks: Marks = (
+                marks_of(connection, watermark_table)
+                if replica_of is None
+                else ReplicaMarks(connection, replica_of)
+            )
 
     def require_gtids(self, contains: str) -> None:
         """Returns once the server has executed `contains` (the start of the table), else `TransientError`."""
@@ -86,13 +96,9 @@ class MySqlChunkReader:
         """Begins one attempt. The one before must have been read to its end."""
         return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._types)
 
-    def alive(self) -> bool:
-        """Whether the server still answers in this session."""
-        try:
-            self._connection.ping(reconnect=False)
-        except (pymysql.MySQLError, OSError):
-            return False
-        return True
+    def leave(self) -> None:
+        """Ends the session between two chunks. Returns when the server has let go of it."""
+        hang_up(self._connection)
 
     def close(self) -> None:
         """Closes the connection without ceremony, so also in the middle of a result; may be called twice."""
@@ -129,8 +135,10 @@ class MySqlChunkRead:
         with guarded(f"the read of chunk {self._chunk.number} of {self._chunk.table}", self._chunk):
             self._watermarks.begin()
             decoder = _core.ResultSetDecoder(self._schema.to_json(), types=self._types.to_json())
+            received = Received()
             try:
-                yield from execute(self._connection, select_sql(self._schema, self._chunk), decoder)
+                sql = select_sql(self._schema, self._chunk)
+                yield from execute(self._connection, sql, decoder, received)
             except _core.SchemaMismatch as error:
                 if not decoder.columns_fit:
                     raise
@@ -140,7 +148,7 @@ class MySqlChunkRead:
                     table=str(self._chunk.table),
                 ) from error
             marks = self._watermarks.end()
-        self._marks = ReadMarks(marks, self._watermarks.server_uuid, decoder.rows)
+        self._marks = ReadMarks(marks, self._watermarks.server_uuid, decoder.rows, received.bytes)
 
 
 def prepare_session(connection: Connection[Any]) -> None:
@@ -161,8 +169,15 @@ def select_sql(schema: TableSchema, chunk: Chunk) -> str:
     return f"SELECT {columns} FROM {schema.table.quoted}" + (f" WHERE {where}" if where else "")
 
 
+@dataclass
+class Received:
+    """Counts what a server sends."""
+
+    bytes: int = 0
+
+
 def execute(
-    connection: Connection[Any], sql: str, decoder: _core.ResultSetDecoder
+    connection: Connection[Any], sql: str, decoder: _core.ResultSetDecoder, received: Received | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Runs a SELECT by the binary protocol and yields what the decoder makes of the answer.
 
@@ -180,6 +195,8 @@ def execute(
                 raise pymysql.err.OperationalError(
                     2013, "the server closed the connection in the middle of a result"
                 )
+            if received is not None:
+                received.bytes += len(data)
             yield from decoder.feed(data)
         if (last := decoder.finish()) is not None:
             yield last

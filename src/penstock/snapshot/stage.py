@@ -24,7 +24,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 import urllib.parse
 import uuid
 from collections.abc import Iterable, Iterator
@@ -42,11 +41,11 @@ from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptio
 from penstock.snapshot.base import ChunkReader
 from penstock.snapshot.read import MySqlChunkReader
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.replicas import ReplicaOf
 
 FORMAT = 1
 """Version of the manifest. A reader refuses what it doesn't know."""
 _NAME_BYTES_MAX = 150
-_READER_AGE_MAX_S = 60
 _READ_BYTES = 1024 * 1024
 
 
@@ -88,43 +87,30 @@ def stage_chunk(
     start_gtids: str,
     watermark_table: str | None = None,
     types: TypeOptions = DEFAULT_TYPES,
+    replica_of: ReplicaOf | None = None,
 ) -> StagedChunk:
-    """Reads and stages one chunk over a connection of this process: what a Spark task calls.
+    """Reads and stages one chunk over a connection of its own: what a Spark task calls.
 
-    `start_gtids` is what the log had executed at the table's start. If the chunk is staged already, that
-    attempt is returned and nothing is read.
+    No connection outlives its chunk: Spark runs each task in whichever process is free, so connections that
+    wait in processes for their next chunk would soon be more than chunks are read at once.
+    `start_gtids` must be executed where it is read: what the log had executed at the table's start, and when
+    its definition last changed. `replica_of`: `source` is a replica of the server that is followed. If the
+    chunk is staged already, that attempt is returned and nothing is read.
     """
     if (known := find(directory, chunk)) is not None:
         return known
-    key = (f"{source.model_dump_json()} {watermark_table}", types)
-    connected, reader = _take_reader(key) or (time.monotonic(), None)
-    if reader is None:
-        reader = MySqlChunkReader(connect(source), types=types, watermark_table=watermark_table)
+    connection = connect(source, role="chunk")
     try:
+        reader = MySqlChunkReader(
+            connection, types=types, watermark_table=watermark_table, replica_of=replica_of
+        )
         reader.require_gtids(start_gtids)
         done = stage(reader, schema, chunk, directory, types=types)
     except BaseException:
-        reader.close()
+        connection._force_close()
         raise
-    _idle.setdefault(key, []).append((connected, reader))
+    reader.leave()
     return done
-
-
-_idle: dict[tuple[str, TypeOptions], list[tuple[float, MySqlChunkReader]]] = {}
-"""Readers of this process that wait for their next chunk, with the time they connected."""
-
-
-def _take_reader(key: tuple[str, TypeOptions]) -> tuple[float, MySqlChunkReader | None] | None:
-    """An idle reader that still answers. None lives long, so that all soon follow a source that moved."""
-    while waiting := _idle.get(key):
-        try:
-            connected, reader = waiting.pop()
-        except IndexError:  # another thread was faster
-            return None
-        if time.monotonic() - connected < _READER_AGE_MAX_S and reader.alive():
-            return connected, reader
-        reader.close()
-    return None
 
 
 def stage(
@@ -151,7 +137,7 @@ def stage(
         staged = StagedChunk(
             chunk=chunk, attempt=attempt, path=str(path.absolute()), rows=marks.rows, bytes=size,
             checksum=checksum, schema_version=schema.version, watermarks=marks.watermarks,
-            server_uuid=marks.server_uuid,
+            server_uuid=marks.server_uuid, bytes_read=marks.bytes,
         )  # fmt: skip
         temporary.rename(path)
         winner = _publish(folder, staged)

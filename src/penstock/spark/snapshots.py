@@ -1,9 +1,9 @@
-"""Reads chunks: `parallel` threads, each running one-task Spark jobs, one chunk a job.
+"""Reads chunks: threads that each run one-task Spark jobs, one chunk a job, as the gate lets them.
 
-One chunk a job, rather than one job for many: a failing chunk is tried again alone, the number of connections
-to the source is exactly `parallel`, and jobs of epochs get their turn between two chunks. A chunk counts
-once its manifest lies in the directory, whoever sees it: after a crash the manifests found there are taken
-over.
+One chunk a job, rather than one job for many: a failing chunk is tried again alone, there are never more
+than `parallel` connections that read chunks, limits and load are looked at before each one
+(`snapshot/gate.py`), and jobs of epochs get their turn between two chunks. A chunk counts once its manifest
+lies in the directory, whoever sees it: after a crash the manifests found there are taken over.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.table import TableState
 from penstock.snapshot import stage
 from penstock.snapshot.base import ChunkOutdated
+from penstock.snapshot.gate import Gate, Permit
+from penstock.sources.mysql.replicas import ReplicaOf
 from penstock.spark.errors import crossing, returned
 from penstock.state import StateStore
 
@@ -41,8 +43,8 @@ ATTEMPTS_MAX = 5
 
 @dataclass(frozen=True)
 class StageTask:
-    """What a task needs to read and stage one chunk. `start_gtids`: executed at the source at the table's
-    start."""
+    """What a task needs to read and stage one chunk. `start_gtids`: what must be executed where it is read.
+    `replica_of`: `source` is a replica."""
 
     source: SourceConfig
     schema: TableSchema
@@ -51,6 +53,7 @@ class StageTask:
     start_gtids: str
     watermark_table: str | None
     types: TypeOptions
+    replica_of: ReplicaOf | None = None
 
 
 FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None], Any]
@@ -66,51 +69,75 @@ OUTDATED_MAX = 60
 class SnapshotReader:
     """Splits tables and stages their chunks until every chunk of every table is staged or placed.
 
-    `allowed` is asked before each chunk: False while the stream is too far behind. `failed` is told of a
-    table that cannot be read.
+    `gate` is asked before each chunk. `failed` is told of a table that cannot be read.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        source: Callable[[], SourceConfig],
         state: StateStore,
         directory: Path,
         *,
+        gate: Gate,
         parallel: int,
         types: TypeOptions,
         find_chunks: FindChunks,
         start_gtids: Callable[[Offset], str],
         watermark_table: str | None,
-        allowed: Callable[[], bool],
         failed: Callable[[TableState, TableError], None],
         paused: Callable[[TableId], bool] = lambda _: False,
     ) -> None:
         self._spark = spark
-        self._source = source
         self._state = state
         self._directory = directory
         self._types = types
         self._find_chunks = find_chunks
         self._start_gtids = start_gtids
         self._watermark_table = watermark_table
-        self._allowed = allowed
         self._failed = failed
         self._paused = paused
         self._outdated: Counter[int] = Counter()
+        self.gate = gate
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._taken: set[tuple[TableId, int, int]] = set()
         self.error: BaseException | None = None
-        self._threads = [
-            InheritableThread(target=self._guarded, args=(run,), name=f"snapshot-{number}", daemon=True)
-            for number, run in enumerate([self._split_loop] + [self._read_loop] * parallel)
-        ]
+        self._started = False
+        self._threads: list[InheritableThread] = []
+        self._begin(self._split_loop)
+        for _ in range(parallel):
+            self._begin(self._read_loop)
 
     def start(self) -> None:
         self._take_over()
-        for thread in self._threads:
+        self.gate.start()
+        with self._lock:
+            self._started = True
+            for thread in self._threads:
+                thread.start()
+
+    def _begin(self, run: Callable[[], None]) -> None:
+        name = f"snapshot-{len(self._threads)}"
+        thread = InheritableThread(target=self._guarded, args=(run,), name=name, daemon=True)
+        self._threads.append(thread)
+        if self._started:
             thread.start()
+
+    def limits(
+        self,
+        *,
+        parallel: int | None = None,
+        rows_per_second: int | None = None,
+        bytes_per_second: int | None = None,
+    ) -> None:
+        """Other limits for the chunks that begin from now on; None: as it is, a rate of 0: none. May be
+        called from any thread. Chunks that are being read go on to their end."""
+        self.gate.limits(
+            parallel=parallel, rows_per_second=rows_per_second, bytes_per_second=bytes_per_second
+        )
+        with self._lock:
+            while parallel is not None and len(self._threads) <= parallel and not self._stopping.is_set():
+                self._begin(self._read_loop)
 
     def _take_over(self) -> None:
         """What an earlier run staged counts; what belongs to no snapshot any more is removed."""
@@ -135,7 +162,9 @@ class SnapshotReader:
 
     def stop(self) -> None:
         """Returns when no thread of ours runs a job any more."""
-        self._stopping.set()
+        with self._lock:  # no thread begins after this
+            self._stopping.set()
+        self.gate.stop()
         for thread in self._threads:
             if thread.ident is not None:  # it was started; a start that failed earlier ends here too
                 thread.join()
@@ -210,13 +239,16 @@ class SnapshotReader:
     def _read_loop(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "snapshot")
         while not self._stopping.is_set():
-            work = self._next() if self._allowed() else None
+            work = self._next()
             if work is None:
                 self._stopping.wait(0.1)
                 continue
             state, chunk = work
             try:
-                self._read(state, chunk)
+                if (permit := self.gate.enter()) is not None:
+                    self._read(state, chunk, permit)
+                else:
+                    self._stopping.wait(0.1)
             finally:
                 with self._lock:
                     self._taken.discard((chunk.table, chunk.snapshot, chunk.number))
@@ -235,12 +267,12 @@ class SnapshotReader:
                     return state, chunk
         return None
 
-    def _read(self, state: TableState, chunk: Chunk) -> None:
+    def _read(self, state: TableState, chunk: Chunk, permit: Permit | None) -> None:
         attempt = 0
-        while True:
+        while permit is not None:
             attempt += 1
             try:
-                self._state.chunk_staged(self._read_once(state, chunk))
+                self._state.chunk_staged(self._read_once(state, chunk, permit))
                 return
             except Exception as error:
                 if self._stopping.is_set():
@@ -255,6 +287,8 @@ class SnapshotReader:
                         self._give_up(state, chunk.snapshot, _as_table_error(found, state.table))
                         return
                     # The log brings the statement that says what happened to the table; until then it waits.
+                    if permit.host.replica_of is not None:
+                        log.warning("read from %s: %s", permit.host.address, found.message)
                     self._stopping.wait(1)
                     return
                 if attempt >= ATTEMPTS_MAX and not isinstance(found, TransientError):
@@ -262,27 +296,38 @@ class SnapshotReader:
                 log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
                             str(found).splitlines()[0])  # fmt: skip
                 self._stopping.wait(min(0.2 * 2 ** min(attempt, 7), 15))
+            permit = None
+            while permit is None and not self._stopping.wait(0.1):
+                permit = self.gate.enter()
 
-    def _read_once(self, state: TableState, chunk: Chunk) -> StagedChunk:
-        job = StageTask(
-            source=self._source(),
-            schema=state.schema,
-            chunk=chunk,
-            directory=str(self._directory_of(state, chunk.snapshot)),
-            start_gtids=self._start_gtids(self._since(state, chunk)),
-            watermark_table=self._watermark_table,
-            types=self._types,
-        )
-        done: list[StagedChunk] = (
-            self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
-        )
-        return done[0]
+    def _read_once(self, state: TableState, chunk: Chunk, permit: Permit) -> StagedChunk:
+        """Gives the permit back, whatever comes of the attempt."""
+        done: list[StagedChunk] = []
+        try:
+            job = StageTask(
+                source=permit.host.source,
+                schema=state.schema,
+                chunk=chunk,
+                directory=str(self._directory_of(state, chunk.snapshot)),
+                start_gtids=self._start_gtids(self._since(state, chunk)),
+                watermark_table=self._watermark_table,
+                types=self._types,
+                replica_of=permit.host.replica_of,
+            )
+            done = self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
+            return done[0]
+        finally:
+            rows, size = sum(item.rows for item in done), sum(item.bytes_read for item in done)
+            self.gate.leave(permit, rows=rows, bytes_=size)
 
     def _since(self, state: TableState, chunk: Chunk) -> Offset:
-        """Everything up to there must be visible to the chunk."""
-        if not chunk.snapshot:
-            return state.start
-        found = [one.since for one in self._state.partials() if one.number == chunk.snapshot]
+        """Everything up to there must be visible to the chunk: all up to the table's start, and the last
+        change of its definition. A replica that has yet to make it may show columns under names they no
+        longer have."""
+        history = self._state.history(last_only=True)
+        found = [change.offset for change in history if change.table == state.table]
+        if chunk.snapshot:
+            found += [one.since for one in self._state.partials() if one.number == chunk.snapshot]
         return Offset(max([state.start, *found]))
 
 
@@ -297,6 +342,7 @@ def _stage(jobs: Any) -> Any:
                 start_gtids=job.start_gtids,
                 watermark_table=job.watermark_table,
                 types=job.types,
+                replica_of=job.replica_of,
             )
 
 

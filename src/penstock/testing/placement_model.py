@@ -14,11 +14,21 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
+from penstock._core import GtidSet
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.snapshot import place as rule
-from penstock.testing.placement_source import KEYS, UUID, Row, Source, Transaction, gtid_set, parse_gtid_set
+from penstock.testing.placement_source import (
+    KEYS,
+    UUID,
+    Replica,
+    Row,
+    Source,
+    Transaction,
+    gtid_set,
+    parse_gtid_set,
+)
 
 CUTS = (None, 2, 4, None)
 BROKEN = (
@@ -27,6 +37,11 @@ BROKEN = (
     "append_drops_all", "append_only_if_fresh", "first_attempt_wins", "own_epoch_keys", "server_uuid",
     "sequence_is_end", "start_in_low",
 )  # fmt: skip
+BROKEN_AT_REPLICAS = (
+    "replica_wait_for_high", "replica_high_from_executed", "replica_high_from_received",
+    "replica_low_from_received", "replica_start_in_low", "replica_definition_in_low",
+)  # fmt: skip
+"""The same for chunks that are read from a replica."""
 
 
 class Violation(AssertionError):
@@ -96,6 +111,11 @@ class World:
         self.coarse = self.dice.choice((0, 0, 1, 3))
         # Marks by place, as where there are no GTIDs. Dice of its own: the other histories stay as they are.
         self.by_place = broken in ("", "low_from_position") and random.Random(~seed).random() < 0.3
+        # Chunks of a replica whose source is followed. Dice of their own, for the same reason.
+        dice = random.Random(seed * 2 + 1)
+        self.replica: Replica | None = None
+        if broken in BROKEN_AT_REPLICAS or (not broken and not self.by_place and dice.random() < 0.4):
+            self.replica = Replica(dice, self.source)
         self._begin()
 
     def _begin(self) -> None:
@@ -114,6 +134,8 @@ class World:
             + [self.execute] * 2 + [self.begin_read] * 3 + [self.read_on] * 7 + [self.lose_reading]
             + [self.add_table] + [self.snapshot_anew]
         )  # fmt: skip
+        if self.replica is not None:
+            actions += [self.replica.advance] * 12
         choose = self.dice.choice
         for _ in range(steps):
             choose(actions)()
@@ -162,7 +184,9 @@ class World:
             return
         table, number = self.dice.choice(waiting)
         chunk = Chunk(TableId("d", table.name), number, None, None)
-        server = "replica" if self.dice.random() < 0.07 else "source"
+        server = "stranger" if self.dice.random() < 0.07 else "source"
+        if self.replica is not None and self.replica.dice.random() < 0.7:
+            server = "replica"
         self.readings.append(Reading(chunk, self.source.version(table.name, self.planned_end), server))
 
     def lose_reading(self) -> None:
@@ -182,6 +206,9 @@ class World:
 
     def _take_low(self, reading: Reading) -> None:
         if reading.server == "replica":
+            self._take_low_at_replica(reading)
+            return
+        if reading.server == "stranger":
             executed = self.source.at_least(2)
             executed = executed[: self.dice.randint(0, len(executed))]
         else:
@@ -191,16 +218,40 @@ class World:
             return
         reading.low = frozenset(executed) | {0}
 
+    def _take_low_at_replica(self, reading: Reading) -> None:
+        assert self.replica is not None
+        executed = set(self.replica.executed)
+        if self.broken == "replica_low_from_received":
+            executed |= self.replica.received
+        name = reading.chunk.table.table
+        required = set(range(1, self.tables[name].start + 1))
+        if self.broken == "replica_start_in_low":
+            required = set()
+        if self.broken != "replica_definition_in_low":
+            required |= set(self._alters(name)[: reading.version - 1])
+        if required <= executed:
+            reading.low = frozenset(executed) | {0}
+
+    def _alters(self, name: str) -> list[int]:
+        return [n for n, item in enumerate(self.source.log, 1) if item.table == name and item.ddl == "alter"]
+
     def _take_view(self, reading: Reading) -> None:
         name, number = reading.chunk.table.table, reading.chunk.number
-        if self.source.in_ddl(name):
-            return
-        seen = self.source.at_least(1)
+        version = reading.version
         if reading.server == "replica":
+            assert self.replica is not None
+            seen = sorted(self.replica.visible)
+            # Read under the definition the chunk was planned with, where columns are still others.
+            version = min(version, 1 + sum(n in self.replica.visible for n in self._alters(name)))
+        elif self.source.in_ddl(name):
+            return
+        else:
+            seen = self.source.at_least(1)
+        if reading.server == "stranger":
             seen = sorted(reading.low - {0})
         lower, upper = CUTS[number], CUTS[number + 1]
         reading.rows = {
-            key: (row[0], reading.version)
+            key: (row[0], version)
             for key, row in self.source.state(name, seen).items()
             if (lower is None or key >= lower) and (upper is None or key < upper)
         }
@@ -215,14 +266,14 @@ class World:
         high = len(self.source.log)
         if self.broken == "high_from_executed":
             high = max(self.source.at_least(2), default=0)
-        if reading.server == "replica":
+        if reading.server == "stranger":
             high = self.dice.randint(0, high)
         low = sorted(reading.low - {0})
         attempt = str(len(self.rows_of))
         text = gtid_set(low)
         staged = StagedChunk(
             reading.chunk, attempt, "", 0, 0, "", reading.version,
-            self._marks(text, high, reading.low), reading.server,
+            self._marks(text, high, reading), "source" if reading.server == "replica" else reading.server,
         )  # fmt: skip
         assert reading.rows is not None
         self.lows[text] = frozenset(low)
@@ -231,11 +282,19 @@ class World:
         if first:
             table.chunks[number] = "staged"
 
-    def _marks(self, gtids: str, high: int, low: frozenset[int]) -> Watermarks:
+    def _marks(self, gtids: str, high: int, reading: Reading) -> Watermarks:
         position = SourcePosition("binlog.1", high)
+        if reading.server == "replica":
+            assert self.replica is not None
+            seen = self.replica.received | self.replica.executed
+            if self.broken == "replica_high_from_executed":
+                seen = self.replica.executed
+            if self.broken == "replica_high_from_received":
+                seen = self.replica.received
+            return Watermarks(gtids, SourcePosition("", 0), high_gtids=gtid_set(sorted(seen)))
         if not self.by_place:
             return Watermarks(gtids, position)
-        return Watermarks("", position, SourcePosition("binlog.1", _prefix(low)))
+        return Watermarks("", position, SourcePosition("binlog.1", _prefix(reading.low)))
 
     # Planning, with the real rule
 
@@ -281,7 +340,7 @@ class World:
             for number, item in enumerate(self.source.log[: epoch.end], 1)
             if item.ddl == "truncate" and item.table == table.name and number > table.start
         )
-        unchecked = self.broken in ("require_gtids", "start_in_low")
+        unchecked = self.broken in ("require_gtids", "start_in_low", "replica_start_in_low")
         at_end = rule.TableAtEnd(
             Offset(table.start),
             "" if unchecked or self.by_place else gtid_set(list(range(1, table.start + 1))),
@@ -291,7 +350,9 @@ class World:
             start_position=SourcePosition("binlog.1", table.start),
         )
         position = 10**9 if self.broken == "wait_for_high" else epoch.end
-        end = rule.EpochEnd(epoch, SourcePosition("binlog.1", position), "source")
+        held = 10**6 if self.broken == "replica_wait_for_high" else int(epoch.end)
+        gtids = GtidSet(f"{UUID}:1-{held}") if self.replica is not None else None
+        end = rule.EpochEnd(epoch, SourcePosition("binlog.1", position), "source", gtids)
         staged = [item for number, item in table.staged.items() if table.chunks[number] == "staged"]
         placed = []
         for chunk in staged:
@@ -440,6 +501,8 @@ class World:
         """The writers stop; everything is read, placed and applied."""
         for _ in range(60):
             self.source.advance(everything=True)
+            if self.replica is not None:
+                self.replica.advance(everything=True)
             self.received = len(self.source.log)
             self.plan()
             self.execute()

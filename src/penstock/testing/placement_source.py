@@ -115,6 +115,57 @@ class Source:
             chosen.stage += 1
 
 
+class Replica:
+    """Replicates from the source. What it has received it makes visible, and then executed, in any order that
+    keeps transactions of the same row, and DDL, in theirs."""
+
+    def __init__(self, dice: random.Random, source: Source) -> None:
+        self.dice = dice
+        self.source = source
+        self.received: set[int] = set()
+        """Since its relay log was emptied last."""
+        self.visible: set[int] = set()
+        self.executed: set[int] = set()
+
+    def advance(self, everything: bool = False) -> None:
+        steps = [self._receive, self._commit, self._execute]
+        if everything:
+            for _ in range(3 * len(self.source.log)):
+                for step in steps:
+                    step()
+        elif self.dice.random() < 0.03:
+            self.executed |= self.visible  # the appliers are stopped, then the relay log is emptied
+            self.received.clear()
+        else:
+            self.dice.choice(steps)()
+
+    def _receive(self) -> None:
+        missing = set(range(1, len(self.source.log) + 1)) - self.received - self.executed
+        if missing:
+            self.received.add(min(missing))
+
+    def _commit(self) -> None:
+        log = self.source.log
+        free = [
+            number
+            for number in self.received - self.visible
+            if not any(
+                other not in self.visible and _depend(log[other - 1], log[number - 1])
+                for other in range(1, number)
+            )
+        ]
+        if free:
+            self.visible.add(self.dice.choice(sorted(free)))
+
+    def _execute(self) -> None:
+        if moving := sorted(self.visible - self.executed):
+            self.executed.add(self.dice.choice(moving))
+
+
+def _depend(one: Transaction, other: Transaction) -> bool:
+    return one.table == other.table and bool(one.ddl or other.ddl or one.keys & other.keys)
+
+
 def gtid_set(numbers: list[int]) -> str:
     """As the server prints it."""
     parts: list[list[int]] = []

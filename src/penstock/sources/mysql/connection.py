@@ -24,11 +24,14 @@ from penstock.errors import ConfigError, PenstockError, TransientError
 READ_BYTES = 512 * 1024
 _RECEIVE_BUFFER = 4 * 1024**2
 
+_COM_QUIT = 0x01
 _COM_BINLOG_DUMP = 0x12
 _COM_REGISTER_REPLICA = 0x15
 _COM_BINLOG_DUMP_GTID = 0x1E
 _DUMP_NON_BLOCK = 0x01
 _THROUGH_GTID = 0x04
+
+_GOODBYE_S = 5
 
 _ACCESS_DENIED = {1045, 1698, 1044, 1820, 1862, 3118, 3955}
 _TOO_MANY = {1040, 1203, 1226}
@@ -44,8 +47,9 @@ class SourceBehind(SourceUnreachable):
     """A replica answers, but it has yet to apply what we hold."""
 
 
-def connect(config: SourceConfig, *, read_timeout_s: float | None = None) -> Any:
-    """A PyMySQL connection (utf8mb4, autocommit). The caller closes it."""
+def connect(config: SourceConfig, *, read_timeout_s: float | None = None, role: str = "") -> Any:
+    """A PyMySQL connection (utf8mb4, autocommit). The caller closes it. `role`: what it is for; the server
+    shows it in `performance_schema.session_connect_attrs`, as `program_name`."""
     greeting_s = max(1, config.connect_timeout // 1000)
     try:
         connection: Any = pymysql.connect(
@@ -58,6 +62,7 @@ def connect(config: SourceConfig, *, read_timeout_s: float | None = None) -> Any
             connect_timeout=greeting_s,
             # PyMySQL's own limit ends when the connection is made: a peer that never greets would hold us.
             read_timeout=greeting_s,
+            program_name=f"penstock {role}".strip(),
             **_tls(config),
         )
         connection._read_timeout = read_timeout_s
@@ -132,6 +137,20 @@ def explain(error: BaseException, config: SourceConfig) -> PenstockError:
             code=code,
         )
     return TransientError(f"The source {where} answered: {text}.", code=code)
+
+
+def hang_up(connection: Any) -> None:
+    """Takes leave of the server, and returns when it has closed its end (or after some seconds): who connects
+    next is not one more."""
+    try:
+        connection._execute_command(_COM_QUIT, b"")
+        connection._sock.settimeout(_GOODBYE_S)
+        while connection._sock.recv(4096):
+            pass
+    except (pymysql.Error, OSError):
+        pass  # it is gone already
+    finally:
+        connection._force_close()
 
 
 def query(connection: Any, sql: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -25,7 +25,7 @@ from penstock.sources.mysql.watermark import marks_of
 RETENTION_MIN_S = 86_400
 """Less than a day of log at the source leaves too little time to mend a stopped pipeline."""
 
-_GTID_SQL = (
+GTID_SQL = (
     "SET GLOBAL enforce_gtid_consistency = ON;\n"
     "SET GLOBAL gtid_mode = OFF_PERMISSIVE;\n"
     "SET GLOBAL gtid_mode = ON_PERMISSIVE;\n"
@@ -115,7 +115,7 @@ def _check_host(config: PipelineConfig) -> list[Finding]:
 
 
 def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
-    from penstock.sources.mysql import captured
+    from penstock.sources.mysql import captured, elsewhere
 
     return [
         ensure_server,
@@ -124,6 +124,8 @@ def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
         ensure_row_format,
         ensure_full_images,
         ensure_gtids,
+        elsewhere.ensure_hosts,
+        elsewhere.ensure_load,
         ensure_replica_logs,
         note_row_metadata,
         captured.ensure_tables,
@@ -297,7 +299,7 @@ def ensure_gtids(source: Source) -> Iterator[Finding]:
             "warning", "gtid_mode", source.name,
             f"The source {source.name} has gtid_mode = {mode or 'OFF'}: the log is followed by file and "
             "position, which do not carry over to another server after a failover.",
-            _GTID_SQL,
+            GTID_SQL,
         )  # fmt: skip
     else:
         yield Finding(
@@ -306,7 +308,7 @@ def ensure_gtids(source: Source) -> Iterator[Finding]:
             "the log by GTIDs. Turn them on (one step at a time, on every server of the topology), or name a "
             "table for marks in snapshot.watermark_table, or set snapshot.mode: never to follow only changes "
             "from now on.",
-            _GTID_SQL,
+            GTID_SQL,
         )  # fmt: skip
 
 

@@ -1,0 +1,184 @@
+"""The gate before each chunk: whether it may begin now, and from which server it is read.
+
+A chunk begins when less than `parallel` are being read, what was read before is paid for (`pace.py`), not
+too much log waits to be applied, and the lookout sees a server that is fit and not too busy. Once it has
+begun it is read to its end: a chunk that is cut off has cost as much, for nothing.
+
+A thread of the gate's looks at the servers about once a second, only while chunks want to begin. What it saw
+too long ago does not count.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.config import SnapshotConfig, SourceConfig
+from penstock.snapshot.pace import Pace
+from penstock.sources.mysql.lookout import Host, Sight
+
+LOOK_SECONDS = 1.0
+WANTED_SECONDS = 3.0
+"""After this long without a chunk that wants to begin, nobody looks and nothing is said."""
+STALE_SECONDS = 15.0
+
+
+class Looks(Protocol):
+    """`sources.mysql.lookout.Lookout`, or a script."""
+
+    @property
+    def is_needed(self) -> bool: ...
+
+    def look(self) -> Sight: ...
+
+    def close(self) -> None: ...
+
+    def hosts_to_json(self) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class Permit:
+    """To read one chunk."""
+
+    host: Host
+
+
+class Gate:
+    """Thread-safe. `source`: the server that is followed now. `allowed`: False while too much log waits."""
+
+    def __init__(
+        self,
+        config: SnapshotConfig,
+        source: Callable[[], SourceConfig],
+        lookout: Looks,
+        *,
+        allowed: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._lookout = lookout
+        self._allowed = allowed
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._parallel = config.parallel
+        self._pace = Pace(
+            rows_per_second=config.rows_per_second, bytes_per_second=config.bytes_per_second, clock=clock
+        )
+        self._reading: Counter[str] = Counter()
+        self._wanted_at = float("-inf")
+        self._sight: Sight | None = None
+        self._seen_at = float("-inf")
+        self._waits: tuple[str, str] | None = None
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    # chunks -------------------------------------------------------------------------------------------------
+
+    def enter(self) -> Permit | None:
+        """None: not now. Who gets a permit gives it back by `leave`."""
+        allowed = self._allowed()
+        with self._lock:
+            self._wanted_at = self._clock()
+            self._wake.set()
+            full = sum(self._reading.values()) >= self._parallel
+            self._waits = None if full else self._reason(allowed)
+            if full:
+                return None
+            if self._waits is not None:
+                return None
+            host = min(self._hosts(), key=lambda one: self._reading[one.address])
+            self._reading[host.address] += 1
+            return Permit(host)
+
+    def leave(self, permit: Permit, *, rows: int = 0, bytes_: int = 0) -> None:
+        """The attempt is over; so much was read."""
+        self._pace.spend(rows=rows, bytes_=bytes_)
+        with self._lock:
+            self._reading[permit.host.address] -= 1
+
+    def _reason(self, allowed: bool) -> tuple[str, str] | None:
+        if not allowed:
+            return "too much log waits to be applied", "pause_when_behind"
+        if self._lookout.is_needed:
+            if self._sight is None or self._clock() - self._seen_at > STALE_SECONDS:
+                return "the load of the servers is not known yet", "load"
+            if not self._sight.hosts:
+                return self._sight.reason, self._sight.paused_by
+        seconds = self._pace.seconds_to_wait()
+        if seconds > 0:
+            holder = self._pace.holder()
+            return f"{holder} lets the next chunk begin in {seconds:.1f} s", holder
+        return None
+
+    def _hosts(self) -> tuple[Host, ...]:
+        if self._lookout.is_needed and self._sight is not None:
+            return self._sight.hosts
+        return (Host(self._source()),)
+
+    # limits -------------------------------------------------------------------------------------------------
+
+    def limits(
+        self,
+        *,
+        parallel: int | None = None,
+        rows_per_second: int | None = None,
+        bytes_per_second: int | None = None,
+    ) -> None:
+        """Other limits from now on; None: as it is. Chunks that are being read go on to their end."""
+        with self._lock:
+            if parallel is not None:
+                self._parallel = parallel
+        self._pace.set(rows_per_second=rows_per_second, bytes_per_second=bytes_per_second)
+
+    def to_json(self) -> dict[str, Any]:
+        """What holds chunks up now (`throttled` for people, `paused_by` for programs; null: nothing), and the
+        limits."""
+        with self._lock:
+            wanted = self._clock() - self._wanted_at <= WANTED_SECONDS
+            reason, paused_by = (self._waits if wanted else None) or (None, None)
+            return {
+                "throttled": reason,
+                "paused_by": paused_by,
+                "limits": {
+                    "parallel": self._parallel,
+                    "rows_per_second": self._pace.rows_per_second,
+                    "bytes_per_second": self._pace.bytes_per_second,
+                },
+                "hosts": self._lookout.hosts_to_json(),
+            }
+
+    # looking ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self._lookout.is_needed:
+            self._watcher = threading.Thread(target=self._watch, name="snapshot-load", daemon=True)
+            self._watcher.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        if self._watcher is not None:
+            self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            if not self._is_wanted():
+                self._lookout.close()
+                self._wake.wait()
+                self._wake.clear()
+                continue
+            sight = self._lookout.look()
+            with self._lock:
+                self._sight, self._seen_at = sight, self._clock()
+            self._stopping.wait(LOOK_SECONDS)
+        self._lookout.close()
+
+    def _is_wanted(self) -> bool:
+        with self._lock:
+            recently = self._clock() - self._wanted_at <= WANTED_SECONDS
+            return recently or any(self._reading.values())
