@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.testing.placement_model import BROKEN, BROKEN_AT_REPLICAS, Violation, World
+from penstock.testing.placement_model import World
+from penstock.testing.placement_values import BROKEN, BROKEN_AT_REPLICAS, Violation
 
 STEPS = 60
 HISTORIES = 5_000

@@ -116,6 +116,30 @@ def test_marks_of_another_server_or_before_the_start_are_read_again() -> None:
     assert isinstance(place(CHUNK, EPOCH, late, Index(), LIMITS), ReadAgain)
 
 
+def test_a_chunk_from_a_replica_waits_until_the_log_holds_all_of_its_high_set() -> None:
+    marks = Watermarks(LOW, SourcePosition("", 0), high_gtids=f"{UUID}:1-60:65")
+    chunk = replace(CHUNK, watermarks=marks)
+
+    def at(gtids: str | None, server_uuid: str = UUID) -> object:
+        held = None if gtids is None else _core.GtidSet(gtids)
+        return place(chunk, replace(EPOCH, gtids=held, server_uuid=server_uuid), TABLE, Index(), LIMITS)
+
+    assert at(f"{UUID}:1-64") == Waiting(chunk), "greater than most of the set is not all of it"
+    assert at(f"{UUID}:1-59:61-70") == Waiting(chunk)
+    assert at(None) == Waiting(chunk)
+    assert at(f"{UUID}:1-65") == Placed(chunk, "merge", (scan(500, 600, LOW), scan(600, 900)), Offset(500))
+    # After a failover what it waits for may be lost; what it waited for is not.
+    assert isinstance(at(f"{UUID}:1-64", "another"), ReadAgain)
+    assert isinstance(at(f"{UUID}:1-65", "another"), Placed)
+
+
+def test_marks_of_a_replica_survive_the_manifest() -> None:
+    marks = Watermarks(LOW, SourcePosition("", 0), high_gtids=f"{UUID}:1-60")
+    chunk = replace(CHUNK, watermarks=marks, bytes_read=7)
+    assert StagedChunk.from_json(chunk.to_json()) == chunk
+    assert StagedChunk.from_json(CHUNK.to_json()) == CHUNK
+
+
 def test_shared_scans_cover_each_of_theirs() -> None:
     one = Placed(CHUNK, "merge", (scan(500, 600, LOW), scan(600, 900)))
     other = Placed(CHUNK, "merge", (scan(400, 600, f"{UUID}:1-30:40-60"), scan(600, 900)))

@@ -12,7 +12,7 @@ transaction numbers are the same integers here: transaction i ends at offset i.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from penstock._core import GtidSet
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
@@ -29,58 +29,14 @@ from penstock.testing.placement_source import (
     gtid_set,
     parse_gtid_set,
 )
-
-CUTS = (None, 2, 4, None)
-BROKEN = (
-    "wait_for_high", "low_from_position", "high_from_executed", "set_membership", "drop_window",
-    "before_images", "window_before_epoch", "void_by_ddl", "schema_version", "table_start", "require_gtids",
-    "append_drops_all", "append_only_if_fresh", "first_attempt_wins", "own_epoch_keys", "server_uuid",
-    "sequence_is_end", "start_in_low",
-)  # fmt: skip
-BROKEN_AT_REPLICAS = (
-    "replica_wait_for_high", "replica_high_from_executed", "replica_high_from_received",
-    "replica_low_from_received", "replica_start_in_low", "replica_definition_in_low",
-)  # fmt: skip
-"""The same for chunks that are read from a replica."""
-
-
-class Violation(AssertionError):
-    """The target is not what it must be."""
-
-
-@dataclass
-class Reading:
-    """One attempt at a chunk, on its way."""
-
-    chunk: Chunk
-    version: int
-    server: str
-    low: frozenset[int] = frozenset()
-    rows: dict[int, Row] | None = None
-
-
-@dataclass
-class Table:
-    name: str
-    start: int
-    chunks: dict[int, str] = field(default_factory=dict)
-    staged: dict[int, StagedChunk] = field(default_factory=dict)
-    fresh: bool = True
-    replaces: int | None = None
-    whole: bool = False
-    """The snapshot is complete: from then on target and source must be equal at each epoch's end."""
-    rows: dict[int, Row] = field(default_factory=dict)
-    sequences: dict[int, int] = field(default_factory=dict)
-    applied: int = 0
-
-
-@dataclass
-class Plan:
-    range: LogRange
-    tables: dict[str, int]
-    """Table, and the offset from which its events are emitted."""
-    placed: list[rule.Placed]
-    finishes: dict[str, int]
+from penstock.testing.placement_values import (
+    BROKEN_AT_REPLICAS,
+    CUTS,
+    Plan,
+    Reading,
+    Table,
+    Violation,
+)
 
 
 def _prefix(numbers: frozenset[int]) -> int:
@@ -116,7 +72,11 @@ class World:
         self.replica: Replica | None = None
         if broken in BROKEN_AT_REPLICAS or (not broken and not self.by_place and dice.random() < 0.4):
             self.replica = Replica(dice, self.source)
-        self._begin()
+            self.source.ddl_share = dice.choice((0.06, 0.2))
+        if self.replica is not None and self.replica.dice.random() < 0.5:
+            self._begin_full(self.replica)
+        else:
+            self._begin()
 
     def _begin(self) -> None:
         """Some histories begin with a table that is being added, or one that has been complete for long."""
@@ -128,6 +88,15 @@ class World:
                 table.whole = True
                 table.chunks = dict.fromkeys(table.chunks, "placed")
 
+    def _begin_full(self, replica: Replica) -> None:
+        """A table that is added has rows already, all of them on the replica."""
+        for _ in range(6):
+            self.write()
+            self.source.advance(everything=True)
+        replica.advance(everything=True)
+        self.received = self.planned_end = len(self.source.log)
+        self.add_table()
+
     def run(self, steps: int) -> None:
         actions = (
             [self.write] * 5 + [self.source.advance] * 6 + [self.receive] * 3 + [self.plan] * 2
@@ -135,7 +104,7 @@ class World:
             + [self.add_table] + [self.snapshot_anew]
         )  # fmt: skip
         if self.replica is not None:
-            actions += [self.replica.advance] * 12
+            actions += [self.replica.advance] * self.replica.dice.choice((4, 12))
         choose = self.dice.choice
         for _ in range(steps):
             choose(actions)()

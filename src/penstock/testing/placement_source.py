@@ -49,6 +49,7 @@ class Source:
         self.dice = dice
         self.log: list[Transaction] = []
         self.in_order = dice.random() < 0.3
+        self.ddl_share = 0.06
 
     def state(self, table: str, numbers: range | list[int]) -> dict[int, Row]:
         rows: dict[int, Row] = {}
@@ -76,7 +77,7 @@ class Source:
         if self.in_ddl(table):
             return
         pending = [item for item in self.log if item.table == table and item.stage == 0]
-        if self.dice.random() < 0.06:
+        if self.dice.random() < self.ddl_share:
             if not pending:  # a DDL waits for the others and excludes them
                 self.log.append(Transaction(table, [], self.dice.choice(["truncate", "alter"])))
             return
