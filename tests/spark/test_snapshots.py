@@ -1,0 +1,150 @@
+"""How many connections read chunks, counted by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.config import SnapshotConfig, SourceConfig, TablesConfig
+from penstock.model.chunk import Chunk
+from penstock.model.offset import Offset
+from penstock.model.schema import DEFAULT_TYPES, TableId
+from penstock.model.table import TableState, new_table
+from penstock.snapshot.gate import Gate, Permit
+from penstock.sources.base import TableFilter
+from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.lookout import Lookout
+from penstock.state import StateStore
+from penstock.testing.scenario import wait_for
+from penstock.testing.servers import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.spark.snapshots import SnapshotReader
+
+CHUNKS = 12
+WAITING = (
+    "SELECT ID FROM information_schema.PROCESSLIST WHERE STATE = 'Waiting for table metadata lock'"
+    " AND INFO LIKE 'SELECT `k`%'"
+)
+
+
+class CountingGate(Gate):
+    """Knows how often a chunk was refused."""
+
+    refused = 0
+
+    def enter(self) -> Permit | None:
+        permit = super().enter()
+        self.refused += permit is None
+        return permit
+
+
+class Case:
+    def __init__(self, spark: SparkSession, mysql: Database, folder: Path) -> None:
+        from penstock.spark.snapshots import SnapshotReader
+
+        mysql.execute(
+            "CREATE TABLE t (k INT PRIMARY KEY)",
+            "INSERT INTO t VALUES " + ", ".join(f"({number})" for number in range(CHUNKS)),
+        )
+        self.mysql = mysql
+        with mysql.connect() as connection:
+            schema = read_table(connection, TableId(mysql.name, "t"))
+        assert schema is not None
+        self.table = schema.table
+        self.state = StateStore(folder / "state")
+        self.account = f"reader{mysql.name[-8:]}"
+        mysql.execute(
+            f"CREATE USER {self.account}@127.0.0.1 IDENTIFIED BY 'p'",
+            f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {self.account}@127.0.0.1",
+        )
+        source = SourceConfig(host=mysql.host, port=mysql.port, user=self.account, password="p")
+        config = SnapshotConfig(parallel=2)
+        lookout = Lookout(config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0)
+        self.gate = CountingGate(config, lambda: source, lookout)
+        self.state.put_table(new_table(schema, Offset(0), snapshot="splitting", append_only=False))
+        self.reader: SnapshotReader = SnapshotReader(
+            spark,
+            self.state,
+            folder / "chunks",
+            gate=self.gate,
+            parallel=config.parallel,
+            types=DEFAULT_TYPES,
+            find_chunks=self._chunks,
+            start_gtids=lambda offset: "",
+            watermark_table=None,
+            failed=self._failed,
+        )
+        self.counts: list[int] = []
+
+    def _chunks(self, *_: object) -> Iterator[Chunk]:
+        bounds = [None, *((str(number),) for number in range(1, CHUNKS)), None]
+        for number in range(CHUNKS):
+            yield Chunk(self.table, number, bounds[number], bounds[number + 1])
+
+    def _failed(self, state: TableState, error: Exception) -> None:
+        raise error
+
+    def reading(self) -> int:
+        """Sessions that read chunks, as the server counts them."""
+        sql = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = %s"
+        [(count,)] = self.mysql.query(sql, (self.account,))
+        self.counts.append(int(count))
+        return int(count)
+
+    def staged(self) -> int:
+        return int(self.state.chunk_counts(self.table).get("staged", 0))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.reader.stop()
+            self.state.close()
+            self.mysql.execute(f"DROP USER {self.account}@127.0.0.1")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While it lasts, chunks that were begun do not end."""
+        with self.mysql.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("LOCK TABLES t WRITE")
+            yield
+            cursor.execute("UNLOCK TABLES")
+
+
+@pytest.fixture
+def case(spark: SparkSession, mysql: Database, tmp_path: Path) -> Case:
+    return Case(spark, mysql, tmp_path)
+
+
+def test_the_server_never_counts_more_connections_than_parallel_also_when_it_changes(case: Case) -> None:
+    case.reader.limits(parallel=1)  # two threads are there, one may read
+    with case.running(), case.locked():
+        case.reader.start()
+        wait_for(lambda: case.reading() == 1, "the first chunk")
+        refused = case.gate.refused
+        wait_for(lambda: case.reading() and case.gate.refused > refused + 5, "the other thread to be refused")
+        assert max(case.counts) == 1
+        case.reader.limits(parallel=2)
+        wait_for(lambda: case.reading() == 2, "the second chunk")
+        case.mysql.execute(f"KILL {case.mysql.query(WAITING)[0][0]}")
+        wait_for(lambda: case.reading() == 2, "the chunk that was cut off, again")
+        assert max(case.counts) == 2 and case.staged() == 0
+
+
+def test_a_rate_spreads_chunks_and_can_be_lifted(case: Case) -> None:
+    case.reader.limits(rows_per_second=1)
+    with case.running():
+        case.reader.start()
+        wait_for(lambda: case.gate.to_json()["paused_by"] == "rows_per_second", "the rate")
+        assert case.staged() < CHUNKS
+        case.reader.limits(rows_per_second=0)
+        wait_for(lambda: case.staged() == CHUNKS, "all chunks")
+        assert case.reader.error is None
