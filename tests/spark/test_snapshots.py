@@ -54,6 +54,7 @@ class Case:
             "INSERT INTO t VALUES " + ", ".join(f"({number})" for number in range(CHUNKS)),
         )
         self.mysql = mysql
+        self._watcher = mysql.connect()
         with mysql.connect() as connection:
             schema = read_table(connection, TableId(mysql.name, "t"))
         assert schema is not None
@@ -93,10 +94,16 @@ class Case:
 
     def reading(self) -> int:
         """Sessions that read chunks, as the server counts them."""
-        sql = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = %s"
-        [(count,)] = self.mysql.query(sql, (self.account,))
-        self.counts.append(int(count))
-        return int(count)
+        with self._watcher.cursor() as cursor:
+            sql = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = %s"
+            cursor.execute(sql, (self.account,))
+            count = int((cursor.fetchone() or (0,))[0])
+        self.counts.append(count)
+        return count
+
+    def waiting(self) -> set[int]:
+        """Those of them that wait for the lock."""
+        return {int(row[0]) for row in self.mysql.query(WAITING)}
 
     def staged(self) -> int:
         return int(self.state.chunk_counts(self.table).get("staged", 0))
@@ -108,6 +115,7 @@ class Case:
         finally:
             self.reader.stop()
             self.state.close()
+            self._watcher.close()
             self.mysql.execute(f"DROP USER {self.account}@127.0.0.1")
 
     @contextmanager
@@ -128,14 +136,19 @@ def test_the_server_never_counts_more_connections_than_parallel_also_when_it_cha
     case.reader.limits(parallel=1)  # two threads are there, one may read
     with case.running(), case.locked():
         case.reader.start()
-        wait_for(lambda: case.reading() == 1, "the first chunk")
+        wait_for(lambda: case.reading() == 1, "the first chunk", seconds=200)
         refused = case.gate.refused
         wait_for(lambda: case.reading() and case.gate.refused > refused + 5, "the other thread to be refused")
         assert max(case.counts) == 1
         case.reader.limits(parallel=2)
-        wait_for(lambda: case.reading() == 2, "the second chunk")
-        case.mysql.execute(f"KILL {case.mysql.query(WAITING)[0][0]}")
-        wait_for(lambda: case.reading() == 2, "the chunk that was cut off, again")
+        wait_for(lambda: case.reading() == 2, "the second chunk", seconds=60)
+        wait_for(lambda: len(case.waiting()) == 2, "both chunks to wait for the lock")
+        killed = case.waiting().pop()
+        case.mysql.execute(f"KILL {killed}")
+        wait_for(
+            lambda: case.reading() and len(case.waiting() - {killed}) == 2,
+            "the chunk that was cut off, again",
+        )
         assert max(case.counts) == 2 and case.staged() == 0
 
 
