@@ -61,12 +61,29 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
         ({"sink": {"type": "delta"}}, "sink type delta needs `path`"),
         ({"sink": {"type": "hudi"}}, "option `sink.type`"),
         ({"source": {"user": "u", "port": 70000}}, "option `source.port`"),
+        ({"signals": {"rest": {}}}, "option `signals.rest.token` is missing"),
+        ({"signals": {"rest": {"token": "short"}}}, "at least 16 characters"),
+        ({"signals": {"rest": {"token": "a token with spaces"}}}, "without spaces"),
+        ({"signals": {"rest": {"token": "x" * 16, "listen": "8190"}}}, "write it as host:port"),
+        ({"signals": {"rest": {"token": "x" * 16, "listen": "127.0.0.1:65536"}}}, "write it as host:port"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_is_expected(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config.parse({**GOOD, **change})
     assert message in str(caught.value)
+
+
+def test_signals_are_taken_over_http_on_loopback_with_a_token_that_is_never_shown() -> None:
+    assert config.parse(GOOD).signals.rest is None
+    rest = config.parse({**GOOD, "signals": {"rest": {"token": "sixteen-letters!"}}}).signals.rest
+    assert rest is not None and rest.address == ("127.0.0.1", 8190)
+    assert "sixteen" not in repr(rest)
+    with pytest.raises(ConfigError) as caught:
+        config.parse({**GOOD, "signals": {"rest": {"token": "secret but wrong"}}})
+    assert "secret" not in str(caught.value)
+    other = config.parse({**GOOD, "signals": {"rest": {"listen": "[::1]:0", "token": "x" * 16}}}).signals.rest
+    assert other is not None and other.address == ("::1", 0)
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "name: [\n", "\xff"])

@@ -133,20 +133,40 @@ SOCKET_CALLS = {
 }
 
 
-def opens_sockets(path: Path) -> bool:
-    """Whether a file opens connections itself (errors and types of PyMySQL may be used anywhere)."""
-    tree = ast.parse(path.read_text())
-    return any(
-        isinstance(node, ast.Call) and ast.unparse(node.func) in SOCKET_CALLS for node in ast.walk(tree)
-    )
+LISTENING_CALLS = {"socket.create_server", "asyncio.start_server", "uvicorn.Server", "uvicorn.run"}
+
+
+def callers(calls: set[str]) -> list[str]:
+    """Files in which one of the functions is called."""
+    return [
+        str(path.relative_to(PACKAGE))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if any(
+            isinstance(node, ast.Call) and ast.unparse(node.func) in calls
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+    ]
 
 
 def test_sockets_are_opened_only_in_the_connection_module() -> None:
-    found = [str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if opens_sockets(path)]
-    assert [name for name in found if name.split("/")[0] != "testing"] in (
-        [],
-        ["sources/mysql/connection.py"],
-    )
+    """Errors and types of PyMySQL may be used anywhere."""
+    found = [name for name in callers(SOCKET_CALLS) if name.split("/")[0] != "testing"]
+    assert found in ([], ["sources/mysql/connection.py"])
+
+
+def test_only_the_rest_channel_listens() -> None:
+    assert [name for name in callers(LISTENING_CALLS) if name.split("/")[0] != "testing"] == [
+        "signals/rest.py"
+    ]
+
+
+def test_the_web_framework_is_imported_only_by_the_rest_channel() -> None:
+    users = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if any(module.split(".")[0] in ("fastapi", "starlette", "uvicorn") for module in imports(path))
+    ]
+    assert users == ["signals/rest.py"]
 
 
 def layer_of(name: str) -> int | None:

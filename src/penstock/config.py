@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from penstock.errors import ConfigError
 from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
@@ -215,6 +223,38 @@ class SnapshotConfig(_Section):
         return self
 
 
+class RestConfig(_Section):
+    """Signals over HTTP, for whoever has the token. There is no TLS: an address that others reach belongs
+    behind a proxy that has it."""
+
+    listen: str = "127.0.0.1:8190"
+    """host:port; port 0 is any free one, which `penstock status` shows."""
+    token: str = Field(repr=False)
+    """At least 16 characters. Better `${NAME}`, from the environment."""
+
+    @field_validator("listen")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+            raise ValueError(
+                f"{value!r} is not an address; write it as host:port, for example 127.0.0.1:8190"
+            )
+        return value
+
+    @field_validator("token")
+    @classmethod
+    def _long(cls, value: str) -> str:
+        if not re.fullmatch(r"[!-~]{16,}", value):
+            raise ValueError("a token has at least 16 characters, of printable ASCII without spaces")
+        return value
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
 class SignalsConfig(_Section):
     """Ways on which signals come, besides `penstock signal` and Python."""
 
@@ -223,6 +263,8 @@ class SignalsConfig(_Section):
     table: str | None = Field(None, pattern=r"^[^.`]+\.[^.`]+$")
     """A table `database.table` of the source with the columns id, type and data: each inserted row is a
     signal. Nothing is written to it."""
+    rest: RestConfig | None = None
+    """A server in the running pipeline."""
 
 
 class EpochConfig(_Section):
@@ -363,6 +405,13 @@ def load(path: str | Path) -> PipelineConfig:
     if not isinstance(document, dict):
         raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
     return parse(_expand(document, path), where=str(path), base=path.resolve().parent)
+
+
+def save(config: PipelineConfig, path: Path) -> None:
+    """Writes what `load` reads, for nobody but this account: it holds passwords."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        yaml.safe_dump(config.model_dump(mode="json", by_alias=True), file)
 
 
 def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from penstock import config as configuration
 from penstock import directory, targets
@@ -40,7 +37,7 @@ from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
 from penstock.requests import Requests
 from penstock.rereads import Rereads
-from penstock.signals.channels import open_channels, send
+from penstock.signals.channels import open_channels, rest_server, send
 from penstock.signals.work import Signals, apply_patterns, is_paused
 from penstock.snapshot import stage
 from penstock.snapshot.gate import Gate
@@ -113,23 +110,22 @@ class Pipeline:
             stack.callback(state.close)
             targets.check_relay_log(config.relay_log_path, state)
             follow.check(config)  # what the receiver would refuse, before Spark is started beside it
+            rest = stack.enter_context(rest_server(config, state))
             supervisor = Supervisor(self._receiver_file())
             stack.callback(supervisor.stop)
             supervisor.start()
-            run = _Run(config, state, supervisor, self._stopping, once=once, on_progress=on_progress)
+            run = _Run(config, state, supervisor, self._stopping, rest, once=once, on_progress=on_progress)
             stack.callback(run.close)
             run.prepare(findings)
             self.progress = run.loop()
             return self.progress
 
     def _receiver_file(self) -> Path:
-        """The pipeline file for the receiver's process; written into the state (0600) when there is none."""
+        """The pipeline file for the receiver's process; written into the state when there is none."""
         if self._path is not None:
             return self._path
         path = self.config.state / "pipeline.yaml"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            yaml.safe_dump(self.config.model_dump(mode="json", by_alias=True), file)
+        configuration.save(self.config, path)
         return path
 
 
@@ -142,6 +138,7 @@ class _Run:
         state: StateStore,
         supervisor: Supervisor,
         stopping: threading.Event,
+        rest: str | None,
         *,
         once: bool,
         on_progress: Callable[[Progress], None] | None,
@@ -150,6 +147,7 @@ class _Run:
         self.state = state
         self.supervisor = supervisor
         self.stopping = stopping
+        self.rest = rest
         self.once = once
         self.on_progress = on_progress
         self.closing = contextlib.ExitStack()
@@ -189,7 +187,7 @@ class _Run:
             self._discover(self._cascading(findings), self._wait_for)
             targets.check_new(self.sink, self.state)
             gate = self.chunks.gate.to_json
-            self.progress = Progress(config, self.state, self.log, self.supervisor, gate=gate)
+            self.progress = Progress(config, self.state, self.log, self.supervisor, gate=gate, rest=self.rest)
             self.planner = self._make_planner()
             self.rereads = Rereads(
                 self.state,

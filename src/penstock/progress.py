@@ -46,13 +46,15 @@ class Progress:
         receiver: Any,
         *,
         gate: Callable[[], dict[str, Any]] = dict,
+        rest: str | None = None,
     ) -> None:
-        """`gate`: what it says of itself (`snapshot/gate.py`)."""
+        """`gate`: what it says of itself (`snapshot/gate.py`). `rest`: where signals are taken over HTTP."""
         self._gate = gate
         self._config = config
         self._state = state
         self._log = relay_log
         self._receiver = receiver
+        self._rest = rest
         self.started = time.time()
         self.epochs = 0
         self.events = 0
@@ -98,6 +100,7 @@ class Progress:
             "running": True,
             "pid": os.getpid(),
             "receiver": self._receiver.describe(),
+            "rest": self._rest,
             "since_start": {"epochs": self.epochs, "chunks": self.chunks, "rows": self.rows},
             "rates": rates,
             "updated": time.time(),
@@ -177,8 +180,8 @@ def _follows(relay_log: RelayLog) -> bool:
     return report.get("state") == "streaming" and _is_recent(report)
 
 
-def _is_recent(report: dict[str, Any]) -> bool:
-    return bool(time.time() - report.get("updated", 0) < REPORT_SECONDS_MAX)
+def _is_recent(report: dict[str, Any], seconds: float = REPORT_SECONDS_MAX) -> bool:
+    return bool(time.time() - report.get("updated", 0) < seconds)
 
 
 def _snapshot_of(state: StateStore, table: TableState) -> TableProgress:
@@ -238,10 +241,11 @@ def _iso(us: int | None) -> str | None:
     return datetime.datetime.fromtimestamp(us / 1e6, datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
-def read_status(directory: Path) -> dict[str, Any] | None:
-    """What the running pipeline wrote last; None when it is not running or has never run."""
+def read_status(directory: Path, *, seconds: float = REPORT_SECONDS_MAX) -> dict[str, Any] | None:
+    """What the running pipeline wrote last, if that is not older than `seconds`; None when it is not running
+    or has never run."""
     try:
         document = json.loads((directory / "status.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) and _is_recent(document) else None
+    return document if isinstance(document, dict) and _is_recent(document, seconds) else None

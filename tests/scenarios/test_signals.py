@@ -7,7 +7,10 @@ import json
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -163,7 +166,45 @@ def test_a_snapshot_is_paused_resumed_and_stopped(scenario: Callable[..., Scenar
     case.assert_equal("large")
 
 
-@pytest.mark.parametrize("channel", ["file", "table"])
+TOKEN = str(uuid.uuid4())
+
+
+def say_by_file(case: Scenario, pipeline: RunningPipeline, signal_id: str, kind: str, data: str) -> None:
+    with open(case.folder / "signals.jsonl", "a") as file:
+        file.write(f'{{"id": "{signal_id}", "type": "{kind}", "data": {data}}}\nno signal\n')
+
+
+def say_by_table(case: Scenario, pipeline: RunningPipeline, signal_id: str, kind: str, data: str) -> None:
+    with case.server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {case.database}.signals VALUES (%s, %s, %s)", (signal_id, kind, data))
+
+
+def say_by_rest(case: Scenario, pipeline: RunningPipeline, signal_id: str, kind: str, data: str) -> None:
+    """Until it is accepted, as a client does to whom nobody listens for a while; then once more."""
+    body = json.dumps({"id": signal_id, "type": kind, "data": json.loads(data)}).encode()
+
+    def answer() -> int:
+        pipeline.ensure_alive()
+        address = pipeline.latest.get("rest")
+        if address is None:
+            return 0  # it is starting
+        request = Request(
+            f"http://{address}/signals", body, {"Authorization": f"Bearer {TOKEN}"}, method="POST"
+        )
+        try:
+            with urlopen(request, timeout=60) as response:
+                return int(response.status)
+        except (URLError, ConnectionError):
+            return 0
+
+    wait_for(lambda: answer() in (200, 202), f"signal {signal_id} being accepted", seconds=300)
+    assert answer() == 200
+
+
+CHANNELS = {"file": say_by_file, "table": say_by_table, "rest": say_by_rest}
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
 def test_signals_come_by_each_channel_once_though_the_driver_is_killed(
     channel: str, scenario: Callable[..., Scenario]
 ) -> None:
@@ -173,17 +214,12 @@ def test_signals_come_by_each_channel_once_though_the_driver_is_killed(
     columns = "id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048)"
     case.server.execute(f"CREATE TABLE {at}.signals ({columns})")
     path = case.folder / "signals.jsonl"
-    signals = {"file": str(path)} if channel == "file" else {"table": f"{at}.signals"}
-    case.write_file(signals=signals, tables=[f"{at}.orders"])
-
-    def say(signal_id: str, kind: str, data: str) -> None:
-        if channel == "file":
-            with open(path, "a") as file:
-                file.write(f'{{"id": "{signal_id}", "type": "{kind}", "data": {data}}}\nno signal\n')
-        else:
-            with case.server.connect() as connection, connection.cursor() as cursor:
-                cursor.execute(f"INSERT INTO {at}.signals VALUES (%s, %s, %s)", (signal_id, kind, data))
-
+    options: dict[str, Any] = {
+        "file": str(path),
+        "table": f"{at}.signals",
+        "rest": {"listen": "127.0.0.1:0", "token": TOKEN},
+    }
+    case.write_file(signals={channel: options[channel]}, tables=[f"{at}.orders"])
     where = json.dumps(
         {
             "type": "incremental",
@@ -192,6 +228,7 @@ def test_signals_come_by_each_channel_once_though_the_driver_is_killed(
         }
     )
     with case.running() as pipeline:
+        say = partial(CHANNELS[channel], case, pipeline)
         case.drain(pipeline)
         first, second = str(uuid.uuid4()), str(uuid.uuid4())
         say(first, "execute-snapshot", where)
@@ -205,6 +242,7 @@ def test_signals_come_by_each_channel_once_though_the_driver_is_killed(
         assert refused["status"] == "refused" and "nowhere.none" in refused["answer"]["message"]
         known = json.loads(case.command("signals", "--json").stdout)
         assert [one["id"] for one in known] == [first, second, "bad"]
+        assert {one["channel"] for one in known} == {channel}
         assert pipeline.stop() == 0
     case.assert_equal("orders")
     if channel == "file":

@@ -52,7 +52,11 @@ def test_a_file_that_is_replaced_is_read_from_its_beginning(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "bad",
     [b"no json\n", b"\xff\xfe\n", b"[]\n", b'{"type": "log"}\n', b'{"id": 5, "type": "log"}\n', b"\n",
-     b'{"id": "x", "type": 7}\n', b'{"id": "x", "type": "log", "data": []}\n', b"[" * 100_000 + b"\n"],
+     b'{"id": "x", "type": 7}\n', b'{"id": "x", "type": "log", "data": []}\n', b"[" * 100_000 + b"\n",
+     b'{"id": "\\ud800", "type": "log"}\n', b'{"id": "x", "type": "\\ud800"}\n',
+     b'{"id": "x", "type": "log", "data": {"message": "\\ud800"}}\n',
+     b'{"id": "x", "type": "log", "data": {"message": NaN}}\n',
+     b'{"id": "x", "type": "log", "data": {"message": ' + b"[" * 500 + b"]" * 500 + b"}}\n"],
 )  # fmt: skip
 def test_what_is_no_signal_is_passed_over(
     bad: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture

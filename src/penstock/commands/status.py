@@ -41,6 +41,8 @@ def status(file: Path, *, history: bool, as_json: bool) -> None:
                   f"of {document['log_end']} ({document['source_position']})")  # fmt: skip
     if document.get("receiver"):
         console.print(f"receiver: {document['receiver']}", soft_wrap=True)
+    if document.get("rest"):
+        console.print(f"signals over HTTP: {document['rest']}")
 
 
 def describe(config: PipelineConfig) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +24,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.signal import Signal
 from penstock.relaylog.reader import RelayLog
-from penstock.signals.commands import DATA_BYTES_MAX, check_id, parse, parse_data
+from penstock.signals.commands import DATA_BYTES_MAX, DATA_DEPTH_MAX, check_id, parse, parse_data
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -205,6 +206,15 @@ def open_channels(
     return channels
 
 
+def rest_server(config: PipelineConfig, state: StateStore) -> AbstractContextManager[str | None]:
+    """Takes signals over HTTP while the block lasts, if the pipeline file asks for it; the address."""
+    if config.signals.rest is None:
+        return nullcontext()
+    from penstock.signals.rest import serving  # FastAPI is slow to import
+
+    return serving(config.signals.rest, state)
+
+
 def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str | None = None) -> str:
     """From any process. The id. Raises `ConfigError`."""
     parse(kind, data)
@@ -220,11 +230,40 @@ def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str
 def accept(state: StateStore, signal_id: Any, kind: Any, data: Any, channel: str) -> bool:
     """False: the id is known already. Raises `ConfigError` for what is no signal at all; what its type and
     data say is judged when it is done."""
+    check(signal_id, kind, data)
+    return state.send(signal_id, kind, data, channel)
+
+
+def check(signal_id: Any, kind: Any, data: Any) -> None:
+    """Raises `ConfigError` for what is no signal at all. What passes can be kept and read again anywhere: it
+    is JSON for any reader, in UTF-8, and not nested so deeply that only some stack could hold it."""
     check_id(signal_id)
     if not isinstance(kind, str) or not 0 < len(kind) <= 100:
         raise ConfigError("A signal's type is a text.")
     if not isinstance(data, dict):
         raise ConfigError("A signal's data is a JSON object.")
-    if len(json.dumps(data)) > DATA_BYTES_MAX:
-        raise ConfigError(f"A signal's data is longer than {DATA_BYTES_MAX} characters.")
-    return state.send(signal_id, kind, data, channel)
+    if not _is_shallow(data):
+        raise ConfigError(f"A signal's data is nested more than {DATA_DEPTH_MAX} deep.")
+    try:
+        f"{signal_id}{kind}".encode()
+        size = len(json.dumps(data, ensure_ascii=False, allow_nan=False).encode())
+    except (TypeError, ValueError):
+        raise ConfigError(
+            "A signal holds what JSON in UTF-8 cannot, such as NaN or half a character."
+        ) from None
+    if size > DATA_BYTES_MAX:
+        raise ConfigError(f"A signal's data is longer than {DATA_BYTES_MAX} bytes.")
+
+
+def _is_shallow(data: Any) -> bool:
+    level = [data]
+    for _ in range(DATA_DEPTH_MAX):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list | tuple)
+        ]
+        if not level:
+            return True
+    return False

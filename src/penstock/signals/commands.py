@@ -15,8 +15,11 @@ from penstock.model.schema import TableId
 from penstock.sources.base import matches
 
 DATA_BYTES_MAX = 1024 * 1024
+DATA_DEPTH_MAX = 32
 ID_LENGTH_MAX = 255
 KEYS_MAX = 100_000
+SAID_LENGTH_MAX = 2000
+"""Of what is wrong with data: it repeats names that were sent."""
 
 
 class _Data(BaseModel):
@@ -153,7 +156,7 @@ def parse(kind: str, data: dict[str, Any]) -> Any:
             f"{'.'.join(map(str, item['loc'])) or 'data'}: {item['msg'].removeprefix('Value error, ')}"
             for item in error.errors()[:5]
         )
-        raise ConfigError(f"{kind}: {said}.") from None
+        raise ConfigError(f"{kind}: {said[:SAID_LENGTH_MAX]}.") from None
 
 
 def matching(patterns: Iterable[str], tables: Iterable[TableId]) -> dict[str, list[TableId]]:
