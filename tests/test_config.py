@@ -103,3 +103,12 @@ def test_sizes_and_times_are_read_with_their_units() -> None:
     parsed = config.parse({**GOOD, "epoch": {"bytes_max": "1.5GiB", "interval": "2s"}})
     assert parsed.epoch.bytes_max == 1536 * 1024**2
     assert parsed.epoch.interval == 2000
+
+
+def test_what_is_saved_is_loaded_again_and_is_nobody_elses(tmp_path: Path) -> None:
+    path = tmp_path / "saved.yaml"
+    rest = {"listen": "[::1]:0", "token": "x" * 16}
+    parsed = config.parse({**GOOD, "state": str(tmp_path), "signals": {"rest": rest}})
+    config.save(parsed, path)
+    assert config.load(path) == parsed
+    assert path.stat().st_mode & 0o777 == 0o600
