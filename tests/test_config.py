@@ -105,10 +105,15 @@ def test_sizes_and_times_are_read_with_their_units() -> None:
     assert parsed.epoch.interval == 2000
 
 
-def test_what_is_saved_is_loaded_again_and_is_nobody_elses(tmp_path: Path) -> None:
-    path = tmp_path / "saved.yaml"
-    rest = {"listen": "[::1]:0", "token": "x" * 16}
-    parsed = config.parse({**GOOD, "state": str(tmp_path), "signals": {"rest": rest}})
-    config.save(parsed, path)
-    assert config.load(path) == parsed
+def test_what_is_saved_is_loaded_again_and_is_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths mean the same, though the file lies elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "other" / "saved.yaml"
+    path.parent.mkdir()
+    options = {**GOOD, "signals": {"rest": {"listen": "[::1]:0", "token": "x" * 16}}}
+    config.save(config.parse(options), path)
+    absolute = {"state": str(tmp_path / "state"), "sink": {"path": str(tmp_path / "lake")}}
+    assert config.load(path) == config.parse(options | absolute)
     assert path.stat().st_mode & 0o777 == 0o600

@@ -408,10 +408,11 @@ def load(path: str | Path) -> PipelineConfig:
 
 
 def save(config: PipelineConfig, path: Path) -> None:
-    """Writes what `load` reads, for nobody but this account: it holds passwords."""
+    """Writes what `load` reads, for nobody but this account: it holds passwords. Relative paths of `config`
+    count from where this process works, wherever the file lies."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        yaml.safe_dump(config.model_dump(mode="json", by_alias=True), file)
+        yaml.safe_dump(_rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True), file)
 
 
 def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:
