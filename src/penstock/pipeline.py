@@ -38,7 +38,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.requests import Requests
 from penstock.rereads import Rereads
 from penstock.signals.channels import open_channels, rest_server, send
-from penstock.signals.work import Signals, apply_patterns, is_paused
+from penstock.signals.work import Signals, apply_patterns, is_paused, limits_by_signal
 from penstock.snapshot import stage
 from penstock.snapshot.gate import Gate
 from penstock.snapshot.log import ChunkLog
@@ -249,7 +249,7 @@ class _Run:
             discover=self._find_more,
             check_condition=self.source.check_condition,
             unpark=partial(unpark, self.state, self.log, self.sink),
-            limit=lambda limits: None,
+            limit=lambda limits: self.chunks.limits(**limits),
             renew=self.supervisor.renew,
         )
 
@@ -313,6 +313,7 @@ class _Run:
             failed=self._snapshot_failed,
             paused=partial(is_paused, self.state),
         )
+        self.chunks.limits(**limits_by_signal(self.state))
 
     def _make_gate(self) -> Gate:
         snapshot = self.config.snapshot

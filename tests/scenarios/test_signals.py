@@ -105,6 +105,7 @@ def test_parts_of_tables_are_read_again_beside_the_log(scenario: Callable[..., S
     case.assert_equal("quiet")
 
 
+@pytest.mark.slow
 def test_tables_come_and_go_and_rest_while_the_others_go_on(scenario: Callable[..., Scenario]) -> None:
     case = scenario(snapshot={"chunk_rows": 400})
     at = case.database
@@ -136,6 +137,7 @@ def test_tables_come_and_go_and_rest_while_the_others_go_on(scenario: Callable[.
     case.assert_equal("first", "second", "third")
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_paused_resumed_and_stopped(scenario: Callable[..., Scenario]) -> None:
     case = scenario(snapshot={"chunk_rows": 100, "parallel": 1})
     at = case.database

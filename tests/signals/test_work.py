@@ -1,0 +1,244 @@
+"""What signals do to the state, and what becomes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.config import parse as parse_config
+from penstock.errors import ConfigError, TransientError
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.signal import Signal
+from penstock.model.table import TableState
+from penstock.signals.work import Signals, apply_patterns, is_paused, limits_by_signal
+from penstock.sources.base import TableFilter
+from penstock.state import StateStore
+
+ORDERS, LINES = TableId("shop", "orders"), TableId("shop", "lines")
+CONFIG = parse_config(
+    {
+        "name": "x",
+        "source": {"user": "u"},
+        "tables": ["shop.*"],
+        "state": "/nowhere",
+        "sink": {"type": "iceberg"},
+    }
+)
+
+
+def schema(table: TableId) -> TableSchema:
+    columns = (Column("id", "int", column_type="int", nullable=False), Column("n", "int", column_type="int"))
+    return TableSchema(table, columns, ("id",))
+
+
+@dataclass
+class Pipeline:
+    """What the loop of a pipeline gives to signals. `ready`: new tables can be found."""
+
+    folder: Path
+    ready: bool = True
+    refuses: str = ""
+    limits: list[dict[str, int]] = field(default_factory=list)
+    renewed: int = 0
+    creates: dict[TableId, TableState] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.start()
+        for table in (ORDERS, LINES):
+            self.state.put_table(TableState(table, Offset(10), schema(table), snapshot="done", last_epoch=1))
+        self.state.advance(Offset(100))
+
+    def start(self) -> None:
+        self.state = StateStore(self.folder)
+        self.captured = TableFilter(CONFIG.tables)
+        apply_patterns(self.captured, CONFIG.tables, self.state)
+        self.signals = Signals(
+            self.state, CONFIG, self.captured, [], discover=self.discover, check_condition=self.check,
+            unpark=lambda table: {"ok": True, "action": "none"}, limit=self.limits.append, renew=self.renew,
+        )  # fmt: skip
+
+    def discover(self, reads: bool) -> None:
+        if not self.ready:
+            raise TransientError("the log is behind")
+        for table, found in self.creates.items():
+            if table in self.captured and self.state.table(table) is None:
+                self.state.put_table(replace(found, snapshot="splitting" if reads else "none"))
+
+    def check(self, schema: TableSchema, condition: str) -> None:
+        if self.refuses:
+            raise ConfigError(self.refuses)
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+    def send(self, kind: str, data: dict[str, Any], signal_id: str = "s") -> Signal:
+        self.state.send(signal_id, kind, data, "test")
+        return self.work(signal_id)
+
+    def work(self, signal_id: str = "s") -> Signal:
+        self.signals._not_before = 0.0  # a second has passed
+        self.signals.work()
+        found = self.state.signal(signal_id)
+        assert found is not None
+        return found
+
+    def table(self, name: TableId) -> TableState:
+        found = self.state.table(name)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline(tmp_path)
+
+
+WHOLE = {"data-collections": ["shop.orders"]}
+PART = WHOLE | {"additional-conditions": [{"data-collection": "shop.orders", "filter": "n > 5"}]}
+
+
+def test_a_whole_table_is_due_and_done_once_it_has_been_read(pipeline: Pipeline) -> None:
+    assert pipeline.send("execute-snapshot", WHOLE).status == "running"
+    assert pipeline.table(ORDERS).due == "signal s" and not pipeline.table(LINES).due and pipeline.renewed
+    begun = replace(pipeline.table(ORDERS), due="", start=Offset(120), snapshot="reading")
+    pipeline.state.put_table(begun)
+    assert pipeline.work().answer["tables"]["shop.orders"]["status"] == "reading"
+    pipeline.state.put_table(replace(begun, snapshot="done"))
+    assert pipeline.work().status == "done"
+
+
+def test_a_table_that_cannot_be_read_makes_its_signal_fail_and_says_why(pipeline: Pipeline) -> None:
+    pipeline.send("execute-snapshot", WHOLE)
+    pipeline.state.put_table(replace(pipeline.table(ORDERS), due=""))
+    pipeline.state.park(ORDERS, offset=Offset(130), reason="no grant", hint="GRANT it")
+    found = pipeline.work()
+    assert found.status == "failed" and found.answer["tables"]["shop.orders"]["reason"] == "no grant"
+
+
+def test_a_part_is_read_beside_the_log_and_the_table_goes_on(pipeline: Pipeline) -> None:
+    pipeline.send("execute-snapshot", PART)
+    [part] = pipeline.state.partials()
+    assert (part.table, part.since, part.part.condition) == (ORDERS, 100, "n > 5")
+    assert pipeline.table(ORDERS).rests
+    pipeline.state.end_partial(part.number, "done")
+    assert pipeline.work().status == "done"
+
+
+def test_a_table_that_is_dropped_ends_what_is_read_of_it(pipeline: Pipeline) -> None:
+    pipeline.send("execute-snapshot", PART)
+    pipeline.state.put_table(replace(pipeline.table(ORDERS), status="dropped", reason="gone"))
+    assert pipeline.work().status == "failed" and not pipeline.state.partials()
+
+
+def test_signals_are_gone_on_with_after_a_restart_and_never_done_twice(pipeline: Pipeline) -> None:
+    pipeline.send("execute-snapshot", PART)
+    pipeline.state.close()
+    pipeline.start()
+    assert not pipeline.state.send("s", "execute-snapshot", PART, "test")
+    assert pipeline.work().status == "running" and len(pipeline.state.partials()) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "change", "named"),
+    [
+        ({"data-collections": ["shop.none"]}, {}, "shop.none"),
+        (PART, {"due": "so"}, "read again anyway"),
+        (PART, {"status": "parked"}, "parked"),
+        (PART, {"schema": replace(schema(ORDERS), key=())}, "no key"),
+        (WHOLE | {"keys": ["x"]}, {}, "'x'"),
+        (WHOLE | {"from": [1, 2]}, {}, "the key of shop.orders"),
+        (
+            WHOLE | {"additional-conditions": [{"data-collection": "shop.orders", "filter": "1) OR (1"}]},
+            {},
+            "plain",
+        ),
+        (
+            WHOLE | {"additional-conditions": [{"data-collection": "shop.lines", "filter": "1"}]},
+            {},
+            "shop.lines",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_changes_nothing(
+    data: dict[str, Any], change: dict[str, Any], named: str, pipeline: Pipeline
+) -> None:
+    before = replace(pipeline.table(ORDERS), **change)
+    pipeline.state.put_table(before)
+    found = pipeline.send("execute-snapshot", data)
+    assert found.status == "refused" and named in found.answer["message"]
+    assert pipeline.table(ORDERS) == before and not pipeline.state.partials()
+
+
+def test_a_condition_that_the_source_refuses_is_refused(pipeline: Pipeline) -> None:
+    pipeline.refuses = "Unknown column 'm'"
+    assert pipeline.send("execute-snapshot", PART).answer["message"] == "Unknown column 'm'"
+
+
+def test_snapshots_pause_and_resume_and_that_lasts(pipeline: Pipeline) -> None:
+    pipeline.send("pause-snapshot", WHOLE, "1")
+    assert is_paused(pipeline.state, ORDERS) and not is_paused(pipeline.state, LINES)
+    pipeline.send("pause-snapshot", {}, "2")
+    pipeline.state.close()
+    pipeline.start()
+    assert is_paused(pipeline.state, LINES)
+    assert pipeline.send("resume-snapshot", WHOLE, "3").status == "refused", "all are paused"
+    pipeline.send("resume-snapshot", {}, "4")
+    assert not is_paused(pipeline.state, ORDERS)
+
+
+def test_a_whole_read_that_is_stopped_parks_its_table(pipeline: Pipeline) -> None:
+    pipeline.state.put_table(replace(pipeline.table(ORDERS), snapshot="reading"))
+    pipeline.send("stop-snapshot", {})
+    assert (
+        pipeline.table(ORDERS).status == "parked"
+        and "before all rows were read" in pipeline.table(ORDERS).reason
+    )
+    assert pipeline.table(LINES).status == "live"
+
+
+def test_tables_that_are_removed_stay_so_until_they_are_added(pipeline: Pipeline) -> None:
+    pipeline.send("remove-table", {"tables": ["shop.orders"]}, "1")
+    assert pipeline.table(ORDERS).status == "removed"
+    pipeline.state.close()
+    pipeline.start()
+    assert ORDERS not in pipeline.captured and LINES in pipeline.captured
+    assert pipeline.send("park", {"tables": ["shop.orders"]}, "2").status == "refused"
+    assert pipeline.send("add-table", {"tables": ["shop.orders"]}, "3").status == "running"
+    assert (
+        ORDERS in pipeline.captured and pipeline.table(ORDERS).due and pipeline.table(ORDERS).status == "live"
+    )
+
+
+def test_a_table_is_added_once_it_can_be_found(pipeline: Pipeline) -> None:
+    other = TableId("crm", "people")
+    pipeline.creates[other] = TableState(other, Offset(100), schema(other))
+    pipeline.ready = False
+    assert pipeline.send("add-table", {"tables": ["crm.*"]}).status == "running"
+    pipeline.ready = True
+    assert pipeline.work().answer["tables"] == {"crm.people": {"reads": "all of it", "status": "reading"}}
+    pipeline.state.put_table(replace(pipeline.table(other), snapshot="done"))
+    assert pipeline.work().status == "done"
+
+
+def test_a_pattern_that_no_table_fits_yet_is_kept(pipeline: Pipeline) -> None:
+    found = pipeline.send("add-table", {"tables": ["crm.*"]})
+    assert found.status == "done" and "will be followed" in found.answer["note"]
+    assert TableId("crm", "later") in pipeline.captured
+
+
+def test_a_table_that_is_parked_may_go_on_from_where_it_is(pipeline: Pipeline) -> None:
+    pipeline.state.put_table(replace(pipeline.table(LINES), snapshot="reading"))
+    pipeline.send("park", {"tables": ["shop.*"], "reason": "a migration"})
+    assert (pipeline.table(ORDERS).resumes, pipeline.table(ORDERS).reason) == (100, "a migration")
+    assert pipeline.table(LINES).resumes is None, "rows of it were still to be read"
+
+
+def test_limits_hold_from_now_on_and_after_a_restart(pipeline: Pipeline) -> None:
+    pipeline.send("set-limits", {"parallel": 1}, "1")
+    pipeline.send("set-limits", {"rows_per_second": 500}, "2")
+    assert pipeline.limits == [{"parallel": 1}, {"parallel": 1, "rows_per_second": 500}]
+    assert limits_by_signal(pipeline.state) == pipeline.limits[-1]
