@@ -24,6 +24,7 @@ from penstock.cascades.keys import below, hindrances, moves_rows
 from penstock.model.chunk import StagedChunk
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.part import PartialSnapshot
 from penstock.model.plan import (
     ApplyCascades,
     ApplyEvents,
@@ -292,6 +293,9 @@ class Planner:
         touched = self._log.tables(reach, exact=True) if reach else {}
         planned = {state.table: state.schema for state in tables.values() if state.planned}
         cascaded = below(planned, touched.keys() & planned.keys()) if self._cascades is not None else set()
+        partials: dict[TableId, list[PartialSnapshot]] = {}
+        for one in self._state.partials():
+            partials.setdefault(one.table, []).append(one)
         plans = []
         for state in tables.values():
             if not state.planned:
@@ -300,7 +304,9 @@ class Planner:
             steps = _first_steps(state)
             if state.table in touched and state.start < reach.end:
                 steps += self._event_steps(state, reach, touched)
-            chunks = self._chunk_steps(state, reach, verdict) or self._partial_steps(state, reach, verdict)
+            chunks = self._chunk_steps(state, reach, verdict)
+            for partial in partials.get(state.table, ()) if not chunks else ():
+                chunks = chunks or self._partial_steps(state, partial, reach, verdict)
             if state.table in cascaded and state.start < reach.end:
                 held = state.written and not state.begins
                 steps.append(ApplyCascades(state.replaces, held, state.reading))
@@ -348,21 +354,20 @@ class Planner:
             steps.append(DeleteOlder(Offset(state.replaces + 1)))
         return steps
 
-    def _partial_steps(self, state: TableState, reach: LogRange, verdict: Verdict | None) -> list[Step]:
-        """Places what is due of one partial snapshot: rows of two may be the same."""
-        if not state.rests or (verdict is not None and verdict.state is not None):
+    def _partial_steps(
+        self, state: TableState, partial: PartialSnapshot, reach: LogRange, verdict: Verdict | None
+    ) -> list[Step]:
+        """Places what is due of a partial snapshot; of one only, since rows of two may be the same."""
+        changes = verdict is not None and verdict.state is not None
+        if not state.rests or changes or partial.status != "reading" or reach.end <= partial.since:
             return []
-        for partial in self._state.partials():
-            if partial.table != state.table or partial.status != "reading" or reach.end <= partial.since:
-                continue
-            chunks = self._state.chunks(state.table, "staged", snapshot=partial.number)
-            staged = [item.staged for item in chunks if item.staged]
-            if partial.part.keys:
-                staged = staged[:1]  # two chunks may have found one row by two names
-            since = Offset(max(state.start, partial.since))
-            if placed := self._placed(state, reach, verdict, staged, since, fresh=False):
-                return self._place_steps(state, placed, "merge")
-        return []
+        chunks = self._state.chunks(state.table, "staged", snapshot=partial.number)
+        staged = [item.staged for item in chunks if item.staged]
+        if partial.part.keys:
+            staged = staged[:1]  # two chunks may have found one row by two names
+        since = Offset(max(state.start, partial.since))
+        placed = self._placed(state, reach, verdict, staged, since, fresh=False)
+        return self._place_steps(state, placed, "merge")
 
     def _placed(
         self,
