@@ -178,6 +178,28 @@ def test_a_condition_that_the_source_refuses_is_refused(pipeline: Pipeline) -> N
     assert pipeline.send("execute-snapshot", PART).answer["message"] == "Unknown column 'm'"
 
 
+def test_a_fault_of_ours_refuses_the_signal_and_does_not_end_the_pipeline(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "check", lambda *_: {}["no such key"])
+    pipeline.start()
+    found = pipeline.send("execute-snapshot", PART)
+    assert found.status == "refused" and "KeyError" in found.answer["message"]
+    assert not pipeline.state.partials()
+
+
+def test_a_source_that_is_away_is_waited_for(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise TransientError("away")
+
+    monkeypatch.setattr(pipeline, "check", away)
+    pipeline.start()
+    assert pipeline.send("execute-snapshot", PART).status == "accepted"
+    monkeypatch.undo()
+    pipeline.start()
+    assert pipeline.work().status == "running"
+
+
 def test_snapshots_pause_and_resume_and_that_lasts(pipeline: Pipeline) -> None:
     pipeline.send("pause-snapshot", WHOLE, "1")
     assert is_paused(pipeline.state, ORDERS) and not is_paused(pipeline.state, LINES)

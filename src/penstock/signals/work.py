@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config import PipelineConfig, TablesConfig
-from penstock.errors import ConfigError, PenstockError, TransientError
+from penstock.errors import ConfigError, InternalError, PenstockError, TransientError
 from penstock.model.offset import Offset
 from penstock.model.part import Part
 from penstock.model.schema import TableId, TableSchema
@@ -67,7 +67,7 @@ class Signals:
         self._unpark = unpark
         self._limit = limit
         self._renew = renew
-        self._not_before = 0.0
+        self._not_before = self._waits_until = 0.0
         self._renews = False
         self._ways: dict[str, Callable[[Signal, Any], Begun]] = {
             "execute-snapshot": self._execute,
@@ -89,7 +89,7 @@ class Signals:
     def work(self) -> None:
         for channel in self._channels:
             channel.poll()
-        for signal in self._state.signals("accepted"):
+        for signal in self._state.signals("accepted") if time.monotonic() >= self._waits_until else ():
             self._begin(signal)
         if time.monotonic() >= self._not_before:
             self._not_before = time.monotonic() + AGAIN_SECONDS
@@ -107,10 +107,16 @@ class Signals:
                 self._state.set_signal(signal.id, status, answer)
         except TransientError as error:
             log.warning("signal %s waits: %s", signal.id, error)
+            self._waits_until = time.monotonic() + AGAIN_SECONDS
             return  # it is looked at again
         except PenstockError as error:
             log.warning("signal %s is refused: %s", signal.id, error)
             self._state.set_signal(signal.id, "refused", error.to_json())
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            # A fault of ours: it must not end the pipeline, at each start again.
+            log.exception("signal %s cannot be done", signal.id)
+            ours = InternalError(f"{type(error).__name__}: {error}")
+            self._state.set_signal(signal.id, "refused", ours.to_json())
         self._tell(signal.id)
 
     def _tell(self, signal_id: str) -> None:
