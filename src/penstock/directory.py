@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,15 @@ def make(path: Path, option: str, *, mode: int = 0o777) -> None:
             f"`{option}` is {path}, which cannot be made: {error.strerror}.",
             hint="Give it a directory that this account may write.",
         ) from error
+
+
+def sync(path: Path) -> None:
+    """What a file or a directory holds is durable when this returns."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

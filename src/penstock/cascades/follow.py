@@ -17,7 +17,7 @@ from penstock.cascades.keys import Comparison, acts
 from penstock.model.schema import CascadingKey
 
 LAST = 2**63 - 1
-"""The end of what still stands at the epoch's end."""
+"""Where versions end that still stand at the epoch's end."""
 
 Row = tuple[Any, ...]
 

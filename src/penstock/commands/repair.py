@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 from rich.console import Console
 
 from penstock import config as configuration
-from penstock.commands.signal import awaited
+from penstock.commands.signal import sent
 from penstock.commands.status import describe
 from penstock.commands.verify import choose, remember, verified
 from penstock.model.schema import TableSchema
 from penstock.model.signal import Signal
-from penstock.signals.channels import accept
 from penstock.snapshot.keys import BINARY
 from penstock.state import StateStore
 from penstock.verify.report import DifferentKey, TableReport
@@ -32,6 +30,7 @@ def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
     state = StateStore(config.state)
     console = Console()
     found: list[dict[str, Any]] = []
+    left = False
     try:
         schemas = {table.table: table.schema for table in state.tables().values()}
         for report in verified(config, state, choose(state, tables), keys_listed=KEYS_MAX):
@@ -39,6 +38,7 @@ def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
             signal = None
             if not report.equal and report.error is None:
                 signal = _read_again(state, report, schemas[report.table], config.state)
+            left |= report.error is not None or (signal is not None and signal.status != "done")
             found.append({"table": str(report.table), "verdict": report.verdict, "error": report.error,
                           "signal": signal.to_json() if signal else None})  # fmt: skip
             if not as_json:
@@ -47,10 +47,7 @@ def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
         state.close()
     if as_json:
         print(json.dumps({"tables": found}))
-    ends = [
-        one["error"] is None and (one["signal"] or {"status": "done"})["status"] == "done" for one in found
-    ]
-    return 0 if all(ends) else 1
+    return 1 if left else 0
 
 
 def _read_again(state: StateStore, report: TableReport, schema: TableSchema, folder: Path) -> Signal:
@@ -59,10 +56,10 @@ def _read_again(state: StateStore, report: TableReport, schema: TableSchema, fol
     listed = report.keys_different and not report.keys_not_listed and not report.unverified
     if listed and not report.ranges_different:
         keys = [_key(schema, different) for different in report.keys_different]
-        found = _send(state, whole | {"keys": keys}, folder)
+        found = sent(state, "execute-snapshot", whole | {"keys": keys}, folder, done=True)
         if found.status != "refused":
             return found
-    return _send(state, whole, folder)
+    return sent(state, "execute-snapshot", whole, folder, done=True)
 
 
 def _key(schema: TableSchema, different: DifferentKey) -> list[str | None]:
@@ -70,12 +67,6 @@ def _key(schema: TableSchema, different: DifferentKey) -> list[str | None]:
         f"0x{different.key[name]}" if schema.column(name).type in BINARY else different.key[name]
         for name in schema.key
     ]
-
-
-def _send(state: StateStore, data: dict[str, Any], folder: Path) -> Signal:
-    signal_id = str(uuid.uuid4())
-    accept(state, signal_id, "execute-snapshot", data, "command")
-    return awaited(state, signal_id, folder, done=True)
 
 
 def _line(report: TableReport, signal: Signal | None) -> str:

@@ -45,9 +45,7 @@ def signal(
     describe(config)
     state = StateStore(config.state)
     try:
-        signal_id = signal_id or str(uuid.uuid4())
-        accept(state, signal_id, kind, fields, "command")
-        found = awaited(state, signal_id, config.state, done=wait)
+        found = sent(state, kind, fields, config.state, signal_id=signal_id, done=wait)
     finally:
         state.close()
     if as_json:
@@ -73,8 +71,18 @@ def _data(kind: str, tables: list[str], where: str | None, keys: list[str]) -> d
     return fields
 
 
-def awaited(state: StateStore, signal_id: str, folder: Path, *, done: bool) -> Signal:
+def sent(
+    state: StateStore,
+    kind: str,
+    data: dict[str, Any],
+    folder: Path,
+    *,
+    signal_id: str | None = None,
+    done: bool,
+) -> Signal:
     """The signal once it is begun, or `done`; as it is now, if the pipeline does not run."""
+    signal_id = signal_id or str(uuid.uuid4())
+    accept(state, signal_id, kind, data, "command")
     deadline = time.monotonic() + BEGIN_SECONDS_MAX
     while True:
         found = state.signal(signal_id)

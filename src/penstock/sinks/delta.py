@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.config import SinkConfig
+from penstock.directory import sync
 from penstock.errors import InternalError
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
@@ -54,7 +55,7 @@ from penstock.sinks.base import (
     source_columns,
 )
 from penstock.sinks.evolve import Change, assignments, changes, holds
-from penstock.sinks.files import Rows, sync
+from penstock.sinks.files import Rows
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,

@@ -190,12 +190,3 @@ def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _cast(array: Any, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
-
-
-def sync(path: Path) -> None:
-    """What a file or a directory holds is durable when this returns."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -23,6 +23,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.config import SinkConfig
+from penstock.directory import sync
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
@@ -47,7 +48,7 @@ from penstock.sinks.base import (
     source_columns,
 )
 from penstock.sinks.evolve import holds
-from penstock.sinks.files import WRITTEN, FileWriter, Rows, converted, sync, written
+from penstock.sinks.files import WRITTEN, FileWriter, Rows, converted, written
 from penstock.sinks.lake import spark_type
 
 PARTITION = "penstock_commit"

@@ -87,9 +87,7 @@ class Gate:
             self._wake.set()
             full = sum(self._reading.values()) >= self._parallel
             self._waits = None if full else self._reason(allowed)
-            if full:
-                return None
-            if self._waits is not None:
+            if full or self._waits is not None:
                 return None
             host = min(self._hosts(), key=lambda one: self._reading[one.address])
             self._reading[host.address] += 1

@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 
 from penstock import _core
 from penstock.config import SourceConfig
+from penstock.directory import sync
 from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
@@ -180,14 +181,14 @@ def _publish(folder: Path, staged: StagedChunk) -> StagedChunk:
         json.dump(document, file, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())
-    _fsync_directory(folder)  # the rows' name is durable before a manifest names it
+    sync(folder)  # the rows' name is durable before a manifest names it
     final = folder / f"{_chunk_name(staged.chunk)}.json"
     try:
         with suppress(FileExistsError):
             os.link(temporary, final)
     finally:
         temporary.unlink()
-    _fsync_directory(folder)
+    sync(folder)
     try:
         return _load(final)
     except FileNotFoundError:
@@ -275,7 +276,7 @@ def discard(chunk: StagedChunk) -> None:
     with suppress(FileNotFoundError):
         if _load(manifest).attempt == chunk.attempt:
             manifest.unlink()
-            _fsync_directory(path.parent)
+            sync(path.parent)
     with suppress(FileNotFoundError):
         path.unlink()
 
@@ -303,11 +304,3 @@ def sweep(directory: str | Path) -> int:
                 path.unlink(missing_ok=True)
                 removed += 1
     return removed
-
-
-def _fsync_directory(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

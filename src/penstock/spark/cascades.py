@@ -42,6 +42,7 @@ from pyspark.sql import functions as f
 
 from penstock.cascades.changes import Watched, change_schema
 from penstock.cascades.keys import parents_first
+from penstock.directory import sync
 from penstock.errors import TableError
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
@@ -49,7 +50,7 @@ from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChun
 from penstock.model.schema import CascadingKey, TableId, TypeOptions
 from penstock.model.table import TableState
 from penstock.sinks.base import Sink
-from penstock.sinks.files import FileWriter, Present, Rows, sync, written
+from penstock.sinks.files import FileWriter, Present, Rows, written
 from penstock.sinks.lake import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.errors import crossing, returned

@@ -31,13 +31,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from penstock.cascades.follow import LAST
 from penstock.cascades.keys import Comparison
 from penstock.model.change import DELETED, SEQUENCE
 from penstock.model.schema import CascadingKey
 from penstock.spark.scratch import Scratch
-
-LAST = 2**63 - 1
-"""The `_to` of what still stands at the epoch's end."""
 
 ROUNDS_MAX = 10_000
 """Of anything that is done until nothing new comes: more than any log holds."""

@@ -5,7 +5,6 @@ of rows and, with its many jobs, seconds for the fewest."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +28,7 @@ from penstock.cascades.follow import (
 from penstock.cascades.keys import comparison, is_case_sensitive
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
 from penstock.model.offset import Offset
-from penstock.model.plan import ApplyEvents, TablePlan
+from penstock.model.plan import TablePlan
 from penstock.model.schema import CascadingKey, TableId, TypeOptions
 from penstock.spark import tasks
 from penstock.spark.consequences import any_of, compared
@@ -62,12 +61,10 @@ class Few(Relation):
     ) -> None:
         super().__init__(types, table, watched)
         self._spark = spark
-        step = next((one for one in table.steps if isinstance(one, ApplyEvents)), None)
-        if step is not None and step.bytes > LOGGED_BYTES_MAX:
+        if self.step is not None and self.step.bytes > LOGGED_BYTES_MAX:
             raise TooMany
         if sum(known.rows() for several in changes.values() for known in several) > CHANGES_MAX:
             raise TooMany
-        self._step = step
         self._row_of = {place: number for number, place in enumerate(self.columns)}
         self._fields = tasks.layout(self.schema, "rows", types)
         edges = [self._edge(key, changes.get(key.parent, [])) for key in self.schema.foreign_keys]
@@ -148,12 +145,12 @@ class Few(Relation):
 
     def _logged(self, images: Images) -> Iterator[Version]:
         """Of the log's images in this epoch; `images` learns of all of them."""
-        if self._step is None:
+        if self.step is None:
             return
         names = tuple(self.schema.columns[place].name for place in self.columns)
         text = self.schema.to_json()
         with crossing(str(self.schema.table)):
-            for split in self._step.splits:
+            for split in self.step.splits:
                 task = tasks.DecodeTask(text, (split,), "changelog", self.types, columns=names)
                 for batch in tasks.decode(task):
                     rows = list(zip(*[plain(batch.column(n)) for n in range(len(names))], strict=True))
@@ -221,9 +218,8 @@ class Few(Relation):
 
 def _read(known: Known, referenced: Sequence[str], kinds: Sequence[pa.DataType]) -> pa.Table:
     """With the columns numbered by their place in the key; a column that was not there then is NULL."""
-    tables = [pq.read_table(file) for file in known.files]
+    whole = pa.concat_tables([pq.read_table(file) for file in known.files])
     arrays: dict[str, pa.ChunkedArray] = {}
-    whole = reduce(lambda one, other: pa.concat_tables([one, other]), tables)
     for side in "on":
         for at, (name, kind) in enumerate(zip(referenced, kinds, strict=True)):
             column = f"{side}{known.places[name]}" if name in known.places else None

@@ -190,12 +190,9 @@ class SnapshotReader:
 
     def _partials(self, status: str) -> list[tuple[TableState, PartialSnapshot]]:
         """Partial snapshots that may go on: those of tables that are not being read as a whole."""
-        tables = self._state.tables()
-        return [
-            (tables[one.table], one)
-            for one in self._state.partials()
-            if one.status == status and one.table in tables and tables[one.table].rests
-        ]
+        found = [one for one in self._state.partials() if one.status == status]
+        tables = self._state.tables() if found else {}
+        return [(tables[one.table], one) for one in found if one.table in tables and tables[one.table].rests]
 
     def _split(self, state: TableState, partial: PartialSnapshot | None = None) -> None:
         try:

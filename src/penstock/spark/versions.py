@@ -71,6 +71,8 @@ class Relation:
         self.watched = watched
         self.places = places_of(table.schema)
         self.moves = moves_rows(table.schema)
+        self.step = next((one for one in table.steps if isinstance(one, ApplyEvents)), None)
+        """The log's own events of the table in this epoch; None: there are none."""
         self._kept = table.kept
         names = {*table.schema.key, *(name for key in table.schema.foreign_keys for name in key.columns)}
         every = range(len(table.schema.columns))
@@ -130,7 +132,6 @@ class Family(Relation):
         super().__init__(types, table, watched)
         self._spark = spark
         self._scratch = scratch
-        self._step = next((one for one in table.steps if isinstance(one, ApplyEvents)), None)
         edges = [self._edge(key, changes.get(key.parent, [])) for key in self.schema.foreign_keys]
         self.edges = tuple(edge for edge in edges if edge is not None)
 
@@ -205,13 +206,13 @@ class Family(Relation):
 
     def _logged(self) -> DataFrame | None:
         """Every image of the table in the epoch."""
-        if self._step is None:
+        if self.step is None:
             return None
         names = tuple(self.schema.columns[place].name for place in self.columns)
         text = self.schema.to_json()
         work = tuple(
             tasks.DecodeTask(text, (split,), "changelog", self.types, columns=names)
-            for split in self._step.splits
+            for split in self.step.splits
         )
         kind = from_arrow_schema(self.arrow("changelog"), prefer_timestamp_ntz=True)
         body = tasks.run_tasks(tasks.decode, work, str(self.schema.table))
