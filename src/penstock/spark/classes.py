@@ -40,7 +40,8 @@ QUERY_SECONDS = 60
 
 def archive(paths: Iterable[Path]) -> Path:
     """Where the archive for this Java, PySpark and extra jars is, or would be."""
-    jars = sorted(Path(pyspark.__file__).parent.joinpath("jars").iterdir())
+    # Resolved, as the JVM is given them: a virtual environment may be a link to another one.
+    jars = sorted(Path(pyspark.__file__).resolve().parent.joinpath("jars").iterdir())
     facts = [_fact(Path(java()).resolve()), *[_fact(path) for path in (*paths, *jars)]]
     name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     return cache_directory() / "classes" / f"spark-{pyspark.__version__}-{name}.jsa"
