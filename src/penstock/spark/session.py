@@ -216,6 +216,9 @@ def _python(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "false",
+        # As it is for tasks without SQL (those that read chunks): workers of another environment have another
+        # daemon, which takes half a second of CPU to start.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     }
     if is_local(master):
         home = str(Path(penstock.__file__).parent.parent)

@@ -50,6 +50,7 @@ class DatabaseServer(PrivateServer, MySqlClient):
     layout: ClassVar[int] = 1
     """Raised when `unpack` or `initialise` make something else than before."""
     PASSWORD: ClassVar[str] = "penstock"
+    tls = False
     DEFAULTS: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> None:
