@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from penstock.testing.placement_model import World
-from penstock.testing.placement_values import BROKEN, BROKEN_AT_REPLICAS, Violation
+from penstock.testing.placement_values import (
+    BROKEN,
+    BROKEN_AT_REPLICAS,
+    BROKEN_IN_PARTS,
+    Violation,
+)
 
 STEPS = 60
 HISTORIES = 5_000
@@ -34,6 +39,6 @@ def test_no_history_of_many_more_shows_one_either() -> None:
     assert play(range(HISTORIES, HISTORIES + HISTORIES_SLOW)) is None
 
 
-@pytest.mark.parametrize("condition", BROKEN + BROKEN_AT_REPLICAS)
+@pytest.mark.parametrize("condition", BROKEN + BROKEN_AT_REPLICAS + BROKEN_IN_PARTS)
 def test_the_model_notices_when_a_condition_of_the_rule_is_given_up(condition: str) -> None:
     assert play(range(HISTORIES_BROKEN), condition) is not None

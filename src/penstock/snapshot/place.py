@@ -51,6 +51,17 @@ freedom:
 Void or read again, the cure is the same: the chunk is read anew, with new marks. The difference is for
 people: a void chunk is untrue, one to read again has become too costly, or its marks cannot be compared.
 
+A part of a table (`execute-snapshot` with keys, a range or a condition) is read beside its stream, when the
+table's own snapshot has ended. The rule is the same, with S the place the pipeline had reached when the part
+was asked for, or the table's start if that is later: what the target held of the part at S may be wrong, and
+is right at E. That follows from the argument above, since it says of a kept row that it is the row at E, and
+of a dropped key that the stream has written it after S. Four things are peculiar to it. The target holds rows
+of the table, so rows are merged, never appended. E must lie behind S, not on it: else a row has no greater
+`_sequence` than the wrong one it replaces. Parts may overlap each other, and two chunks of a list of names
+may find one row by two names: so an epoch places chunks of one part only, and one chunk of such a list. And a
+key that was named and not found is deleted at E, if no event of it was dropped: then the transactions that
+touch it are in V too, and it is not there at E. The relay log is kept from S on until the part is done.
+
 A chunk of a table without a key can drop nothing. It is placed by (1) and (3) alone, for append-only targets,
 where changes in its window may appear twice.
 """
