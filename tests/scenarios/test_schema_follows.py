@@ -77,6 +77,16 @@ HAZARDS = {
         "ALTER TABLE {t} ADD COLUMN u INT AS (id * 2) STORED",
         "INSERT INTO {t} (id) VALUES (3)",
     ),
+    "more_digits_than_a_decimal_has": hazard(
+        (
+            "CREATE TABLE {t} (id INT PRIMARY KEY, n INT, d DECIMAL(9,3), e DECIMAL(30,10), s DECIMAL(40,2))",
+            "INSERT INTO {t} VALUES (1, 14, 1.5, 0.25, 7.5), (2, 0, NULL, 0, 0)",
+        ),
+        "ALTER TABLE {t} MODIFY e DECIMAL(12,3)",
+        "ALTER TABLE {t} MODIFY n DECIMAL(40,12), MODIFY d DECIMAL(40,12), MODIFY e DECIMAL(40,3), "
+        "MODIFY s DECIMAL(45,4)",
+        "INSERT INTO {t} VALUES (3, 14, 1.5, 0.25, 7.5)",
+    ),
     "untouched": hazard(ROWS, "INSERT INTO {t} VALUES (3, 30, 'z')"),
 }
 
@@ -125,9 +135,10 @@ def test_a_table_created_under_the_name_of_a_dropped_one_holds_nothing_of_it(gro
     group.assert_follows("begun_anew")
 
 
-def test_values_that_only_the_server_knows_are_read_from_it(group: Group) -> None:
-    group.assert_follows("only_the_server_knows")
-    assert any("read again" in decision for _, decision in group.changes("only_the_server_knows"))
+@pytest.mark.parametrize("table", ["only_the_server_knows", "more_digits_than_a_decimal_has"])
+def test_values_that_only_the_server_knows_are_read_from_it(group: Group, table: str) -> None:
+    group.assert_follows(table)
+    assert any("read again" in decision for _, decision in group.changes(table))
 
 
 def test_a_table_created_like_another_has_its_columns_and_key(group: Group) -> None:

@@ -10,7 +10,7 @@ from penstock.config import TablesConfig
 from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.plan import ColumnOrigin, Evolve, Park, TruncateTarget
-from penstock.model.schema import CascadingKey, TableId, TableSchema
+from penstock.model.schema import DEFAULT_TYPES, CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.ddl.catalog import Catalog
@@ -30,8 +30,12 @@ class Pipeline:
     """A log of statements, and what a planner would hold of its tables."""
 
     def __init__(
-        self, *captured: str, catalog: Callable[[TableId], TableSchema | None] | None = None
+        self,
+        *captured: str,
+        catalog: Callable[[TableId], TableSchema | None] | None = None,
+        types: TypeOptions = DEFAULT_TYPES,
     ) -> None:
+        self._types = types
         self.log: list[Statement] = []
         self.live: dict[TableId, TableSchema] = {}
         self.asked: list[TableId] = []
@@ -48,6 +52,7 @@ class Pipeline:
             lambda: SERVER,
             read_database=lambda name: ("latin1", "latin1_swedish_ci"),
             earlier=lambda offset: [one for one in self.log if one.end <= offset],
+            types=self._types,
             parks_cascades=self.parks_cascades,
             keeps_keys=self.keeps_keys,
         )
@@ -152,6 +157,40 @@ def test_a_table_is_read_again_when_values_may_have_changed(
         [effect] = shop.run(f"ALTER TABLE t {action}", mode)
         assert bool(effect.rereads) == again, mode
         assert isinstance(effect.steps[0], Evolve) and effect.what
+
+
+@pytest.mark.parametrize(
+    ("types", "action", "again"),
+    [
+        ({}, "MODIFY p DECIMAL(38,2)", False),
+        ({}, "MODIFY p DECIMAL(39,2)", True),  # text from here on
+        ({}, "MODIFY a DECIMAL(40,3) NOT NULL", True),
+        ({}, "MODIFY w DECIMAL(45,5)", False),
+        ({}, "MODIFY w DECIMAL(45,6)", True),
+        ({}, "RENAME COLUMN w TO v, RENAME COLUMN p TO w", False),
+        ({"decimal": "string"}, "MODIFY p DECIMAL(12,2)", False),
+        ({"decimal": "string"}, "MODIFY p DECIMAL(12,3)", True),
+        ({"decimal": "string"}, "MODIFY a DECIMAL(12,0) NOT NULL", True),
+        ({"decimal": "double"}, "MODIFY p DECIMAL(40,3)", False),
+        ({"decimal": "double"}, "DROP PRIMARY KEY, ADD PRIMARY KEY (id, q)", True),  # exact in a key
+        ({"bigint_unsigned": "string"}, "MODIFY a BIGINT UNSIGNED NOT NULL", True),
+        ({"zero_dates": "text"}, "MODIFY d DATETIME", True),
+        ({"zero_dates": "text"}, "MODIFY m DATETIME(3)", True),
+        ({}, "MODIFY m DATETIME(3)", False),
+        ({"tinyint1": "boolean"}, "MODIFY f INT", True),
+        ({}, "MODIFY f INT", False),
+    ],
+)
+def test_a_table_is_read_again_when_values_arrive_in_another_form(
+    types: dict[str, str], action: str, again: bool
+) -> None:
+    pipeline = Pipeline(types=TypeOptions(**types))
+    pipeline.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL, p DECIMAL(10,2), q DECIMAL(10,2) NOT NULL, "
+        "w DECIMAL(40,5), d DATE, m DATETIME, f TINYINT(1))"
+    )
+    [effect] = pipeline.run(f"ALTER TABLE t {action}")
+    assert bool(effect.rereads) == again, effect.rereads
 
 
 def test_rows_that_go_without_row_events_are_read_again(shop: Pipeline) -> None:

@@ -44,7 +44,8 @@ from penstock.sources.mysql.ddl.change import (
     Moved,
     RowsChanged,
 )
-from penstock.sources.mysql.ddl.definition import TableDefinition
+from penstock.sources.mysql.ddl.conversion import form, other_form
+from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.defaults import existing_value
@@ -191,7 +192,9 @@ class MySqlStatements:
         origins: list[plan.ColumnOrigin] = []
         for column, origin in zip(evolution.definition.columns, evolution.origins, strict=True):
             value: str | None = None
-            if origin is None:
+            if origin is not None:
+                reasons += self._other_form(before, known, origin, column, after)
+            else:
                 try:
                     default = column.default
                     value = literal_of(existing_value(known.table, column.column, default, types=self._types))
@@ -211,6 +214,22 @@ class MySqlStatements:
         if not steps and rereads is None:
             return []
         return [TableEffect(known.table, steps, voids=rereads, rereads=rereads, what=what)]
+
+    def _other_form(
+        self,
+        before: TableDefinition,
+        known: TableSchema,
+        origin: str,
+        column: ColumnDefinition,
+        after: TableSchema,
+    ) -> list[str]:
+        found = before.find(origin)
+        if found is None:
+            return []
+        was = form(found.column, self._types, in_key=origin in known.key)
+        now = form(column.column, self._types, in_key=column.name in after.key)
+        reason = other_form(column.name, was, now)
+        return [] if reason is None else [reason]
 
     def _moved(
         self, change: Moved, statement: Statement, live: dict[TableId, TableSchema], held: Held

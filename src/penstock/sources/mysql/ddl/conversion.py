@@ -7,7 +7,7 @@ one that is in the log has met none.
 
 from __future__ import annotations
 
-from penstock.model.schema import Column
+from penstock.model.schema import Column, TypeOptions
 from penstock.sources.mysql.ddl import charsets
 from penstock.sources.mysql.ddl.definition import ColumnDefinition
 from penstock.sources.mysql.ddl.server import Server
@@ -18,6 +18,9 @@ _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigi
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _LABELLED = frozenset({"enum", "set"})
+
+DECIMAL_DIGITS_MAX = 38
+"""Of what Arrow and Spark call a decimal."""
 
 
 def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Server) -> str | None:
@@ -37,6 +40,34 @@ def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Ser
     if _plain(old, new, server):
         return None
     return f"values of {name} are converted from {_type(old)} to {_type(new)}"
+
+
+def form(column: Column, types: TypeOptions, *, in_key: bool) -> tuple[str, int] | None:
+    """How values arrive that `types` give another form than the server's type has; None: as they are."""
+    if column.type == "decimal":
+        if types.decimal == "double" and not in_key:
+            return ("double", 0)
+        is_text = types.decimal == "string" or (column.precision or 0) > DECIMAL_DIGITS_MAX
+        return ("decimal as text", column.scale or 0) if is_text else None
+    if column.type == "bigint" and column.unsigned and types.bigint_unsigned == "string":
+        return ("integer as text", 0)
+    if column.type in ("date", "datetime", "timestamp") and types.zero_dates == "text":
+        return ("date as text" if column.type == "date" else "moment as text", column.fsp or 0)
+    if column.column_type.startswith("tinyint(1)") and types.tinyint1 == "boolean":
+        return None if column.unsigned or in_key else ("boolean", 0)
+    return None
+
+
+_LESS = ("double", "boolean")
+"""Forms that do not tell the server's value."""
+
+
+def other_form(name: str, was: tuple[str, int] | None, now: tuple[str, int] | None) -> str | None:
+    """Why what a target holds of a column is not what arrives of it from now on, although the server's values
+    are the same: text has the digits of its type, and what was left out is not to be had back."""
+    is_text = now is not None and now[0] not in _LESS
+    was_less = was is not None and was[0] in _LESS
+    return f"column {name} arrives in another form" if was != now and (is_text or was_less) else None
 
 
 def _expression_differs(before: ColumnDefinition, after: ColumnDefinition) -> bool:
