@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.config import SchemaConfig
+from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.plan import (
@@ -20,6 +23,7 @@ from penstock.model.plan import (
     EpochPlan,
     Evolve,
     Move,
+    PlaceChunks,
     Step,
     TruncateTarget,
 )
@@ -314,3 +318,87 @@ def test_a_table_is_left_out_until_its_parent_was_read_again(tmp_path: Path) -> 
     planner, state = make(tmp_path, Log(Offset(100), [(50, A), (60, B)]), *states, cascades=DEFAULT_TYPES)
     assert planner.plan_next() is None
     assert state.tables()[B].due and state.tables()[B].status == "live"
+
+
+def itself(table: TableId, *parents: TableId) -> TableSchema:
+    keys = tuple(
+        CascadingKey(f"k{n}", ("up",), one, ("id",), "CASCADE") for n, one in enumerate((table, *parents))
+    )
+    return replace(schema(table, "id", "up"), foreign_keys=keys)
+
+
+def in_one_piece(table: TableId, at: int | None, *, version: int = 1) -> StagedChunk:
+    place = SourcePosition("binlog.000001", at or 0)
+    marks = Watermarks("", place)
+    chunk = Chunk(table, 0, None, None)
+    offset = None if at is None else Offset(at)
+    return StagedChunk(chunk, "attempt", "path", 1, 1, "sum", version, marks, "uuid", at=offset)
+
+
+def being_read(table: TableId, *parents: TableId, **changes: Any) -> TableState:
+    return live(table, schema=itself(table, *parents), snapshot="splitting", written=False, **changes)
+
+
+def staged(state: StateStore, table: TableState, chunk: StagedChunk) -> None:
+    if not state.chunks(table.table):
+        assert state.add_chunks(table, [chunk.chunk])
+    state.chunk_staged(chunk)
+
+
+def test_a_table_that_refers_to_itself_is_placed_where_it_was_read_and_catches_up_from_there(
+    tmp_path: Path,
+) -> None:
+    log = Log(Offset(300), [(50, B), (90, A), (200, A), (250, B)])
+    table = being_read(B, A)
+    planner, state = make(tmp_path, log, live(A), table, cascades=DEFAULT_TYPES)
+    plan = planner.plan_next()
+    assert plan is not None and plan.range == LogRange(Offset(4), Offset(300))
+    assert not steps(plan, B), "its events wait until its rows are there"
+    assert [one.table for one in plan.keeps] == [B], "what happens to its parent is kept for it"
+    assert EpochPlan.from_json(plan.to_json()) == plan
+    done(state, plan)
+    staged(state, table, in_one_piece(B, 100))
+    plan = planner.plan_next()
+    assert plan is not None and plan.range == LogRange(Offset(100), Offset(100))
+    [placed] = steps(plan, B)
+    assert isinstance(placed, PlaceChunks) and (placed.mode, placed.scans, placed.window) == (
+        "append",
+        (),
+        None,
+    )
+    now = state.table(B)
+    assert now is not None and (now.start, now.resumes, state.position) == (100, 100, 300)
+    state.chunks_placed(placed.chunks)
+    state.put_table(replace(now, snapshot="done", written=True))
+    done(state, plan)
+    log.end, log.events = Offset(400), [*log.events, (350, A)]
+    plan = planner.plan_next()
+    assert plan is not None and plan.range == LogRange(Offset(100), Offset(300))
+    events, cascades = steps(plan, B)
+    assert isinstance(events, ApplyEvents)
+    assert cascades == ApplyCascades(Offset(0), rows=True, reading=False, alone=True)
+    done(state, plan)
+    plan = planner.plan_next()
+    assert plan is not None and plan.range == LogRange(Offset(300), Offset(400)) and not plan.keeps
+    assert steps(plan, B) == [ApplyCascades(Offset(0), rows=True, reading=False)]
+
+
+@pytest.mark.parametrize("what", ["before the log is applied", "unknown place", "definition", "truncated"])
+def test_rows_read_in_one_piece_wait_or_are_read_again(tmp_path: Path, what: str) -> None:
+    ddl = {200: [TableEffect(B, voids="TRUNCATE")]} if what == "truncated" else {}
+    log = Log(Offset(300), [(90, A)], ddl)
+    table = being_read(B)
+    planner, state = make(tmp_path, log, live(A), table, cascades=DEFAULT_TYPES)
+    while (plan := planner.plan_next()) is not None:
+        done(state, plan)
+    at = {"before the log is applied": 350, "unknown place": None}.get(what, 100)
+    now = state.table(B)
+    assert now is not None and now.reading
+    staged(state, now, in_one_piece(B, at, version=7 if what == "definition" else 1))
+    assert planner.plan_next() is None
+    waits = what == "before the log is applied"
+    assert [one.status for one in state.chunks(B)] == ["staged" if waits else "planned"]
+    log.end = Offset(350)
+    plan = planner.plan_next()
+    plan = planner.plan_next() if plan is None else plan
+    assert (plan is not None and plan.range == LogRange(Offset(350), Offset(350))) == waits

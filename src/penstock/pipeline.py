@@ -1,9 +1,9 @@
-"""Wiring of a pipeline. This module only connects things.
+"""Wiring of a pipeline; this module only connects things.
 
 One loop in the driver's main thread: look whether the receiver and the stream live, plan the next epoch when
-the last one is applied, answer requests, say how it goes. Spark applies epochs in its own threads
-(`spark/epochs.py`); chunks are read in others (`spark/snapshots.py`). What may happen next follows from the
-state store alone, so a pipeline that is killed at any point goes on from there.
+the last one is applied, answer requests, say how it goes. Spark applies epochs in threads of its own; chunks
+are read in others. What may happen next follows from the state store alone, so a pipeline that is killed at
+any point goes on from there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from penstock import config as configuration
 from penstock import directory, targets
-from penstock.cascades.keys import is_unfinished
+from penstock.cascades.keys import is_unfinished, refers_to_itself
 from penstock.config import PipelineConfig, SourceConfig
 from penstock.discovery import Wait, discover
 from penstock.errors import PenstockError, TableError, TransientError
@@ -44,6 +44,7 @@ from penstock.snapshot.gate import Gate
 from penstock.snapshot.log import ChunkLog
 from penstock.snapshot.place import PlacementLimits
 from penstock.snapshot.split import WHOLE
+from penstock.snapshot.whole import read_whole
 from penstock.sources.base import Finding, TableFilter, refuse
 from penstock.sources.mysql import follow, hosts, preflight
 from penstock.sources.mysql.computed import computation
@@ -67,9 +68,7 @@ QUERY_RESTARTS_MAX = 5
 
 
 class Pipeline:
-    """One pipeline.
-
-    `Pipeline.load("shop.yaml").run()` blocks until `stop()` is called from another thread (or a signal
+    """`Pipeline.load("shop.yaml").run()` blocks until `stop()` is called from another thread (or a signal
     handler), or, with `once=True`, until everything committed at the source before the call is at the
     targets and the snapshot is done. Raises a `PenstockError` when it cannot go on; what it has done stays
     and the next run continues.
@@ -312,6 +311,7 @@ class _Run:
             watermark_table=config.snapshot.watermark_table,
             failed=self._snapshot_failed,
             paused=partial(is_paused, self.state),
+            whole=partial(read_whole, self.state.tables, config.relay_log_path),
         )
         self.chunks.limits(**limits_by_signal(self.state))
 
@@ -476,10 +476,13 @@ class _Run:
     def _find_chunks(
         self, table: TableState, partial: PartialSnapshot | None, after: Chunk | None
     ) -> Iterator[Chunk]:
+        if refers_to_itself(table.schema):
+            return iter([Chunk(table.table, 0, None, None)])
+        since = table.start if partial is None else Offset(max(table.start, partial.since))
         return self.source.find_chunks(
             table.schema,
             self.config.snapshot.chunk_rows,
-            self.chunk_log.gtids_at(table.start if partial is None else max(table.start, partial.since)),
+            self.chunk_log.gtids_at(since),
             sized=lambda rows: None if partial else self.state.set_rows_guess(table.table, rows),
             part=partial.part if partial else WHOLE,
             after=after,

@@ -20,19 +20,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from penstock import renames
-from penstock.cascades.keys import below, hindrances, moves_rows
+from penstock.cascades.keys import below, hindrances, is_held, moves_rows
 from penstock.model.chunk import StagedChunk
 from penstock.model.effect import TableEffect
-from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.offset import LogRange, Offset
 from penstock.model.part import PartialSnapshot
 from penstock.model.plan import (
     ApplyCascades,
     ApplyEvents,
-    ColumnOrigin,
-    CreateTarget,
     DeleteOlder,
     EpochPlan,
-    Evolve,
     Mode,
     PlaceChunks,
     Scan,
@@ -44,6 +41,7 @@ from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.table import GONE, Change, TableState
 from penstock.policy import Policies, Verdict, begun, judge
 from penstock.relaylog.reader import RelayLog, Statement
+from penstock.snapshot.log import PlacementIndex
 from penstock.snapshot.place import (
     Break,
     EpochEnd,
@@ -55,6 +53,7 @@ from penstock.snapshot.place import (
     place_all,
     shared_scans,
 )
+from penstock.snapshot.whole import first_steps, kept_for_later, placed_whole, untrue
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -117,6 +116,8 @@ class Planner:
         tables = self._joined(self._followable(), start)
         # Tables that catch up take turns with all the others together.
         self._caught_up = not self._caught_up
+        if (plan := self._place_whole(tables, start)) is not None:
+            return plan
         if self._caught_up and (plan := self._catch_up(tables, start)) is not None:
             return plan
         end = self._log.cut(start, self._limits.epoch_bytes_max)
@@ -136,7 +137,8 @@ class Planner:
         verdicts = self._verdicts(found, tables, statement)
         verdicts = renames.verdicts(moves, tables, verdicts, end)
         plans = self._table_plans(reach, tables, verdicts)
-        plan = EpochPlan(epoch, reach, tuple(plans), moves) if plans or moves else None
+        keeps = kept_for_later(reach, tables, self._log) if self._cascades is not None else ()
+        plan = EpochPlan(epoch, reach, tuple(plans), moves, keeps) if plans or moves else None
         with self._state.transaction():
             if statement is not None:
                 self._record(statement, found, verdicts)
@@ -157,6 +159,31 @@ class Planner:
             self._state.put_table(state)
         return tables | joining
 
+    def _place_whole(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
+        """Plans the rows of a table that was read in one piece, as they stood at one offset of the log. From
+        there on the table catches up, if the position has come further."""
+        for state in filter(is_held, tables.values()):
+            for item in self._state.chunks(state.table, "staged"):
+                staged = item.staged
+                if staged is None or (staged.at is not None and staged.at > position):
+                    continue
+                breaks = self._breaks_of(state, LogRange(position, position))
+                if (why := untrue(state, staged, breaks)) is None:
+                    return self._plan_whole(state, staged)
+                log.info("%s is read again: %s", state.table, why)
+                self._discard(staged)
+                self._state.chunk_void(staged.chunk)
+        return None
+
+    def _plan_whole(self, state: TableState, staged: StagedChunk) -> EpochPlan:
+        table = placed_whole(state, staged)
+        plan = EpochPlan(self._state.last_epoch() + 1, LogRange(table.start, table.start), (table,))
+        with self._state.transaction():
+            self._state.plan(plan, alone=True)
+            self._breaks.pop(state.table, None)
+            self._state.put_table(replace(state, start=table.start, resumes=table.start))
+        return plan
+
     def _catch_up(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
         """Plans an epoch of one table that stands behind the position, if there is one: with what the log
         held for it meanwhile. What other tables made of that part of the log is done."""
@@ -169,7 +196,7 @@ class Planner:
         end = statement.end if statement is not None else end
         reach = LogRange(state.resumes, end)
         verdicts = self._verdicts(found, alone, statement)
-        plans = self._table_plans(reach, alone, verdicts)
+        plans = self._table_plans(reach, alone, verdicts, alone=True)
         plan = EpochPlan(self._state.last_epoch() + 1, reach, tuple(plans)) if plans else None
         with self._state.transaction():
             if statement is not None:
@@ -186,12 +213,6 @@ class Planner:
         tables = self._state.tables()
         if self._cascades is None:
             return tables
-        for state in tables.values():
-            if state.catching_up and state.schema.foreign_keys:
-                # Epochs of its own do not have what happened to its parents.
-                reason = "what foreign keys changed while it was parked is not known"
-                self._state.put_table(replace(state, resumes=None, due=reason))
-        tables = self._state.tables()
         while found := hindrances(tables, self._cascades):
             at = self._state.position or Offset(0)
             for table, why in found.items():
@@ -288,11 +309,18 @@ class Planner:
         return state.planned and state.start < statement.end
 
     def _table_plans(
-        self, reach: LogRange, tables: dict[TableId, TableState], verdicts: dict[TableId, Verdict]
+        self,
+        reach: LogRange,
+        tables: dict[TableId, TableState],
+        verdicts: dict[TableId, Verdict],
+        *,
+        alone: bool = False,
     ) -> list[TablePlan]:
         touched = self._log.tables(reach, exact=True) if reach else {}
         planned = {state.table: state.schema for state in tables.values() if state.planned}
         cascaded = below(planned, touched.keys() & planned.keys()) if self._cascades is not None else set()
+        if alone and self._cascades is not None:
+            cascaded = {name for name, schema in planned.items() if schema.foreign_keys}
         partials: dict[TableId, list[PartialSnapshot]] = {}
         for one in self._state.partials():
             partials.setdefault(one.table, []).append(one)
@@ -301,16 +329,17 @@ class Planner:
             if not state.planned:
                 continue
             verdict = verdicts.get(state.table)
-            steps = _first_steps(state)
-            if state.table in touched and state.start < reach.end:
-                steps += self._event_steps(state, reach, touched)
-            chunks = self._chunk_steps(state, reach, verdict)
-            for partial in partials.get(state.table, ()) if not chunks else ():
-                chunks = chunks or self._partial_steps(state, partial, reach, verdict)
-            if state.table in cascaded and state.start < reach.end:
-                held = state.written and not state.begins
-                steps.append(ApplyCascades(state.replaces, held, state.reading))
-            steps += chunks
+            steps = first_steps(state)
+            if not is_held(state):
+                if state.table in touched and state.start < reach.end:
+                    steps += self._event_steps(state, reach, touched)
+                chunks = self._chunk_steps(state, reach, verdict)
+                for partial in partials.get(state.table, ()) if not chunks else ():
+                    chunks = chunks or self._partial_steps(state, partial, reach, verdict)
+                if state.table in cascaded and state.start < reach.end:
+                    holds = state.written and not state.begins
+                    steps.append(ApplyCascades(state.replaces, holds, state.reading, alone))
+                steps += chunks
             steps += self._timed(verdict.steps, reach.end) if verdict is not None else ()
             if steps:
                 plans.append(TablePlan(state.schema, tuple(steps), state.start, state.kept))
@@ -419,7 +448,7 @@ class Planner:
         by_gtids = any(one.watermarks.high_gtids is not None for one in staged)
         gtids = self._log.gtids_at(reach.end) if by_gtids else None
         end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end), gtids)
-        return list(place_all(staged, end, at_end, _Index(self._log), self._limits.placement))
+        return list(place_all(staged, end, at_end, PlacementIndex(self._log), self._limits.placement))
 
     def _breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:
         """Statements since the table's start that void chunks. After a restart they are read from the log
@@ -452,41 +481,6 @@ class Planner:
         counts = self._state.chunk_counts(state.table)
         waiting = counts.get("planned", 0) + counts.get("staged", 0)
         return state.snapshot == "reading" and bool(placed) and waiting == len(placed)
-
-
-class _Index:
-    """`snapshot.place.LogIndex` over the relay log."""
-
-    def __init__(self, relay_log: RelayLog) -> None:
-        self._log = relay_log
-        self._known: dict[str, Offset] = {}
-
-    def window_start(self, gtids: str) -> Offset:
-        from penstock._core import GtidSet
-
-        if gtids not in self._known:
-            self._known[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._log.end)
-        return self._known[gtids]
-
-    def offset_within(self, position: SourcePosition) -> Offset:
-        return self._log.offset_within(position)
-
-    def table_bytes(self, table: str, log_range: LogRange) -> int:
-        return self._log.tables(log_range).get(TableId.parse(table), (0, 0))[1]
-
-
-def _first_steps(state: TableState) -> list[Step]:
-    """What makes the target ready for a table that begins."""
-    steps: list[Step] = []
-    if state.last_epoch <= 0:
-        steps.append(CreateTarget())
-    if state.begins == "empty":
-        # Above everything of the table before, below everything of this one.
-        steps.append(TruncateTarget(None, state.replaces or Offset(state.start - 1)))
-    if state.begins:
-        origins = tuple(ColumnOrigin(column.name) for column in state.schema.columns)
-        steps.append(Evolve(state.schema, origins, refills=True, kept=state.kept))
-    return steps
 
 
 def _is_known(state: TableState) -> bool:

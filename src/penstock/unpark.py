@@ -60,6 +60,8 @@ def _lost(table: TableState, relay_log: RelayLog, sink: Sink, state: StateStore)
     """Why a parked table cannot go on from where it is; None: it can."""
     if table.resumes is None:
         return "its changes since it was parked cannot be added to what its target holds"
+    if table.schema.foreign_keys:
+        return "what foreign keys changed while it was parked is not known"
     if relay_log.start > Offset(table.resumes):
         return f"the relay log begins at offset {relay_log.start}, after {table.resumes}, where it was parked"
     if table.last_epoch <= 0:

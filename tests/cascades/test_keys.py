@@ -12,10 +12,12 @@ from penstock.cascades.keys import (
     below,
     comparison,
     hindrances,
+    is_held,
     is_held_back,
     moves_rows,
     parents_first,
     refers_to_itself,
+    upstream,
     waits,
 )
 from penstock.model.offset import Offset
@@ -87,9 +89,15 @@ def test_a_table_is_read_after_parents_that_change_without_row_events_themselves
     assert why(live(P), live(M, P), live(G, M, **reading)) == {}
 
 
-def test_a_table_that_refers_to_itself_is_refused() -> None:
-    [found] = hindrances(tables(live(S, S)), DEFAULT_TYPES).values()
-    assert found.parks and not found.due and "refers to itself" in found.reason
+def test_a_table_that_refers_to_itself_is_followed_while_it_is_read_and_waits_for_others_only() -> None:
+    reading = live(S, S, P, snapshot="reading")
+    assert not why(live(P), live(S, S, P)) and not why(live(P), reading)
+    assert is_held(reading) and not is_held(live(S, S, P)) and not is_held(live(M, P, snapshot="reading"))
+    assert why(live(P, M), live(M, snapshot="reading"), live(S, S, P)) == {}
+    assert why(live(S, S, snapshot="reading"), live(G, S, snapshot="reading")) == {G: AFTER_PARENTS}
+    assert why(live(S, S, resumes=Offset(5)), live(G, S)) == {G: AFTER_PARENTS}
+    schemas = {state.table: state.schema for state in (live(G, M), live(S, S), live(M, P), live(P))}
+    assert upstream(G, schemas) == {G, M, P} and upstream(S, schemas) == {S}
 
 
 def test_a_circle_of_tables_and_rules_that_are_not_known_are_refused() -> None:

@@ -42,6 +42,10 @@ def beyond_ascii(table: TableId, key: CascadingKey, column: Column) -> TableErro
     )
 
 
+def too_many(table: TableId) -> TableError:
+    return again(table, "more of its rows hang on each other than can be followed at once")
+
+
 def generated(table: TableId) -> TableError:
     return again(table, "a foreign key changed rows that have generated columns")
 

@@ -43,10 +43,12 @@ class Edge:
     effects: Mapping[Row, list[Effect]]
 
     def of(self, row: Row) -> list[Effect]:
-        values = tuple(row[place] for place in self.columns)
-        if None in values:
-            return []
-        return self.effects.get(self.compared(values), [])
+        value = self.value_of(row)
+        return [] if None in value else self.effects.get(value, [])
+
+    def value_of(self, row: Row) -> Row:
+        """What the row refers to, in the form in which it is compared."""
+        return self.compared(tuple(row[place] for place in self.columns))
 
     def compared(self, values: Row) -> Row:
         return tuple(compared(value, how) for value, how in zip(values, self.comparisons, strict=True))
@@ -55,6 +57,16 @@ class Edge:
     def sets(self) -> bool:
         """Whether some row's columns get values that are not NULL."""
         return any(value is not None for one in self.effects.values() for e in one for value in e.new)
+
+    def effect_of(self, before: Row, after: Row | None, p: int) -> Effect | None:
+        """What a change of the values that rows refer to does to them; `after` is None for a row that goes.
+        None: nothing."""
+        does = acts(self.key, deleted=after is None)
+        if not does or before == after or None in before:
+            return None
+        if after is not None and self.key.on_update == "CASCADE":
+            return Effect(p, after, ends=False)
+        return Effect(p, (None,) * len(before), ends=after is None and self.key.on_delete == "CASCADE")
 
     def brings_back(self) -> bool:
         """Whether a value that a change took away came back by a later one."""
@@ -98,6 +110,10 @@ class Images:
         for known in self._sequences.values():
             known.sort()
 
+    def all(self) -> Iterator[tuple[Row, int]]:
+        """Keys and sequences."""
+        return ((key, one) for key, known in self._sequences.items() for one in known)
+
     def after(self, row: Row, since: int) -> int:
         known = self._sequences.get(self._of(row), [])
         place = bisect.bisect_right(known, since)
@@ -127,19 +143,14 @@ def edge_of(
     """`changes`: `o…`, `n…` of the places `referenced`, `gone`, `p` (`cascades/changes.py`)."""
     old = list(zip(*[plain(changes[f"o{place}"]) for place in referenced], strict=True))
     new = list(zip(*[plain(changes[f"n{place}"]) for place in referenced], strict=True))
-    deletes, updates = acts(key, deleted=True), acts(key, deleted=False)
-    nothing = (None,) * len(columns)
     effects: dict[Row, list[Effect]] = {}
     edge = Edge(key, columns, comparisons, effects)
     for before, after, gone, p in zip(
         old, new, changes["gone"].to_pylist(), changes["p"].to_pylist(), strict=True
     ):
-        does = deletes if gone else updates and before != after
-        if not does or None in before:
-            continue
-        values = after if not gone and key.on_update == "CASCADE" else nothing
-        ends = gone and key.on_delete == "CASCADE"
-        effects.setdefault(edge.compared(before), []).append(Effect(p, values, ends))
+        effect = edge.effect_of(before, None if gone else after, p)
+        if effect is not None:
+            effects.setdefault(edge.compared(before), []).append(effect)
     for one in effects.values():
         one.sort(key=lambda effect: effect.p)
     return edge

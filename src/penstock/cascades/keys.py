@@ -5,7 +5,7 @@ When a table's rows can be followed. Its parents' changes come from the log: the
 is captured, live, and began no later than the table. A parent that has such keys itself also changes without
 row events; those changes are known only while all its rows are at its target. So a table is read only after
 such parents were read, and it is read again when a parent is. A table that refers to itself cannot wait
-for itself, and is refused: decision 11.
+for itself: it is read in one piece whose place in the log is known, and goes on from there alone.
 """
 
 from __future__ import annotations
@@ -53,6 +53,22 @@ def acts(key: CascadingKey, *, deleted: bool) -> bool:
 
 def refers_to_itself(schema: TableSchema) -> bool:
     return any(key.parent == schema.table for key in schema.foreign_keys)
+
+
+def is_held(state: TableState) -> bool:
+    """Whether the table is being read in one piece; until that is placed, epochs leave its events alone."""
+    return state.reading and refers_to_itself(state.schema)
+
+
+def upstream(table: TableId, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
+    """The table, and all whose changes may change its rows."""
+    found: set[TableId] = set()
+    wave = {table}
+    while wave:
+        found |= wave
+        schema_keys = [key for one in wave if one in schemas for key in schemas[one].foreign_keys]
+        wave = {key.parent for key in schema_keys} - found
+    return found
 
 
 def moves_rows(schema: TableSchema) -> bool:
@@ -175,7 +191,7 @@ def _hindrance(
             parks=True,
         )
     if parent.table == state.table:
-        return _itself(state.table, key)
+        return None
     if parent.status == "parked" and not parent.due:
         return Hindrance(
             f"Rows of {state.table} change with those of {parent.table} (foreign key {key.name}), which is "
@@ -198,18 +214,6 @@ def parent_missing(table: TableId, key: CascadingKey) -> tuple[str, str]:
     )
     hint = f"Add {key.parent} to `tables`, restart the pipeline and run `penstock resnapshot FILE {table}`."
     return reason, hint
-
-
-def _itself(table: TableId, key: CascadingKey) -> Hindrance:
-    """The rule holds for such a table too, but reading it while it changes loses rows (decision 11)."""
-    return Hindrance(
-        f"{table} refers to itself by the foreign key {key.name}, which changes rows; `cascades: apply` does "
-        "not follow that yet.",
-        "Take the rule off the key, or accept the gap with `cascades: ignore`; then run `penstock "
-        f"resnapshot FILE {table}`.",
-        due=False,
-        parks=True,
-    )
 
 
 def _circle(table: TableId) -> Hindrance:

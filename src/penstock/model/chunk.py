@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.model.offset import SourcePosition
+from penstock.model.offset import Offset, SourcePosition
 from penstock.model.part import KeyValues
 from penstock.model.schema import TableId
 
@@ -58,7 +58,8 @@ class StagedChunk:
 
     `server_uuid` is the server whose log the marks speak of (the chunk may be read from a replica of it),
     `bytes` the size of the staged file, `checksum` its SHA-256, `bytes_read` what the server sent. A plan
-    names `attempt` and `checksum`, so no other attempt is ever placed in its stead.
+    names `attempt` and `checksum`, so no other attempt is ever placed in its stead. `at`: the rows are those
+    of this very offset in the log; None: they may be of any moment between the marks.
     """
 
     chunk: Chunk
@@ -71,6 +72,7 @@ class StagedChunk:
     watermarks: Watermarks
     server_uuid: str
     bytes_read: int = 0
+    at: Offset | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -93,6 +95,7 @@ class StagedChunk:
             "bytes_read": self.bytes_read,
             **_position_to_json(self.watermarks.low_position),
             **({} if self.watermarks.high_gtids is None else {"high_gtids": self.watermarks.high_gtids}),
+            **({} if self.at is None else {"at": self.at}),
         }
 
     @classmethod
@@ -124,6 +127,7 @@ class StagedChunk:
             ),
             server_uuid=fields["server_uuid"],
             bytes_read=fields.get("bytes_read", 0),
+            at=Offset(fields["at"]) if "at" in fields else None,
         )
 
 

@@ -67,11 +67,13 @@ class PlaceChunks:
 class ApplyCascades:
     """What foreign keys did to the table's rows in this epoch, which is worked out before any table is
     written. `rows`: the target has rows of the table, those with sequences above `after`. `reading`: the
-    table's existing rows are still being read."""
+    table's existing rows are still being read. `alone`: the table catches up; what happened to its parents
+    was kept by the epochs of the others (`EpochPlan.keeps`)."""
 
     after: Offset
     rows: bool
     reading: bool
+    alone: bool = False
     kind: Literal["cascades"] = "cascades"
 
 
@@ -197,12 +199,14 @@ class Move:
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """`moves` are made together, after the steps of all tables. The tables they concern have no steps."""
+    """`moves` are made together, after the steps of all tables. The tables they concern have no steps.
+    `keeps`: tables that will catch up later, for which is kept what happens to the tables they refer to."""
 
     epoch: int
     range: LogRange
     tables: tuple[TablePlan, ...]
     moves: tuple[Move, ...] = ()
+    keeps: tuple[TableSchema, ...] = ()
 
     @property
     def moved(self) -> set[TableId]:
@@ -225,6 +229,7 @@ class EpochPlan:
                 for plan in self.tables
             ],
             "moves": [[str(move.source), str(move.target), move.identity] for move in self.moves],
+            "keeps": [json.loads(schema.to_json()) for schema in self.keeps],
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -247,6 +252,7 @@ class EpochPlan:
                 Move(TableId.parse(source), TableId.parse(target), identity)
                 for source, target, identity in document.get("moves", ())
             ),
+            keeps=tuple(TableSchema.from_json(schema) for schema in document.get("keeps", ())),
         )
 
 
@@ -284,7 +290,7 @@ def _step(fields: dict[str, Any]) -> Step:
         scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
         return PlaceChunks(chunks, scans, fields["mode"], fields.get("window"))
     if kind == "cascades":
-        return ApplyCascades(fields["after"], fields["rows"], fields["reading"])
+        return ApplyCascades(fields["after"], fields["rows"], fields["reading"], fields.get("alone", False))
     if kind == "truncate":
         return TruncateTarget(fields["timestamp_us"], fields["sequence"])
     if kind == "evolve":

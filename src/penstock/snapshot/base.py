@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.errors import TransientError
 from penstock.model.chunk import Chunk, Watermarks
+from penstock.model.offset import Offset
 from penstock.model.schema import TableSchema
 
 
@@ -30,6 +31,8 @@ class ReadMarks:
     rows: int
     bytes: int = 0
     """What the server sent."""
+    at: Offset | None = None
+    """See `StagedChunk.at`."""
 
 
 class ChunkRead(Protocol):

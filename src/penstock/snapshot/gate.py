@@ -79,8 +79,8 @@ class Gate:
 
     # chunks -------------------------------------------------------------------------------------------------
 
-    def enter(self) -> Permit | None:
-        """None: not now. Who gets a permit gives it back by `leave`."""
+    def enter(self, *, at_source: bool = False) -> Permit | None:
+        """None: not now. Who gets a permit gives it back by `leave`. `at_source`: not from a replica."""
         allowed = self._allowed()
         with self._lock:
             self._wanted_at = self._clock()
@@ -89,7 +89,8 @@ class Gate:
             self._waits = None if full else self._reason(allowed)
             if full or self._waits is not None:
                 return None
-            host = min(self._hosts(), key=lambda one: self._reading[one.address])
+            hosts = (Host(self._source()),) if at_source else self._hosts()
+            host = min(hosts, key=lambda one: self._reading[one.address])
             self._reading[host.address] += 1
             return Permit(host)
 

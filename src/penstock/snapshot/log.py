@@ -1,5 +1,4 @@
-"""The relay log as the threads see it that read chunks: a reader of their own, since one reader serves one
-thread."""
+"""The relay log as snapshots see it."""
 
 from __future__ import annotations
 
@@ -9,11 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock._core import GtidSet
-from penstock.model.offset import Offset
+from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.schema import TableId
 from penstock.relaylog.reader import RelayLog
 
 
 class ChunkLog:
+    """For the threads that read chunks: a reader of their own, since one reader serves one thread."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
@@ -40,3 +42,22 @@ class ChunkLog:
         """Log from the first transaction on that is not in the set."""
         with self._refreshed() as log:
             return int(log.end - log.window_start(GtidSet(gtids), not_after=log.end))
+
+
+class PlacementIndex:
+    """`snapshot.place.LogIndex` over the relay log."""
+
+    def __init__(self, relay_log: RelayLog) -> None:
+        self._log = relay_log
+        self._known: dict[str, Offset] = {}
+
+    def window_start(self, gtids: str) -> Offset:
+        if gtids not in self._known:
+            self._known[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._log.end)
+        return self._known[gtids]
+
+    def offset_within(self, position: SourcePosition) -> Offset:
+        return self._log.offset_within(position)
+
+    def table_bytes(self, table: str, log_range: LogRange) -> int:
+        return self._log.tables(log_range).get(TableId.parse(table), (0, 0))[1]

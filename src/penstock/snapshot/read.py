@@ -26,10 +26,12 @@ from pymysql.connections import Connection
 from penstock import _core
 from penstock.errors import InternalError, PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
+from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions, quote
 from penstock.snapshot.base import ChunkOutdated, ReadMarks
 from penstock.snapshot.keys import key_condition
 from penstock.snapshot.split import range_condition
+from penstock.snapshot.whole import Whole
 from penstock.sources.mysql.connection import hang_up
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.replica_marks import ReplicaMarks
@@ -76,9 +78,12 @@ class MySqlChunkReader:
         types: TypeOptions = DEFAULT_TYPES,
         watermark_table: str | None = None,
         replica_of: ReplicaOf | None = None,
+        whole: Whole | None = None,
     ) -> None:
+        """`whole`: what is read are the rows as they stood at one offset of the log."""
         self._connection = connection
         self._types = types
+        self._whole = whole
         with guarded("the session of a chunk reader"):
             prepare_session(connection)
             self._watermarks: Marks = (
@@ -94,7 +99,7 @@ class MySqlChunkReader:
 
     def read(self, schema: TableSchema, chunk: Chunk) -> MySqlChunkRead:
         """Begins one attempt. The one before must have been read to its end."""
-        return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._types)
+        return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._types, self._whole)
 
     def leave(self) -> None:
         """Ends the session between two chunks. Returns when the server has let go of it."""
@@ -115,9 +120,11 @@ class MySqlChunkRead:
         schema: TableSchema,
         chunk: Chunk,
         types: TypeOptions,
+        whole: Whole | None,
     ) -> None:
         self._connection = connection
         self._watermarks = watermarks
+        self._whole = whole
         self._schema = schema
         self._chunk = chunk
         self._types = types
@@ -133,7 +140,11 @@ class MySqlChunkRead:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with guarded(f"the read of chunk {self._chunk.number} of {self._chunk.table}", self._chunk):
-            self._watermarks.begin()
+            at: Offset | None = None
+            if self._whole is None:
+                self._watermarks.begin()
+            else:
+                marks, at = self._whole.open(self._watermarks)
             decoder = _core.ResultSetDecoder(self._schema.to_json(), types=self._types.to_json())
             received = Received()
             try:
@@ -147,8 +158,11 @@ class MySqlChunkRead:
                     hint="Mend the value at the source, then resume the table.",
                     table=str(self._chunk.table),
                 ) from error
-            marks = self._watermarks.end()
-        self._marks = ReadMarks(marks, self._watermarks.server_uuid, decoder.rows, received.bytes)
+            if self._whole is None:
+                marks = self._watermarks.end()
+            else:
+                self._connection.rollback()
+        self._marks = ReadMarks(marks, self._watermarks.server_uuid, decoder.rows, received.bytes, at)
 
 
 def prepare_session(connection: Connection[Any]) -> None:

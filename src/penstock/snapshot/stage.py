@@ -41,6 +41,7 @@ from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.snapshot.base import ChunkReader
 from penstock.snapshot.read import MySqlChunkReader
+from penstock.snapshot.whole import Whole
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.replicas import ReplicaOf
 
@@ -89,21 +90,22 @@ def stage_chunk(
     watermark_table: str | None = None,
     types: TypeOptions = DEFAULT_TYPES,
     replica_of: ReplicaOf | None = None,
+    whole: Whole | None = None,
 ) -> StagedChunk:
     """Reads and stages one chunk over a connection of its own: what a Spark task calls.
 
     No connection outlives its chunk: Spark runs each task in whichever process is free, so connections that
     wait in processes for their next chunk would soon be more than chunks are read at once.
     `start_gtids` must be executed where it is read: what the log had executed at the table's start, and when
-    its definition last changed. `replica_of`: `source` is a replica of the server that is followed. If the
-    chunk is staged already, that attempt is returned and nothing is read.
+    its definition last changed. `replica_of`: `source` is a replica of the server that is followed. `whole`:
+    see `whole.py`. If the chunk is staged already, that attempt is returned and nothing is read.
     """
     if (known := find(directory, chunk)) is not None:
         return known
     connection = connect(source, role="chunk")
     try:
         reader = MySqlChunkReader(
-            connection, types=types, watermark_table=watermark_table, replica_of=replica_of
+            connection, types=types, watermark_table=watermark_table, replica_of=replica_of, whole=whole
         )
         reader.require_gtids(start_gtids)
         done = stage(reader, schema, chunk, directory, types=types)
@@ -138,7 +140,7 @@ def stage(
         staged = StagedChunk(
             chunk=chunk, attempt=attempt, path=str(path.absolute()), rows=marks.rows, bytes=size,
             checksum=checksum, schema_version=schema.version, watermarks=marks.watermarks,
-            server_uuid=marks.server_uuid, bytes_read=marks.bytes,
+            server_uuid=marks.server_uuid, bytes_read=marks.bytes, at=marks.at,
         )  # fmt: skip
         temporary.rename(path)
         winner = _publish(folder, staged)

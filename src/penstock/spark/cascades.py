@@ -40,14 +40,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from penstock.cascades import doubt
 from penstock.cascades.changes import Watched, change_schema
-from penstock.cascades.keys import parents_first
+from penstock.cascades.keys import parents_first, refers_to_itself
 from penstock.directory import sync
 from penstock.errors import TableError
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
-from penstock.model.schema import CascadingKey, TableId, TypeOptions
+from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.model.table import TableState
 from penstock.sinks.base import Sink
 from penstock.sinks.files import FileWriter, Present, Rows, written
@@ -55,6 +56,7 @@ from penstock.sinks.lake import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.errors import crossing, returned
 from penstock.spark.few import Few, TooMany
+from penstock.spark.itself import Itself
 from penstock.spark.scratch import Scratch, rows_in
 from penstock.spark.versions import Family, Known, Result, places_of
 
@@ -142,22 +144,23 @@ class Cascades:
         """To be called before anything of the plan is written."""
         folder = self._root / f"{plan.epoch:012d}"
         concerned = {table.table: table for table in plan.tables if _is_concerned(table)}
-        if not concerned:
+        if not concerned and not plan.keeps:
             return Consequences(folder)
         known = Consequences.read(folder)
         if known is not None and known.end == plan.range.end:
             return known
         shutil.rmtree(folder, ignore_errors=True)
         found = Consequences(folder, plan.range.end)
-        self._decode_parents(plan, concerned, found)
-        windows = [window for table in concerned.values() if (window := _window(table)) is not None]
-        earlier = self._earlier(min(windows)) if windows else {}
-        if not found.changes and not found.failed and not _matter(earlier, concerned):
+        schemas = {one.table: one for one in plan.keeps} | {t: one.schema for t, one in concerned.items()}
+        self._decode_parents(plan, schemas, found)
+        windows = [window for table in concerned.values() if (window := _window(table, plan)) is not None]
+        earlier = self._earlier(min(windows), concerned, found) if windows else {}
+        if not found.changes and not found.failed and not _matter(earlier, concerned, plan):
             return found
         scratch = Scratch(self._spark, folder / "work")
         for name in parents_first({table: one.schema for table, one in concerned.items()}):
             try:
-                self._work_out(plan, concerned, name, earlier, found, scratch)
+                self._work_out(plan, concerned, schemas, name, earlier, found, scratch)
             except Exception as error:
                 if not isinstance(ours := returned(error), TableError):
                     raise
@@ -169,9 +172,10 @@ class Cascades:
     # parents ------------------------------------------------------------------------------------------------
 
     def _decode_parents(
-        self, plan: EpochPlan, concerned: dict[TableId, TablePlan], found: Consequences
+        self, plan: EpochPlan, schemas: dict[TableId, TableSchema], found: Consequences
     ) -> None:
-        keys = [key for table in concerned.values() for key in table.schema.foreign_keys]
+        """`schemas`: of the tables for which the changes are wanted."""
+        keys = [key for schema in schemas.values() for key in schema.foreign_keys]
         for parent in plan.tables:
             own = [key for key in keys if key.parent == parent.table]
             step = next((one for one in parent.steps if isinstance(one, ApplyEvents)), None)
@@ -182,7 +186,7 @@ class Cascades:
             except Exception as error:
                 if not isinstance(ours := returned(error), TableError):
                     raise
-                self._fail_children(parent.table, concerned, ours, found)
+                self._fail_children(parent.table, schemas, ours, found)
                 continue
             if known.files:
                 found.changes.setdefault(parent.table, []).append(known)
@@ -205,10 +209,10 @@ class Cascades:
         return Known({schema.columns[n].name: n for n in watched.places}, tuple(map(Path, paths)))
 
     def _fail_children(
-        self, parent: TableId, concerned: dict[TableId, TablePlan], error: TableError, found: Consequences
+        self, parent: TableId, schemas: dict[TableId, TableSchema], error: TableError, found: Consequences
     ) -> None:
-        for table, plan in concerned.items():
-            if any(key.parent == parent for key in plan.schema.foreign_keys):
+        for table, schema in schemas.items():
+            if any(key.parent == parent for key in schema.foreign_keys):
                 found.failed[table] = TableError(
                     f"What foreign keys changed in {table} is not known: {error.message}",
                     hint=error.hint,
@@ -222,6 +226,7 @@ class Cascades:
         self,
         plan: EpochPlan,
         concerned: dict[TableId, TablePlan],
+        schemas: dict[TableId, TableSchema],
         name: TableId,
         earlier: dict[TableId, list[Known]],
         found: Consequences,
@@ -230,21 +235,25 @@ class Cascades:
         table = concerned[name]
         if name in found.failed:
             return
-        keys = [key for one in concerned.values() for key in one.schema.foreign_keys if key.parent == name]
-        window = _window(table)
-        before = earlier if window is not None else {}
+        keys = [key for one in schemas.values() for key in one.foreign_keys if key.parent == name]
+        before = earlier if _window(table, plan) is not None else {}
         changes = {
-            key.parent: [*before.get(key.parent, ()), *found.changes.get(key.parent, ())]
+            key.parent: [*(before.get(key.parent, ()) if key.parent != name else ()),
+                         *found.changes.get(key.parent, ())]
             for key in table.schema.foreign_keys
-        }
+        }  # fmt: skip
         watched = Watched.by(table.schema, keys)
+        reach = plan.range if _is_alone(table) else None
+        itself = refers_to_itself(table.schema)
         family: Few | Family
         try:
-            family = Few(self._spark, self._types, table, watched, changes)
-            worked = self._result(plan, table, family, window, found)
+            family = (Itself if itself else Few)(self._spark, self._types, table, watched, changes, reach)
+            worked = self._result(plan, table, family, found)
         except TooMany:
+            if itself:
+                raise doubt.too_many(name) from None
             family = Family(self._spark, self._types, table, watched, changes, scratch)
-            worked = self._result(plan, table, family, window, found)
+            worked = self._result(plan, table, family, found)
         if worked is None:
             return
         rows, corrections, derived = (
@@ -262,11 +271,11 @@ class Cascades:
         plan: EpochPlan,
         table: TablePlan,
         family: Few | Family,
-        window: Offset | None,
         found: Consequences,
     ) -> Result | None:
         if not family.is_touched:
             return None
+        window = _chunk_window(table)
         if window is not None and family.is_unclear():
             found.unclear.add(table.table)
             window = None
@@ -342,13 +351,20 @@ class Cascades:
 
     # earlier epochs -----------------------------------------------------------------------------------------
 
-    def _earlier(self, window: Offset) -> dict[TableId, list[Known]]:
-        """Changes of epochs that ended behind the window."""
+    def _earlier(
+        self, window: Offset, concerned: dict[TableId, TablePlan], found: Consequences
+    ) -> dict[TableId, list[Known]]:
+        """Changes of epochs that ended behind the window. What could not be kept for a table that catches up
+        makes it fail now."""
         changes: dict[TableId, list[Known]] = {}
         for folder, end in self._staged():
-            found = Consequences.read(folder) if end > window else None
-            for table, known in found.changes.items() if found is not None else ():
+            one = Consequences.read(folder) if end > window else None
+            if one is None:
+                continue
+            for table, known in one.changes.items():
                 changes.setdefault(table, []).extend(known)
+            lost = {name for name in one.failed if name in concerned and _is_alone(concerned[name])}
+            found.failed |= {name: one.failed[name] for name in lost}
         return changes
 
     def _staged(self) -> list[tuple[Path, Offset]]:
@@ -361,7 +377,9 @@ class Cascades:
         staged = self._staged()
         if not staged:
             return
-        starts = [one.start for one in tables().values() if one.reading and one.schema.foreign_keys]
+        waiting = [one for one in tables().values() if one.schema.foreign_keys]
+        starts = [one.start for one in waiting if one.reading]
+        starts += [one.resumes for one in waiting if one.catching_up and one.resumes is not None]
         for folder, end in staged:
             if not starts or end <= min(starts):
                 (folder / MANIFEST).unlink()  # never half of it
@@ -375,14 +393,25 @@ def _is_concerned(table: TablePlan) -> bool:
     )
 
 
-def _window(table: TablePlan) -> Offset | None:
+def _is_alone(table: TablePlan) -> bool:
+    return any(isinstance(step, ApplyCascades) and step.alone for step in table.steps)
+
+
+def _window(table: TablePlan, plan: EpochPlan) -> Offset | None:
+    """From where on changes of earlier epochs matter; None: they do not."""
+    return plan.range.start if _is_alone(table) else _chunk_window(table)
+
+
+def _chunk_window(table: TablePlan) -> Offset | None:
     windows = [step.window for step in table.steps if isinstance(step, PlaceChunks)]
     return min((window for window in windows if window is not None), default=None)
 
 
-def _matter(earlier: dict[TableId, list[Known]], concerned: dict[TableId, TablePlan]) -> bool:
+def _matter(
+    earlier: dict[TableId, list[Known]], concerned: dict[TableId, TablePlan], plan: EpochPlan
+) -> bool:
     keys: list[CascadingKey] = [
-        key for table in concerned.values() if _window(table) for key in table.schema.foreign_keys
+        key for table in concerned.values() if _window(table, plan) for key in table.schema.foreign_keys
     ]
     return any(key.parent in earlier for key in keys)
 

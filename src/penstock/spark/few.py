@@ -4,9 +4,10 @@ of rows and, with its many jobs, seconds for the fewest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -17,6 +18,7 @@ from penstock.cascades.follow import (
     Edge,
     Hit,
     Images,
+    Row,
     Version,
     arrow,
     derived,
@@ -27,7 +29,7 @@ from penstock.cascades.follow import (
 )
 from penstock.cascades.keys import comparison, is_case_sensitive
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
-from penstock.model.offset import Offset
+from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import TablePlan
 from penstock.model.schema import CascadingKey, TableId, TypeOptions
 from penstock.spark import tasks
@@ -40,6 +42,8 @@ ROWS_MAX = 20_000
 WHOLE_ROWS_MAX = 2_000
 """The same for rows with all their columns."""
 LOGGED_BYTES_MAX = 16 * 1024**2
+STANDS = ("insert", "update_postimage")
+"""Images that say how a row stands from there on."""
 LISTED_MAX = 200
 """Values that are asked for by name, so that files can be passed over; more of them are joined."""
 
@@ -49,7 +53,10 @@ class TooMany(Exception):
 
 
 class Few(Relation):
-    """`changes`: of each parent, those of earlier epochs first. Raises `TooMany`."""
+    """`changes`: of each parent, those of earlier epochs first; what lies outside `reach` is not looked at
+    (None: all of it is). Raises `TooMany`."""
+
+    changes_max = CHANGES_MAX
 
     def __init__(
         self,
@@ -58,30 +65,46 @@ class Few(Relation):
         table: TablePlan,
         watched: Watched,
         changes: dict[TableId, list[Known]],
+        reach: LogRange | None = None,
     ) -> None:
         super().__init__(types, table, watched)
         self._spark = spark
-        if self.step is not None and self.step.bytes > LOGGED_BYTES_MAX:
+        self._reach = reach
+        if self.step is not None and self.step.bytes > self.logged_bytes_max:
             raise TooMany
-        if sum(known.rows() for several in changes.values() for known in several) > CHANGES_MAX:
+        if sum(known.rows() for several in changes.values() for known in several) > self.changes_max:
             raise TooMany
         self._row_of = {place: number for number, place in enumerate(self.columns)}
         self._fields = tasks.layout(self.schema, "rows", types)
         edges = [self._edge(key, changes.get(key.parent, [])) for key in self.schema.foreign_keys]
-        self.edges = [edge for edge in edges if edge is not None and edge.effects]
+        self.edges = [edge for edge in edges if edge is not None and self._matters(edge)]
+
+    @property
+    def logged_bytes_max(self) -> int:
+        return LOGGED_BYTES_MAX
+
+    @property
+    def rows_max(self) -> int:
+        return WHOLE_ROWS_MAX if self.moves else ROWS_MAX
 
     @property
     def is_touched(self) -> bool:
-        return bool(self.edges)
+        return any(edge.effects for edge in self.edges)
+
+    def _matters(self, edge: Edge) -> bool:
+        return bool(edge.effects)
 
     def _edge(self, key: CascadingKey, known: list[Known]) -> Edge | None:
         columns = [self.places[name] for name in key.columns]
         kinds = [self._fields.field(place).type for place in columns]
         if not all(map(_is_simple, kinds)):
             raise TooMany
-        if not known or not set(key.referenced) <= known[-1].places.keys():
+        if known and not set(key.referenced) <= known[-1].places.keys():
             return None  # nobody watched them: it does nothing when they change
-        changes = pa.concat_tables([_read(one, key.referenced, kinds) for one in known])
+        changes = pa.concat_tables([_none(kinds), *[_read(one, key.referenced, kinds) for one in known]])
+        if self._reach is not None:
+            start, end = int(self._reach.start), int(self._reach.end)
+            changes = changes.filter((pc.field("p") > start) & (pc.field("p") <= end))
         how = tuple(comparison(self.schema.columns[place]) for place in columns)
         own = tuple(self._row_of[place] for place in columns)
         edge = edge_of(key, own, how, changes, tuple(range(len(columns))))
@@ -108,14 +131,14 @@ class Few(Relation):
             column = self.schema.columns[self.columns[place]]
             if how == "unknown":
                 raise doubt.unknown_order(self.schema.table, edge.key, column)
-            if not is_case_sensitive(column) and not all(_is_plain(values[at]) for values in edge.effects):
+            if not is_case_sensitive(column) and not all(is_plain(values[at]) for values in edge.effects):
                 raise doubt.beyond_ascii(self.schema.table, edge.key, column)
 
     def _check_rows(self, versions: list[Version]) -> None:
         for edge in self.edges:
             for place in edge.columns:
                 column = self.schema.columns[self.columns[place]]
-                if not is_case_sensitive(column) and not all(_is_plain(one.row[place]) for one in versions):
+                if not is_case_sensitive(column) and not all(is_plain(one.row[place]) for one in versions):
                     raise doubt.beyond_ascii(self.schema.table, edge.key, column)
 
     # rows ---------------------------------------------------------------------------------------------------
@@ -128,10 +151,13 @@ class Few(Relation):
         versions = list(self._logged(images))
         frames = [] if target is None else [self.of_target(target, after)]
         frames += [self.of_chunk(frame, window) for frame, window in chunks]
+        values = [edge.effects.keys() for edge in self.edges]
         for frame in frames:
-            versions += self._fetched(frame)
+            versions += self._fetched(frame, values)
         self._check_rows(versions)
-        hits = follow(self.edges, versions, images)
+        return self._result(follow(self.edges, versions, images), images)
+
+    def _result(self, hits: list[Hit], images: Images) -> Result | None:
         if not hits:
             return None
         if doubt.has_virtual_columns(self.schema) and not all(hit.ends for hit in hits):
@@ -145,40 +171,46 @@ class Few(Relation):
 
     def _logged(self, images: Images) -> Iterator[Version]:
         """Of the log's images in this epoch; `images` learns of all of them."""
+        for batch in self._images():
+            rows, sequences = self._rows(batch), batch.column(SEQUENCE).to_pylist()
+            images.add(rows, sequences)
+            kinds = batch.column(CHANGE_TYPE).to_pylist()
+            for row, sequence, kind in zip(rows, sequences, kinds, strict=True):
+                if kind in STANDS:
+                    yield Version(row, sequence)
+
+    def _images(self) -> Iterator[pa.RecordBatch]:
+        """In layout `changelog`, with the columns that matter."""
         if self.step is None:
             return
         names = tuple(self.schema.columns[place].name for place in self.columns)
         text = self.schema.to_json()
         with crossing(str(self.schema.table)):
             for split in self.step.splits:
-                task = tasks.DecodeTask(text, (split,), "changelog", self.types, columns=names)
-                for batch in tasks.decode(task):
-                    rows = list(zip(*[plain(batch.column(n)) for n in range(len(names))], strict=True))
-                    sequences = batch.column(SEQUENCE).to_pylist()
-                    images.add(rows, sequences)
-                    kinds = batch.column(CHANGE_TYPE).to_pylist()
-                    for row, sequence, kind in zip(rows, sequences, kinds, strict=True):
-                        if kind in ("insert", "update_postimage"):
-                            yield Version(row, sequence)
+                yield from tasks.decode(
+                    tasks.DecodeTask(text, (split,), "changelog", self.types, columns=names)
+                )
 
-    def _fetched(self, frame: DataFrame) -> Iterator[Version]:
-        """Rows that a change may reach: their foreign keys have values that some parent had. Rows whose texts
-        may equal others come along, to be refused."""
+    def _rows(self, images: pa.RecordBatch | pa.Table) -> list[Row]:
+        return list(zip(*[plain(images.column(n)) for n in range(len(self.columns))], strict=True))
+
+    def _fetched(self, frame: DataFrame, values: Sequence[Collection[Row]]) -> Iterator[Version]:
+        """Rows that a change may reach: their foreign keys have `values`, those of each edge. Rows whose
+        texts may equal others come along, to be refused."""
         wanted: list[Column] = []
-        for number, edge in enumerate(self.edges):
+        for number, (edge, asked) in enumerate(zip(self.edges, values, strict=True)):
             own = [self.columns[place] for place in edge.columns]
-            values = [compared(f.col(f"c{n}"), how) for n, how in zip(own, edge.comparisons, strict=True)]
-            if len(own) == 1 and len(edge.effects) <= LISTED_MAX:
-                wanted.append(values[0].isin([value for (value,) in edge.effects]))
+            held = [compared(f.col(f"c{n}"), how) for n, how in zip(own, edge.comparisons, strict=True)]
+            if len(own) == 1 and len(asked) <= LISTED_MAX:
+                wanted.append(held[0].isin([value for (value,) in asked]))
             else:
-                listed = self._listed(edge, own, number)
-                same = [value == f.col(f"q{number}_{at}") for at, value in enumerate(values)]
+                listed = self._listed(asked, own, number)
+                same = [value == f.col(f"q{number}_{at}") for at, value in enumerate(held)]
                 frame = frame.join(f.broadcast(listed), same, "left")
                 wanted.append(f.col(f"q{number}_0").isNotNull())
             wanted += [~f.col(f"c{n}").rlike(doubt.PLAIN) for n in own
                        if not is_case_sensitive(self.schema.columns[n])]  # fmt: skip
-        limit = WHOLE_ROWS_MAX if len(self.columns) == len(self.schema.columns) else ROWS_MAX
-        names = [f"c{n}" for n in self.columns]
+        limit, names = self.rows_max, [f"c{n}" for n in self.columns]
         found = frame.where(any_of(wanted)).select(*names, "_from", "_chunk").limit(limit + 1).toArrow()
         if found.num_rows > limit:
             raise TooMany
@@ -186,9 +218,9 @@ class Few(Relation):
         since, chunk = found["_from"].to_pylist(), found["_chunk"].to_pylist()
         return (Version(*one) for one in zip(rows, since, chunk, strict=True))
 
-    def _listed(self, edge: Edge, own: list[int], number: int) -> DataFrame:
+    def _listed(self, asked: Collection[Row], own: list[int], number: int) -> DataFrame:
         arrays = [
-            arrow([values[at] for values in edge.effects], self._fields.field(place).type)
+            arrow([values[at] for values in asked], self._fields.field(place).type)
             for at, place in enumerate(own)
         ]
         names = [f"q{number}_{at}" for at in range(len(own))]
@@ -228,6 +260,11 @@ def _read(known: Known, referenced: Sequence[str], kinds: Sequence[pa.DataType])
     return pa.table({**arrays, "gone": whole["gone"], "p": whole["p"]})
 
 
+def _none(kinds: Sequence[pa.DataType]) -> pa.Table:
+    arrays = {f"{side}{at}": pa.nulls(0, kind) for side in "on" for at, kind in enumerate(kinds)}
+    return pa.table({**arrays, "gone": pa.nulls(0, pa.bool_()), "p": pa.nulls(0, pa.int64())})
+
+
 def _is_simple(kind: pa.DataType) -> bool:
     """Spark and Python agree about which of its values are equal."""
     types = pa.types
@@ -236,5 +273,5 @@ def _is_simple(kind: pa.DataType) -> bool:
     )
 
 
-def _is_plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
     return not isinstance(value, str) or all(" " <= letter <= "~" for letter in value)

@@ -31,6 +31,7 @@ from penstock.model.table import TableState
 from penstock.snapshot import stage
 from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.gate import Gate, Permit
+from penstock.snapshot.whole import Whole
 from penstock.sources.mysql.replicas import ReplicaOf
 from penstock.spark.errors import crossing, returned
 from penstock.state import StateStore
@@ -54,6 +55,7 @@ class StageTask:
     watermark_table: str | None
     types: TypeOptions
     replica_of: ReplicaOf | None = None
+    whole: Whole | None = None
 
 
 FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None], Any]
@@ -69,7 +71,8 @@ OUTDATED_MAX = 60
 class SnapshotReader:
     """Splits tables and stages their chunks until every chunk of every table is staged or placed.
 
-    `gate` is asked before each chunk. `failed` is told of a table that cannot be read.
+    `gate` is asked before each chunk. `failed` is told of a table that cannot be read. `whole`: how tables
+    are read that cannot be read in chunks.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class SnapshotReader:
         watermark_table: str | None,
         failed: Callable[[TableState, TableError], None],
         paused: Callable[[TableId], bool] = lambda _: False,
+        whole: Callable[[TableState], Whole | None] = lambda _: None,
     ) -> None:
         self._spark = spark
         self._state = state
@@ -96,6 +100,7 @@ class SnapshotReader:
         self._watermark_table = watermark_table
         self._failed = failed
         self._paused = paused
+        self._whole = whole
         self._outdated: Counter[int] = Counter()
         self.gate = gate
         self._stopping = threading.Event()
@@ -242,7 +247,7 @@ class SnapshotReader:
                 continue
             state, chunk = work
             try:
-                if (permit := self.gate.enter()) is not None:
+                if (permit := self._enter(state)) is not None:
                     self._read(state, chunk, permit)
                 else:
                     self._stopping.wait(0.1)
@@ -295,7 +300,11 @@ class SnapshotReader:
                 self._stopping.wait(min(0.2 * 2 ** min(attempt, 7), 15))
             permit = None
             while permit is None and not self._stopping.wait(0.1):
-                permit = self.gate.enter()
+                permit = self._enter(state)
+
+    def _enter(self, state: TableState) -> Permit | None:
+        """A replica's view has no place in the log that is known to the transaction."""
+        return self.gate.enter(at_source=self._whole(state) is not None)
 
     def _read_once(self, state: TableState, chunk: Chunk, permit: Permit) -> StagedChunk:
         """Gives the permit back, whatever comes of the attempt."""
@@ -310,6 +319,7 @@ class SnapshotReader:
                 watermark_table=self._watermark_table,
                 types=self._types,
                 replica_of=permit.host.replica_of,
+                whole=self._whole(state),
             )
             done = self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
             return done[0]
@@ -340,6 +350,7 @@ def _stage(jobs: Any) -> Any:
                 watermark_table=job.watermark_table,
                 types=job.types,
                 replica_of=job.replica_of,
+                whole=job.whole,
             )
 
 

@@ -133,8 +133,9 @@ class ModelServer:
                 continue
             rule = key.on_delete if new is None else key.on_update
             rows = self.tables[key.child]
-            for row in [row for row in rows.values() if row[key.column] == old]:
-                if rows.get(_id(row)) != row:
+            for one in [row for row in rows.values() if row[key.column] == old]:
+                row = rows.get(_id(one))
+                if row is None or row[key.column] != old:
                     continue  # another way led to it
                 if rule == "RESTRICT":
                     raise Refused
