@@ -15,8 +15,8 @@ Why it is right. The server holds locks on the parent's row and on the rows it c
 is in the log, so the log's order is the order of everything that touches one row, and within a transaction
 it is the order of execution. A cascade takes place inside the change of the root row, so all it does on
 every level has the place of that row's image: nothing that stands in the log lies between. By induction on
-p: if all versions and changes before p are right, so is what p hits, level by level from the root. (No table
-refers to itself, on no way: decision 11.)
+p: if all versions and changes before p are right, so is what p hits, level by level from the root. (A table
+that refers to itself is not worked out here but in `cascades/replay.py`, by the same rule.)
 
 Two changes at one p that hit one version come from one root over two keys: both are done, and a deletion
 wins.
