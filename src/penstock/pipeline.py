@@ -478,11 +478,10 @@ class _Run:
     ) -> Iterator[Chunk]:
         if refers_to_itself(table.schema):
             return iter([Chunk(table.table, 0, None, None)])
-        since = table.start if partial is None else Offset(max(table.start, partial.since))
         return self.source.find_chunks(
             table.schema,
             self.config.snapshot.chunk_rows,
-            self.chunk_log.gtids_at(since),
+            self.chunk_log.gtids_at(table.start if partial is None else max(table.start, partial.since)),
             sized=lambda rows: None if partial else self.state.set_rows_guess(table.table, rows),
             part=partial.part if partial else WHOLE,
             after=after,

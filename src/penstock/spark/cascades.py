@@ -21,8 +21,9 @@ another parent became A and took its rows along. Then a row with A may be of eit
 read again. What had to be known of earlier epochs lies in their folders, which are kept until no snapshot
 needs them.
 
-**A table that refers to itself** (`spark/itself.py`) is read in one piece and catches up in epochs of its own.
-What happened to the tables it refers to is what the epochs of the others kept for it (`EpochPlan.keeps`).
+**A table that refers to itself** (`spark/itself.py`) is read in one piece and catches up in epochs of its
+own. What happened to the tables it refers to is what the epochs of the others kept for it
+(`EpochPlan.keeps`).
 
 **What is not certain** is never passed over: the table is parked until it has been read again (`again`).
 These are texts beyond ASCII in a collation under which others may equal them, collations that are not
