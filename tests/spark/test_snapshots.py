@@ -39,8 +39,8 @@ class CountingGate(Gate):
 
     refused = 0
 
-    def enter(self) -> Permit | None:
-        permit = super().enter()
+    def enter(self, *, at_source: bool = False) -> Permit | None:
+        permit = super().enter(at_source=at_source)
         self.refused += permit is None
         return permit
 
