@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from penstock._core import GtidSet
 from penstock.config import SchemaConfig
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
+from penstock.model.part import Part
 from penstock.model.plan import (
     ApplyCascades,
     ApplyEvents,
@@ -53,6 +55,8 @@ class Log:
     events: list[tuple[int, TableId]] = field(default_factory=list)
     ddl: dict[int, list[TableEffect]] = field(default_factory=dict)
     moves: bool = False
+    start: int = 4
+    server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
     def refresh(self) -> Offset:
         return self.end
@@ -61,6 +65,7 @@ class Log:
         return self.end
 
     def statements(self, range_: LogRange) -> list[Statement]:
+        assert range_.start >= self.start, "that part of the log is gone"
         return [
             Statement(Offset(at - 5), Offset(at), "shop", f"ALTER TABLE x -- {at}", 0)
             for at in sorted(self.ddl)
@@ -87,6 +92,17 @@ class Log:
 
     def position_at(self, offset: Offset) -> SourcePosition:
         return SourcePosition("binlog.000001", offset)
+
+    def gtids_at(self, offset: Offset) -> str:
+        return f"{self.server}:1-{offset}"
+
+    def server_uuid_at(self, offset: Offset) -> str:
+        return self.server
+
+    def window_start(self, gtids: GtidSet, *, not_after: Offset) -> Offset:
+        return next(
+            Offset(at) for at in range(not_after, 0, -1) if GtidSet(self.gtids_at(Offset(at))).issubset(gtids)
+        )
 
 
 def schema(table: TableId, *names: str, version: int = 1) -> TableSchema:
@@ -402,3 +418,33 @@ def test_rows_read_in_one_piece_wait_or_are_read_again(tmp_path: Path, what: str
     plan = planner.plan_next()
     plan = planner.plan_next() if plan is None else plan
     assert (plan is not None and plan.range == LogRange(Offset(350), Offset(350))) == waits
+
+
+def part_of(state: StateStore, *, since: int) -> Chunk:
+    """A partial snapshot of A by its key, to be read."""
+    number = state.begin_partial("signal", A, Offset(since), Part(keys=((5,),)))
+    chunk = Chunk(A, 0, None, None, number, keys=((5,),))
+    state.set_partial_chunks(state.partials()[-1], [chunk])
+    return chunk
+
+
+def test_a_part_is_placed_although_the_log_of_the_tables_start_is_gone(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(250, B)], start=100)
+    planner, state = make(tmp_path, log, live(A), live(B))
+    state.advance(Offset(200))
+    chunk = part_of(state, since=200)
+    marks = Watermarks(log.gtids_at(Offset(220)), SourcePosition("binlog.000001", 220))
+    state.chunk_staged(StagedChunk(chunk, "x", "", 1, 1, "", 1, marks, log.server))
+    assert [type(step) for step in steps(planner.plan_next(), A)] == [PlaceChunks]
+
+
+def test_a_part_by_a_key_that_the_table_has_no_longer_ends(tmp_path: Path) -> None:
+    now = replace(schema(A, "id", "x", version=2), key=("id", "x"))
+    change = TableEffect(A, (Evolve(now, (ColumnOrigin("id"), ColumnOrigin("x"))),), what="another key")
+    log = Log(Offset(300), [(250, A)], {100: [change]})
+    planner, state = make(tmp_path, log, live(A))
+    part_of(state, since=4)
+    done(state, planner.plan_next())
+    assert state.partials() == []
+    [ended] = state.partials(signal="signal")
+    assert (ended.status, ended.reason) == ("stopped", "the table's key changed")

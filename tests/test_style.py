@@ -37,7 +37,7 @@ LAYERS: list[set[str]] = [
     {"sinks"},
     {"spark"},
     {"policy"},
-    {"renames"},
+    {"renames", "placing"},
     {"planner", "discovery", "progress", "targets", "versions"},
     {"rereads", "signals", "unpark"},
     {"requests"},

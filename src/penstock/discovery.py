@@ -18,7 +18,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import Begins, Change, SnapshotStatus, TableState, new_table
+from penstock.model.table import KEY_CHANGED, Begins, Change, SnapshotStatus, TableState, new_table
 from penstock.policy import kept_by_name
 from penstock.relaylog.described import described
 from penstock.relaylog.reader import RelayLog
@@ -134,6 +134,8 @@ def restart_table(
     begins: Begins = "" if missing else "empty" if sink.append_only and holds else "" if same else "evolve"
     keeps = config.evolution.changes == "ignore" and not missing
     with state.transaction():
+        if schema.key_columns != old.schema.key_columns:
+            state.end_partials(table, KEY_CHANGED)
         state.forget_chunks(table)
         state.put_table(
             replace(

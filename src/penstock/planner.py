@@ -17,10 +17,9 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 from penstock import renames
-from penstock.cascades.keys import below, hindrances, is_held, moves_rows
+from penstock.cascades.keys import below, hindrances, is_held
 from penstock.model.chunk import StagedChunk
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset
@@ -28,46 +27,27 @@ from penstock.model.part import PartialSnapshot
 from penstock.model.plan import (
     ApplyCascades,
     ApplyEvents,
-    DeleteOlder,
     EpochPlan,
+    Evolve,
     Mode,
-    PlaceChunks,
-    Scan,
     Step,
     TablePlan,
     TruncateTarget,
 )
-from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.model.table import GONE, Change, TableState
+from penstock.model.schema import TableId, TypeOptions
+from penstock.model.table import GONE, KEY_CHANGED, Change, TableState
+from penstock.placing import Placing, StatementReader
 from penstock.policy import Policies, Verdict, begun, judge
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.snapshot.log import PlacementIndex
-from penstock.snapshot.place import (
-    Break,
-    EpochEnd,
-    Placed,
-    PlacementLimits,
-    ReadAgain,
-    TableAtEnd,
-    Void,
-    place_all,
-    shared_scans,
-)
+from penstock.snapshot.place import Break, PlacementLimits
 from penstock.snapshot.whole import first_steps, kept_for_later, placed_whole, untrue
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
-WHOLE_BYTES = 1 << 62
 LATEST_SPLIT_BYTES = 64 * 1024**2
 """Row events of a split are listed before they are read backwards, so this bounds a task's memory."""
 CHANGELOG_SPLIT_BYTES = 32 * 1024**2
-
-
-class StatementReader(Protocol):
-    """Judges statements. `live` are the tables whose events are planned, with the schema the log is at."""
-
-    def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]: ...
 
 
 @dataclass(frozen=True)
@@ -100,9 +80,16 @@ class Planner:
         self._append_only = policies.append_only
         self._discard = discard
         self._limits = limits
+        self._placing = Placing(
+            state,
+            relay_log,
+            statements,
+            append_only=policies.append_only,
+            discard=discard,
+            limits=limits.placement,
+        )
         self._identify = identify
         self._cascades = cascades
-        self._breaks: dict[TableId, list[Break]] = {}
         self._caught_up = False  # whether the last plan was of a table that catches up
 
     def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None:
@@ -167,7 +154,7 @@ class Planner:
                 staged = item.staged
                 if staged is None or (staged.at is not None and staged.at > position):
                     continue
-                breaks = self._breaks_of(state, LogRange(position, position))
+                breaks = self._placing.breaks_of(state, LogRange(position, position))
                 if (why := untrue(state, staged, breaks)) is None:
                     return self._plan_whole(state, staged)
                 log.info("%s is read again: %s", state.table, why)
@@ -180,7 +167,7 @@ class Planner:
         plan = EpochPlan(self._state.last_epoch() + 1, LogRange(table.start, table.start), (table,))
         with self._state.transaction():
             self._state.plan(plan, alone=True)
-            self._breaks.pop(state.table, None)
+            self._placing.begins(state.table)
             self._state.put_table(replace(state, start=table.start, resumes=table.start))
         return plan
 
@@ -239,7 +226,7 @@ class Planner:
             if found:
                 for effect in found:
                     if voids := effect.voids or effect.rereads:
-                        self._breaks.setdefault(effect.table, []).append(Break(statement.end, voids))
+                        self._placing.voids(effect.table, Break(statement.end, voids))
                 return statement, found
         return None, []
 
@@ -282,9 +269,10 @@ class Planner:
         at = self._log.commit_time_us_at(statement.end)
         head = statement_head(statement.sql)
         for table, verdict in verdicts.items():
+            self._end_misplaced(table, verdict)
             if verdict.state is not None:
                 self._state.forget_chunks(table)
-                self._breaks.pop(table, None)
+                self._placing.begins(table)
                 self._state.put_table(verdict.state)
             self._state.note(
                 Change(table, verdict.version, statement.end, verdict.what, verdict.decision, head, at)
@@ -295,6 +283,14 @@ class Planner:
                 self._state.put_table(state)
                 what, decision = effect.what or "created", "captured" if state.planned else "parked"
                 self._state.note(Change(effect.table, 1, statement.end, what, decision, head, at))
+
+    def _end_misplaced(self, table: TableId, verdict: Verdict) -> None:
+        """Partial snapshots by a key that the table has no longer."""
+        state = self._state.table(table)
+        found = [step.schema for step in verdict.steps if isinstance(step, Evolve)]
+        found += [verdict.state.schema] if verdict.state is not None else []
+        if state is not None and found and found[-1].key_columns != state.schema.key_columns:
+            self._state.end_partials(table, KEY_CHANGED)
 
     def _concerns(self, effect: TableEffect, statement: Statement, tables: dict[TableId, TableState]) -> bool:
         state = tables.get(effect.table)
@@ -333,9 +329,9 @@ class Planner:
             if not is_held(state):
                 if state.table in touched and state.start < reach.end:
                     steps += self._event_steps(state, reach, touched)
-                chunks = self._chunk_steps(state, reach, verdict)
+                chunks = self._placing.chunk_steps(state, reach, verdict)
                 for partial in partials.get(state.table, ()) if not chunks else ():
-                    chunks = chunks or self._partial_steps(state, partial, reach, verdict)
+                    chunks = chunks or self._placing.partial_steps(state, partial, reach, verdict)
                 if state.table in cascaded and state.start < reach.end:
                     holds = state.written and not state.begins
                     steps.append(ApplyCascades(state.replaces, holds, state.reading, alone))
@@ -369,118 +365,6 @@ class Planner:
         splits = self._log.splits(part, state.table, bytes_aim=LATEST_SPLIT_BYTES)
         mode: Mode = "merge" if state.written or state.replaces else "append"
         return [ApplyEvents(tuple(splits), mode, size)] if splits else []
-
-    def _chunk_steps(self, state: TableState, reach: LogRange, verdict: Verdict | None) -> list[Step]:
-        """Places what is due. Chunks that cannot be placed any more are set back to be read again."""
-        if not state.reading or (verdict is not None and verdict.state is not None):
-            return []  # no table any more, or one that is read again
-        if state.replaces and reach.end <= state.replaces:
-            return []  # a row placed at the start itself would not be newer than one placed there before
-        staged = [item.staged for item in self._state.chunks(state.table, "staged") if item.staged]
-        placed = self._placed(state, reach, verdict, staged, state.start)
-        steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
-        if state.replaces and not self._append_only and self._last_of_snapshot(state, placed):
-            steps.append(DeleteOlder(Offset(state.replaces + 1)))
-        return steps
-
-    def _partial_steps(
-        self, state: TableState, partial: PartialSnapshot, reach: LogRange, verdict: Verdict | None
-    ) -> list[Step]:
-        """Places what is due of a partial snapshot; of one only, since rows of two may be the same."""
-        changes = verdict is not None and verdict.state is not None
-        if not state.rests or changes or partial.status != "reading" or reach.end <= partial.since:
-            return []
-        chunks = self._state.chunks(state.table, "staged", snapshot=partial.number)
-        staged = [item.staged for item in chunks if item.staged]
-        if partial.part.keys:
-            staged = staged[:1]  # two chunks may have found one row by two names
-        since = Offset(max(state.start, partial.since))
-        placed = self._placed(state, reach, verdict, staged, since, fresh=False)
-        return self._place_steps(state, placed, "merge")
-
-    def _placed(
-        self,
-        state: TableState,
-        reach: LogRange,
-        verdict: Verdict | None,
-        staged: list[StagedChunk],
-        since: Offset,
-        *,
-        fresh: bool = True,
-    ) -> list[Placed]:
-        placed: list[Placed] = []
-        for placement in self._placements(state, reach, verdict, staged, since, fresh=fresh):
-            if isinstance(placement, Placed):
-                placed.append(placement)
-            elif isinstance(placement, Void | ReadAgain):
-                log.info(
-                    "%s chunk %d is read again: %s",
-                    state.table,
-                    placement.chunk.chunk.number,
-                    placement.reason,
-                )
-                self._discard(placement.chunk)
-                self._state.chunk_void(placement.chunk.chunk)
-        return placed
-
-    def _placements(
-        self,
-        state: TableState,
-        reach: LogRange,
-        verdict: Verdict | None,
-        staged: list[StagedChunk],
-        since: Offset,
-        *,
-        fresh: bool,
-    ) -> list[Any]:
-        position = self._log.position_at(reach.end)
-        if not staged or position is None:
-            return []
-        at_end = TableAtEnd(
-            start=since,
-            start_gtids=str(self._log.gtids_at(since)),
-            schema_version=verdict.version if verdict is not None else state.schema.version,
-            start_position=self._log.position_at(since),
-            fresh=fresh and not (state.replaces or moves_rows(state.schema)),
-            cascades=bool(state.schema.foreign_keys),
-            breaks=tuple(self._breaks_of(state, reach)),
-        )
-        by_gtids = any(one.watermarks.high_gtids is not None for one in staged)
-        gtids = self._log.gtids_at(reach.end) if by_gtids else None
-        end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end), gtids)
-        return list(place_all(staged, end, at_end, PlacementIndex(self._log), self._limits.placement))
-
-    def _breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:
-        """Statements since the table's start that void chunks. After a restart they are read from the log
-        again."""
-        if state.table not in self._breaks:
-            live = {state.table: state.schema}
-            past = LogRange(state.start, max(state.start, reach.start))
-            self._breaks[state.table] = [
-                Break(statement.end, voids)
-                for statement in self._log.statements(past)
-                for effect in self._statements.effects(statement, live)
-                if effect.table == state.table and (voids := effect.voids or effect.rereads)
-            ]
-        return self._breaks[state.table]
-
-    def _place_steps(self, state: TableState, placed: list[Placed], mode: Mode) -> list[Step]:
-        group = [item for item in placed if item.mode == mode]
-        if not group:
-            return []
-        scans = []
-        for scan in shared_scans(group):
-            splits = tuple(self._log.splits(scan.range, state.table, bytes_aim=WHOLE_BYTES))
-            if splits and state.schema.key:
-                scans.append(Scan(splits, scan.exclude_gtids))
-        chunks = tuple(item.chunk for item in group)
-        window = min(item.window for item in group) if state.schema.foreign_keys else None
-        return [PlaceChunks(chunks, tuple(scans), "changes" if self._append_only else mode, window)]
-
-    def _last_of_snapshot(self, state: TableState, placed: list[Placed]) -> bool:
-        counts = self._state.chunk_counts(state.table)
-        waiting = counts.get("planned", 0) + counts.get("staged", 0)
-        return state.snapshot == "reading" and bool(placed) and waiting == len(placed)
 
 
 def _is_known(state: TableState) -> bool:

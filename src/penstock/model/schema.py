@@ -171,6 +171,10 @@ class TableSchema:
     unique: tuple[UniqueKey, ...] | None = None
     foreign_keys: tuple[CascadingKey, ...] = ()
 
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        return tuple(self.column(name) for name in self.key)
+
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
 

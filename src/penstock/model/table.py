@@ -122,3 +122,5 @@ class Change:
 
 UNFIT = "the log does not fit what was known of it"
 """`TableState.due` of a table whose events could not be decoded."""
+KEY_CHANGED = "the table's key changed"
+"""Why partial snapshots end that know their rows by the key before."""
