@@ -26,7 +26,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
 from penstock.errors import PenstockError, TableError, TransientError
-from penstock.model.offset import Offset
 from penstock.model.plan import (
     WHOLE_RANGE_BYTES_MAX,
     ApplyCascades,
@@ -45,15 +44,14 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.model.table import GONE, TableState
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
-from penstock.snapshot import stage
 from penstock.sources.mysql.computed import Computation
 from penstock.spark import tasks
 from penstock.spark.cascades import Cascades, Consequences
 from penstock.spark.errors import returned
-from penstock.spark.outcome import TableOutcome, due, only_makes, refuse_rereads
+from penstock.spark.outcome import TableOutcome, refuse_rereads
+from penstock.spark.record import record
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -417,73 +415,9 @@ class EpochRunner:
         return self._rows(schema, layout, tasks.place, work)
 
     def _record(self, plan: EpochPlan, outcomes: list[TableOutcome]) -> None:
-        """The epoch, its tables and its chunks become history in one transaction."""
-        with self._state.transaction():
-            for outcome in outcomes:
-                self._record_table(plan, outcome)
-            for move in self._lost:
-                state = self._state.table(move.target)
-                if state is not None:
-                    self._state.put_table(replace(state, due=f"the target of {move.source} was gone"))
-            self._lost = []
-            results = {str(outcome.table): outcome.to_json() for outcome in outcomes}
-            self._state.applied(plan, {"tables": results})
-
-    def _record_table(self, plan: EpochPlan, outcome: TableOutcome) -> None:
-        state = self._state.table(outcome.table)
-        if state is None:
-            return
-        planned = next(table for table in plan.tables if table.table == outcome.table)
-        if state.start != planned.start or state.status in GONE:
-            # The statement at the epoch's end made another table of it; this was the end of the one before.
-            if outcome.dropped:
-                state = replace(state, last_epoch=0, begins="", kept=None, written=False)
-            elif outcome.parked is None:
-                state = replace(state, last_epoch=plan.epoch)
-            self._state.put_table(state)
-            return
-        if outcome.parked is not None:
-            self._state.put_table(replace(state, written=state.written or outcome.written))
-            offset = Offset(outcome.parked.details.get("offset", plan.range.start))
-            again = due(self._state, outcome.parked) if self._reads_again else ""
-            self._state.park(
-                outcome.table,
-                offset=offset,
-                reason=outcome.parked.message,
-                hint=outcome.parked.hint,
-                due=again,
-                resumes=None if again else _resumes(state, plan, outcome, merges=not self._sink.append_only),
-            )
-            return
-        for staged in outcome.voided:
-            stage.discard(staged)
-            self._state.chunk_void(staged.chunk)
-        self._state.chunks_placed(outcome.placed)
-        done = state.snapshot == "reading" and set(self._state.chunk_counts(outcome.table)) <= {"placed"}
-        self._state.put_table(
-            replace(
-                state,
-                schema=outcome.schema or state.schema,
-                kept=outcome.kept if outcome.schema else state.kept,
-                written=outcome.written or (state.written and not outcome.truncated),
-                last_epoch=plan.epoch if outcome.wrote or only_makes(planned) else state.last_epoch,
-                snapshot="done" if done else state.snapshot,
-                replaces=Offset(0) if outcome.replaced else state.replaces,
-                begins="",
-            )
-        )
-
-
-def _resumes(state: TableState, plan: EpochPlan, outcome: TableOutcome, *, merges: bool) -> Offset | None:
-    """Where a table that is parked may go on one day: its target lacks nothing of the log before, and what it
-    holds of the log behind does no harm when it comes again. None: rows of it were still to be read, or would
-    be in the target twice."""
-    whole = state.snapshot in ("none", "done") and not state.replaces and not state.begins
-    if not whole or outcome.parked is None or outcome.parked.details.get("partial"):
-        return None
-    if isinstance(outcome.failed, Park):
-        return outcome.failed.resumes
-    return plan.range.start if merges or not outcome.committed else None
+        merges = not self._sink.append_only
+        record(self._state, plan, outcomes, self._lost, reads_again=self._reads_again, merges=merges)
+        self._lost = []
 
 
 def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:

@@ -1,0 +1,175 @@
+"""A target in memory: it does the steps of plans as sinks promise to (`sinks/base.py`)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
+from penstock.model.plan import (
+    ApplyEvents,
+    CreateTarget,
+    DeleteOlder,
+    EpochPlan,
+    Evolve,
+    PlaceChunks,
+    Step,
+    TablePlan,
+    TruncateTarget,
+)
+from penstock.model.schema import DEFAULT_TYPES, TableId
+from penstock.sinks.base import Missing, Ours
+from penstock.snapshot.place import PlacementLimits
+from penstock.sources.mysql.omitted import omitted_values
+from penstock.spark import tasks
+from penstock.spark.outcome import TableOutcome
+
+Key = tuple[Any, ...]
+Row = tuple[Any, ...]
+
+
+class Broken(AssertionError):
+    """The target is not what it must be."""
+
+
+class Killed(Exception):
+    """The pipeline's process is."""
+
+
+class Target:
+    """Merged tables, or, `append_only`, a change log. What one step of an epoch wrote is written once."""
+
+    def __init__(self, *, append_only: bool, limits: PlacementLimits) -> None:
+        self.append_only = append_only
+        self.limits = limits
+        self.rows: dict[TableId, dict[Key, tuple[Row, int]]] = {}
+        self.log: dict[TableId, list[tuple[str, Key, Row, int]]] = {}
+        self._done: set[tuple[int, TableId, int]] = set()
+
+    def open(self, table: TableId) -> Missing | Ours:
+        there = table in self.rows or table in self.log
+        return Ours(None, ("key", "v"), False) if there else Missing()
+
+    def now(self, table: TableId) -> dict[Key, Row]:
+        if not self.append_only:
+            return {key: row for key, (row, _) in self.rows.get(table, {}).items()}
+        return self._replayed(table)
+
+    def damage(self, table: TableId, keys: list[Key], dice: random.Random, position: int) -> None:
+        held = self.rows[table]
+        for key in keys:
+            if dice.random() < 0.4:
+                held.pop(key, None)
+            else:
+                held[key] = ((*key, -1), dice.choice((0, position)))
+
+    def _replayed(self, table: TableId) -> dict[Key, Row]:
+        """What the change log comes to, read in its order."""
+        rows: dict[Key, Row] = {}
+        newest: dict[Key, int] = {}
+        for kind, key, row, sequence in self.log.get(table, ()):
+            if kind == "truncate":
+                rows.clear()
+                newest.clear()
+                continue
+            if sequence < newest.get(key, 0):
+                raise Broken(f"{table}: {kind} of {key} at {sequence} comes after {newest[key]}")
+            newest[key] = sequence
+            if kind in ("delete", "update_preimage"):
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+        return rows
+
+    # plans
+
+    def apply(self, plan: EpochPlan, *, kill: random.Random | None) -> list[TableOutcome]:
+        """`kill`: before one of the steps."""
+        outcomes = []
+        for table in plan.tables:
+            outcome = TableOutcome(table.table)
+            for number, step in enumerate(table.steps):
+                if kill is not None and kill.random() < 0.5:
+                    raise Killed
+                mark = (plan.epoch, table.table, number)
+                self._step(plan, table, step, outcome, again=mark in self._done)
+                self._done.add(mark)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _step(
+        self, plan: EpochPlan, table: TablePlan, step: Step, outcome: TableOutcome, *, again: bool
+    ) -> None:
+        outcome.wrote |= not isinstance(step, CreateTarget | DeleteOlder)
+        match step:
+            case CreateTarget():
+                place = self.log if self.append_only else self.rows
+                place.setdefault(table.table, [] if self.append_only else {})  # type: ignore[arg-type]
+            case ApplyEvents():
+                outcome.written = True
+                if not again:
+                    layout = "changelog" if step.mode == "changes" else "latest"
+                    work = tasks.DecodeTask(table.schema.to_json(), step.splits, layout, DEFAULT_TYPES)
+                    self._write(table, step.mode, list(tasks.decode(work)))
+            case PlaceChunks():
+                outcome.written = True
+                outcome.placed.extend(step.chunks)
+                if not again:
+                    self._write(table, step.mode, list(tasks.place(self._placing(plan, table, step))))
+            case TruncateTarget(sequence=sequence):
+                outcome.truncated, outcome.written = True, False
+                if not again:
+                    at = int(plan.range.end if sequence is None else sequence)
+                    self._truncate(table.table, at)
+            case DeleteOlder():
+                outcome.replaced = outcome.wrote = True
+                held = self.rows[table.table]
+                for key in [key for key, (_, at) in held.items() if at < step.sequence]:
+                    del held[key]
+            case Evolve():
+                assert step.schema.columns == table.schema.columns, "no definition changes here"
+                outcome.schema = step.schema
+            case _:
+                raise Broken(f"{table.table}: a step {step.kind} has no place here")
+
+    def _placing(self, plan: EpochPlan, table: TablePlan, step: PlaceChunks) -> tasks.PlaceTask:
+        defaults = omitted_values(table.schema, types=DEFAULT_TYPES)
+        layout: Any = "changelog" if step.mode == "changes" else "latest"
+        text = table.schema.to_json()
+        return tasks.PlaceTask(
+            text, step.chunks, step.scans, plan.range.end, layout, DEFAULT_TYPES, defaults
+        )  # fmt: skip
+
+    def _truncate(self, table: TableId, at: int) -> None:
+        if self.append_only:
+            self.log[table].append(("truncate", (), (), at))
+        else:
+            self.rows[table].clear()
+
+    def _write(self, table: TablePlan, mode: str, batches: list[pa.RecordBatch]) -> None:
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        names = [column.name for column in table.schema.columns]
+        seen: set[Key] = set()
+        for fields in rows:
+            row = tuple(fields[name] for name in names)
+            key, sequence = tuple(fields[name] for name in table.schema.key), fields[SEQUENCE]
+            if mode == "changes":
+                self.log[table.table].append((fields[CHANGE_TYPE], key, row, sequence))
+                continue
+            if key in seen:
+                raise Broken(f"{table.table}: {key} comes twice in one write")
+            seen.add(key)
+            held = self.rows[table.table]
+            if mode == "append":
+                if key in held:
+                    raise Broken(f"{table.table}: {key} is appended, and is there")
+                if not fields[DELETED]:
+                    held[key] = (row, sequence)
+            elif key in held and sequence <= held[key][1]:
+                continue
+            elif fields[DELETED]:
+                held.pop(key, None)
+            else:
+                held[key] = (row, sequence)
