@@ -130,6 +130,7 @@ SOCKET_CALLS = {
     "socket.create_connection",
     "pymysql.connect",
     "pymysql.connections.Connection",
+    "_Connection",
 }
 
 

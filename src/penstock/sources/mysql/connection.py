@@ -8,6 +8,7 @@ they come.
 
 from __future__ import annotations
 
+import functools
 import select
 import socket
 import ssl
@@ -52,7 +53,7 @@ def connect(config: SourceConfig, *, read_timeout_s: float | None = None, role: 
     shows it in `performance_schema.session_connect_attrs`, as `program_name`."""
     greeting_s = max(1, config.connect_timeout // 1000)
     try:
-        connection: Any = pymysql.connect(
+        connection: Any = _Connection(
             host=config.host,
             port=config.port,
             user=config.user,
@@ -69,6 +70,26 @@ def connect(config: SourceConfig, *, read_timeout_s: float | None = None, role: 
         return connection
     except (pymysql.Error, OSError, RuntimeError) as error:
         raise explain(error, config) from error
+
+
+class _Connection(pymysql.connections.Connection):
+    """Where nothing is asked of TLS it is used if the server has it, without a look at its certificate.
+    PyMySQL reads the machine's authorities all the same, 20 ms of CPU for every connection: here it does
+    not."""
+
+    def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
+        if sslp:
+            context: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc]
+            return context
+        return _without_authorities()
+
+
+@functools.cache
+def _without_authorities() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _tls(config: SourceConfig) -> dict[str, Any]:
