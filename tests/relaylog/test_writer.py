@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.relaylog.conftest import SPAN_SIZE, Received
-from tests.relaylog.walking import LogWalk
+from tests.relaylog.walking import LogWalk, Transaction, index_entries
 
 from penstock.config import RelayLogConfig
 from penstock.errors import RelayLogCorrupt
@@ -119,35 +119,57 @@ def test_of_two_segments_with_one_base_the_later_generation_counts(received: Rec
     assert log.segment_of(log.end)[0].endswith(SegmentName(name.base, name.generation + 1).binlog)
 
 
+def assert_only_the_successor_counts(received: Received, copy: Path, transaction: Transaction) -> None:
+    """Another writer began a segment at the end of a transaction, and what stands behind it is left over."""
+    last = next(walk for walk in reversed(received.walk.walks) if walk.base < transaction.start)
+    shutil.copytree(received.folder, copy)
+    names = {name.base: name for name in list_segments(copy)}
+    for gone in (name for base, name in names.items() if base > last.base):
+        (copy / gone.binlog).unlink()
+        (copy / gone.index).unlink()
+    name, base = names[Offset(last.base)], Offset(transaction.end)
+    head = (copy / name.binlog).read_bytes()[: last.head_end - last.base]
+    later, end = SegmentName(base, name.generation + 1), base + len(head)
+    (copy / later.binlog).write_bytes(head)
+    file, position = received.source_ends[transaction.number]
+    gtids = f"{received.server_uuid}:1-{transaction.number}"
+    entry = {
+        "start": base, "end": end, "committed": end, "file": f"binlog.{file:06d}", "position": position,
+        "head": {"server_uuid": received.server_uuid, "gtids": gtids},
+    }  # fmt: skip
+    line = json.dumps(entry).encode()
+    (copy / later.index).write_bytes(line + b" %08x\n" % zlib.crc32(line))
+
+    log = RelayLog.open(copy)
+    assert log.end == end
+    assert str(log.gtids_at(base)) == str(log.gtids_at(log.end)) == gtids
+    assert log.position_at(base).order == (file, position)
+    known = log.last_transaction()
+    assert known is not None and (known.start, known.end) == (transaction.start, transaction.end)
+    walk, whole = LogWalk(copy, end), LogRange(log.start, log.end)
+    assert log.transactions_between(whole) == len(walk.transactions) == transaction.number
+    for exact in (False, True):
+        tables = {str(table): counts for table, counts in log.tables(whole, exact=exact).items()}
+        assert tables == walk.tables(log.start, end)
+    statements = [(s.offset, s.end) for s in log.statements(whole)]
+    assert statements == [(s.offset, s.end) for s in walk.statements]
+
+
 def test_what_a_fenced_writer_put_behind_its_successor_s_base_is_not_seen(
-    received: Received, folder: Path
+    received: Received, tmp_path: Path
 ) -> None:
     """The successor begins inside a compacted span: what the span says of the rest must not count."""
-    name = list_segments(folder)[-1]
-    last = received.walk.walks[-1]
-    for transaction in last.transactions[3:-1:7]:
-        base, copy = Offset(transaction.end), folder.parent / f"at{transaction.end}"
-        shutil.copytree(folder, copy)
-        head = (copy / name.binlog).read_bytes()[: last.head_end - last.base]
-        later, end = SegmentName(base, name.generation + 1), base + len(head)
-        (copy / later.binlog).write_bytes(head)
-        file, position = received.source_ends[transaction.number]
-        gtids = f"{received.server_uuid}:1-{transaction.number}"
-        entry = {
-            "start": base, "end": end, "committed": end, "file": f"binlog.{file:06d}", "position": position,
-            "head": {"server_uuid": received.server_uuid, "gtids": gtids},
-        }  # fmt: skip
-        line = json.dumps(entry).encode()
-        (copy / later.index).write_bytes(line + b" %08x\n" % zlib.crc32(line))
+    for transaction in received.walk.walks[-1].transactions[3:-1:7]:
+        assert_only_the_successor_counts(received, tmp_path / f"at{transaction.end}", transaction)
 
-        log = RelayLog.open(copy)
-        assert log.end == end
-        assert str(log.gtids_at(base)) == str(log.gtids_at(log.end)) == gtids
-        assert log.position_at(base).order == (file, position)
-        known = log.last_transaction()
-        assert known is not None and (known.start, known.end) == (transaction.start, transaction.end)
-        walk, whole = LogWalk(copy, end), LogRange(log.start, log.end)
-        assert log.transactions_between(whole) == len(walk.transactions) == transaction.number
-        assert {str(t): counts for t, counts in log.tables(whole).items()} == walk.tables(log.start, end)
-        statements = [(s.offset, s.end) for s in log.statements(whole)]
-        assert statements == [(s.offset, s.end) for s in walk.statements]
+
+def test_nor_is_the_beginning_of_a_transaction_that_a_fenced_writer_put_there(
+    received: Received, tmp_path: Path
+) -> None:
+    """The successor begins where the last transaction of a span ends, and the span goes on."""
+    entries = list(index_entries(received.folder))
+    ends = {one["committed"] for one in entries if one["start"] < one["committed"] < one["end"]}
+    found = [one for one in received.walk.transactions if one.end in ends]
+    assert found, "no span ends inside a transaction"
+    for transaction in found[-4:]:
+        assert_only_the_successor_counts(received, tmp_path / f"at{transaction.end}", transaction)

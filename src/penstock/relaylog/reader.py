@@ -454,8 +454,8 @@ class RelayLog:
                 offset=int(known),
             )
         at = len(kept) - 1
-        if entries[at].committed > end:
-            # A fenced writer went on: what this entry says of transactions is also about those after `end`.
+        if entries[at].end > end:
+            # A fenced writer went on: what this entry says is also about what it put behind `end`.
             known_of = {key: entries[at].fields[key] for key in ("open", "head") if key in entries[at].fields}
             kept[at] = Entry(self._scan_entry(number, kept, at, end).fields | known_of)
         return kept
