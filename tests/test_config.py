@@ -61,6 +61,56 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
         ({"sink": {"type": "delta"}}, "sink type delta needs `path`"),
         ({"sink": {"type": "hudi"}}, "option `sink.type`"),
         ({"source": {"user": "u", "port": 70000}}, "option `source.port`"),
+        ({"merge_shards": [{"tables": "orders_*", "into": "shop.orders"}]}, "names no database"),
+        ({"merge_shards": [{"tables": [], "into": "shop.orders"}]}, "`tables` names no table"),
+        ({"merge_shards": [{"tables": "shop.o_*", "into": "shop.o_*"}]}, "write it as one name"),
+        ({"merge_shards": [{"tables": "shop.o_*"}]}, "option `merge_shards.0.into` is missing"),
+        (
+            {"merge_shards": [{"table": "shop.o_*", "into": "shop.o"}]},
+            "unknown option `merge_shards.0.table`",
+        ),
+        (
+            {"merge_shards": [{"tables": "shop.o_*", "into": "shop.o", "shard_column": "_Sequence"}]},
+            "is a name of Penstock's own columns",
+        ),
+        (
+            {"merge_shards": [{"tables": "shop.o_*", "into": "shop.o", "shard_column": "a b"}]},
+            "is no plain name of a column",
+        ),
+        ({"merge_shards": [{"tables": "shap.o_*", "into": "shop.o"}]}, "no table that `tables` captures can"),
+        (
+            {
+                "merge_shards": [
+                    {"tables": "shop.o_*", "into": "shop.o"},
+                    {"tables": ["shop.x", "shop.*_1"], "into": "shop.p"},
+                ]
+            },
+            "a table can match both `shop.o_*` and `shop.*_1`",
+        ),
+        (
+            {
+                "merge_shards": [
+                    {"tables": "shop.o_*", "into": "shop.o"},
+                    {"tables": "shop.p_*", "into": "shop.o"},
+                ]
+            },
+            "two rules have `into: shop.o`",
+        ),
+        (
+            {"tables": ["shop.o_*", "shop.o"], "merge_shards": [{"tables": "shop.o_*", "into": "shop.o"}]},
+            "`into: shop.o` is itself a captured table",
+        ),
+        (
+            {
+                "sink": {"type": "parquet", "path": "x"},
+                "merge_shards": [{"tables": "shop.o_*", "into": "shop.o"}],
+            },
+            "`merge_shards` needs the sink iceberg or delta, not parquet",
+        ),
+        (
+            {"merge_shards": [{"tables": "shop.o_*", "into": "penstock.shop_schema_history"}]},
+            "`merge_shards` and `schema.history_table` name one target",
+        ),
         ({"signals": {"rest": {}}}, "option `signals.rest.token` is missing"),
         ({"signals": {"rest": {"token": "short"}}}, "at least 16 characters"),
         ({"signals": {"rest": {"token": "a token with spaces"}}}, "without spaces"),
@@ -112,7 +162,8 @@ def test_what_is_saved_is_loaded_again_and_is_nobody_elses(
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "other" / "saved.yaml"
     path.parent.mkdir()
-    options = {**GOOD, "signals": {"rest": {"listen": "[::1]:0", "token": "x" * 16}}}
+    shards = [{"tables": ["shop.o_*"], "into": "shop.o", "shard_column": "part"}]
+    options = {**GOOD, "merge_shards": shards, "signals": {"rest": {"listen": "[::1]:0", "token": "x" * 16}}}
     config.save(config.parse(options), path)
     absolute = {"state": str(tmp_path / "state"), "sink": {"path": str(tmp_path / "lake")}}
     assert config.load(path) == config.parse(options | absolute)

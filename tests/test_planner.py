@@ -37,6 +37,7 @@ from penstock.model.schema import (
     TableSchema,
     TypeOptions,
 )
+from penstock.model.shards import ShardRule, Shards
 from penstock.model.table import TableState
 from penstock.planner import Planner, PlannerLimits
 from penstock.policy import Policies
@@ -109,8 +110,16 @@ def schema(table: TableId, *names: str, version: int = 1) -> TableSchema:
     return TableSchema(table, tuple(Column(name, "int") for name in names), ("id",), version)
 
 
+NO_SHARDS = Shards()
+
+
 def make(
-    folder: Path, log: Log, *tables: TableState, cascades: TypeOptions | None = None, **options: Any
+    folder: Path,
+    log: Log,
+    *tables: TableState,
+    cascades: TypeOptions | None = None,
+    shards: Shards = NO_SHARDS,
+    **options: Any,
 ) -> tuple[Planner, StateStore]:
     state = StateStore(folder)
     state.advance(Offset(4))
@@ -120,7 +129,7 @@ def make(
         state,
         log,  # type: ignore[arg-type]
         log,
-        policies=Policies(SchemaConfig.model_validate(options), append_only=False, reads=True),
+        policies=Policies(SchemaConfig.model_validate(options), append_only=False, reads=True, shards=shards),
         discard=lambda staged: None,
         limits=PlannerLimits(1 << 30, PlacementLimits(1 << 30, 1 << 30)),
         identify=lambda table: f"identity of {table}" if log.moves else None,
@@ -269,6 +278,17 @@ def test_the_target_stays_where_an_online_schema_change_takes_the_name(tmp_path:
     plan = planner.plan_next()
     assert plan is not None and plan.moves == ()
     assert [type(step) for step in steps(plan, A)] == [Evolve]
+
+
+def test_no_target_moves_to_the_name_of_a_shard_which_has_none_of_its_own(tmp_path: Path) -> None:
+    renamed = [TableEffect(A, renamed=B, voids="RENAME TABLE"), SWAP[1]]
+    log = Log(Offset(300), [], {100: renamed}, moves=True)
+    rules = Shards([ShardRule(str(B), "shop.all")])
+    planner, state = make(tmp_path, log, live(A, snapshot="done"), shards=rules)
+    plan = planner.plan_next()
+    assert plan is None or plan.moves == ()
+    assert state.tables()[A].status == "dropped"
+    assert (state.tables()[B].snapshot, state.tables()[B].last_epoch) == ("splitting", 0)
 
 
 def test_a_name_whose_target_has_moved_away_has_none(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.plan import ColumnOrigin, DropTarget, Evolve, Kept, Park
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.shards import ShardRule, Shards
 from penstock.model.table import TableState
 from penstock.planner import statement_head
 from penstock.policy import Policies, judge
@@ -122,6 +123,15 @@ def test_a_dropped_tables_target_stays_unless_told_otherwise() -> None:
     assert kept.steps == () and kept.state is not None and kept.state.status == "dropped"
     assert judge(live(), effect, END, policies(dropped_tables="drop")).steps == (DropTarget(),)
     assert judge(live(), effect, END, policies(dropped_tables="drop", append_only=True)).steps == ()
+
+
+def test_rows_of_a_shard_that_is_renamed_within_its_target_go_at_once_and_no_others() -> None:
+    shards = Shards([ShardRule("shop.*", "shop.all"), ShardRule("other.*", "other.all")])
+    known = replace(policies(), shards=shards)
+    for name, steps in ((TableId("shop", "z"), (DropTarget(),)), (TableId("other", "z"), ())):
+        assert judge(live(), TableEffect(T, renamed=name), END, known).steps == steps
+    assert judge(live(), TableEffect(T, renamed=TableId("shop", "z")), END, policies()).steps == ()
+    assert judge(live(), TableEffect(T, dropped=True), END, known).steps == ()
 
 
 def test_a_table_created_under_the_name_of_a_dropped_one_begins_with_an_emptied_target() -> None:

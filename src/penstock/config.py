@@ -26,6 +26,7 @@ from pydantic import (
 
 from penstock.errors import ConfigError
 from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
+from penstock.model.shards import ShardRule, contradiction
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)?\s*$")
 _SIZE_UNITS = {
@@ -333,6 +334,8 @@ class PipelineConfig(_Section):
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
     source: SourceConfig
     tables: TablesConfig
+    merge_shards: tuple[ShardRule, ...] = ()
+    """Tables that are one table at the target (iceberg, delta), told apart there by a column."""
     sink: SinkConfig = SinkConfig()
     state: Path
     """Directory of everything the pipeline remembers. On local disk."""
@@ -348,6 +351,16 @@ class PipelineConfig(_Section):
     such changes are not in the log. `park` leaves it alone and says so; `apply` works out the changes and
     makes them at the target (iceberg, delta); `ignore` follows the table without them."""
     spark: SparkConfig = SparkConfig()
+
+    @model_validator(mode="after")
+    def _can_merge_shards(self) -> PipelineConfig:
+        if self.merge_shards and self.sink.type not in ("iceberg", "delta"):
+            raise ValueError(f"`merge_shards` needs the sink iceberg or delta, not {self.sink.type}")
+        if (why := contradiction(self.merge_shards, self.tables.include)) is not None:
+            raise ValueError(f"`merge_shards`: {why}")
+        if self.history_table in [rule.target for rule in self.merge_shards]:
+            raise ValueError("`merge_shards` and `schema.history_table` name one target")
+        return self
 
     @model_validator(mode="after")
     def _can_apply_cascades(self) -> PipelineConfig:

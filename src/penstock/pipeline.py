@@ -214,7 +214,7 @@ class _Run:
         self.closing.callback(self.spark.stop)
         hold_state(self.spark, config.state)
         warm_up(self.spark)
-        self.sink = build_sink(config.sink, self.spark, self.state.uuid)
+        self.sink = build_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
         self.sink.check()
         # Before the stream, which goes on with what was planned.
         if config.sink.type != "console":  # what was printed leaves nothing behind
@@ -269,9 +269,7 @@ class _Run:
             self.state,
             self.log,
             statements,
-            policies=Policies(
-                config.evolution, append_only=self.sink.append_only, reads=config.snapshot.mode != "never"
-            ),
+            policies=Policies.of(config, append_only=self.sink.append_only),
             discard=stage.discard,
             limits=PlannerLimits(config.epoch.bytes_max, placement),
             identify=self.sink.identity,

@@ -114,7 +114,7 @@ class Planner:
         if end > start:
             statement, found = self._first_effect(LogRange(start, end), tables)
             end = statement.end if statement is not None else end
-        moves = renames.moves(found, tables, self._identify)
+        moves = renames.moves(found, tables, self._identify, self._policies.shards)
         if moves and statement is not None:
             before = self._log.committed_before(statement.offset)
             if before > start:  # what was written under the names so far is done first, and recorded

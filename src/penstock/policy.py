@@ -6,23 +6,31 @@ again, the target of a dropped table stays. What was decided is written to the h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from penstock.config import SchemaConfig
+from penstock.config import PipelineConfig, SchemaConfig
 from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.plan import DropTarget, Evolve, Kept, Park, Step, TruncateTarget
 from penstock.model.schema import TableId, TableSchema
+from penstock.model.shards import Shards
 from penstock.model.table import SnapshotStatus, TableState, keyless, new_table
 
 
 @dataclass(frozen=True)
 class Policies:
-    """`append_only`: the sink takes changes as they are. `reads`: existing rows may be read at all."""
+    """`append_only`: the sink takes changes as they are. `reads`: existing rows may be read at all. `shards`:
+    tables that have one target together."""
 
     schema: SchemaConfig
     append_only: bool
     reads: bool
+    shards: Shards = field(default_factory=Shards)
+
+    @classmethod
+    def of(cls, config: PipelineConfig, *, append_only: bool) -> Policies:
+        reads = config.snapshot.mode != "never"
+        return cls(config.evolution, append_only, reads, Shards(config.merge_shards))
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ def judge(
         return _begun_anew(state, effect, end, policies, what)
     if effect.dropped or effect.renamed is not None:
         drops = policies.schema.dropped_tables == "drop" and not policies.append_only
+        if effect.renamed is not None and policies.shards.together(state.table, effect.renamed):
+            drops = True  # the same rows come under another name: the target would have them twice
         steps: tuple[Step, ...] = (DropTarget(),) if drops and state.last_epoch > 0 else ()
         gone = replace(state, status="dropped", reason=f"Table {state.table}: {what}.", parked_at=end)
         return Verdict(steps, gone, version, what, "target dropped" if drops else "target kept")

@@ -19,6 +19,7 @@ from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
+from penstock.model.shards import Shards
 from penstock.model.table import Change, TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver_status
@@ -131,6 +132,7 @@ def collect(
     behind = LogRange(Offset(min(applied, end)), end)
     tables = [(table, _snapshot_of(state, table)) for table in state.tables().values()]
     changes = {change.table: change for change in state.history(last_only=True)}
+    shards = Shards(config.merge_shards)
     snapshot = SnapshotProgress([progress for _, progress in tables])
     return {
         "pipeline": config.name,
@@ -146,7 +148,8 @@ def collect(
         | NOT_THROTTLED
         | {"seconds_left": snapshot.seconds_left(snapshot_rows_per_s)},
         "tables": [
-            _table(table, progress, changes.get(table.table)) | {"verified": _verified(state, table.table)}
+            _table(table, progress, changes.get(table.table))
+            | {"verified": _verified(state, table.table), "into": shards.into(table.table)}
             for table, progress in tables
         ],
     }

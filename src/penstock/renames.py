@@ -17,6 +17,7 @@ from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.plan import Kept, Move
 from penstock.model.schema import TableId
+from penstock.model.shards import Shards
 from penstock.model.table import TableState
 from penstock.policy import Verdict
 
@@ -25,6 +26,7 @@ def moves(
     effects: Iterable[TableEffect],
     tables: dict[TableId, TableState],
     identify: Callable[[TableId], str | None],
+    shards: Shards,
 ) -> tuple[Move, ...]:
     """Targets that go with their tables. A name that is neither left nor taken by another table keeps its
     target: so it is with the table that an online schema change takes the place of."""
@@ -36,6 +38,8 @@ def moves(
         state = tables.get(effect.was) if effect.was in left - changed else None
         if effect.was is None or state is None or not _is_complete(state):
             continue
+        if shards.rule(effect.table) is not None:
+            continue  # it has no target of its own
         if (identity := identify(effect.was)) is not None:
             found.append(Move(effect.was, effect.table, identity))
     return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +15,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
 from penstock.testing.servers import Database
 from penstock.verify import sql
-from penstock.verify.plan import HashBuckets, RangeBuckets
+from penstock.verify.plan import Buckets, HashBuckets, KeyExtent, RangeBuckets, choose_buckets
 
 UTC = dt.timezone.utc
 FIRST_SECOND = dt.datetime(1970, 1, 1, 0, 0, 1, 0, UTC)
@@ -131,13 +132,29 @@ def test_server_and_core_put_a_key_into_the_same_bucket(flavor_database: Databas
         (RangeBuckets("v", 2), {"width": 2}),
         (HashBuckets(columns, 7), {"count": 7}),
     ):
-        expected = [
-            int(row[0]) for row in flavor_database.query(f"SELECT {buckets.sql()} FROM t ORDER BY id")
-        ]
-        assert _core.row_buckets(schema.to_json(), batch, ["v"], **share).to_pylist() == expected
-        assert {bucket for number in numbers for bucket in buckets.numbers([str(number)])} == set(expected)
-        for bucket in set(expected):
-            found = flavor_database.query(f"SELECT v FROM t WHERE {buckets.where([bucket])} ORDER BY id")
-            assert [row[0] for row in found] == [
-                n for n, b in zip(numbers, expected, strict=True) if b == bucket
-            ]
+        assert_in_the_same_bucket(flavor_database, schema, batch, numbers, buckets, share)
+
+
+def test_unsigned_keys_may_lie_as_far_apart_as_can_be(flavor_database: Database) -> None:
+    numbers = [0, 7, 2**62 - 1, 2**62, 2**63, 2**64 - 1]
+    schema, batch = load(flavor_database, "bigint unsigned", [(str(n), Decimal(n)) for n in numbers])
+    buckets = choose_buckets(replace(schema, key=("v",)), KeyExtent(0, 2**64 - 1, len(numbers)))
+    assert isinstance(buckets, RangeBuckets)
+    share = {"width": buckets.width}
+    assert_in_the_same_bucket(flavor_database, schema, batch, numbers, buckets, share)
+
+
+def assert_in_the_same_bucket(
+    server: Database,
+    schema: TableSchema,
+    batch: pa.RecordBatch,
+    numbers: list[int],
+    buckets: Buckets,
+    share: dict[str, Any],
+) -> None:
+    expected = [int(row[0]) for row in server.query(f"SELECT {buckets.sql()} FROM t ORDER BY id")]
+    assert _core.row_buckets(schema.to_json(), batch, ["v"], **share).to_pylist() == expected
+    assert {bucket for number in numbers for bucket in buckets.numbers([str(number)])} == set(expected)
+    for bucket in set(expected):
+        found = server.query(f"SELECT v FROM t WHERE {buckets.where([bucket])} ORDER BY id")
+        assert [row[0] for row in found] == [n for n, b in zip(numbers, expected, strict=True) if b == bucket]

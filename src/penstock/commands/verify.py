@@ -89,7 +89,7 @@ def verified(
 
     spark = build_session(config.spark, config.sink, config.state / "verify")
     try:
-        sink = build_sink(config.sink, spark, state.uuid)
+        sink = build_sink(config.sink, spark, state.uuid, config.merge_shards)
         if sink.append_only:
             raise ConfigError(
                 f"The sink {config.sink.type} keeps every change, so there is no table to compare with.",

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from penstock.errors import ConfigError
 from penstock.model.part import KeyValues
+from penstock.model.pattern import matches
 from penstock.model.schema import TableId
-from penstock.sources.base import matches
 
 DATA_BYTES_MAX = 1024 * 1024
 DATA_DEPTH_MAX = 32

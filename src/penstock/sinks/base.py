@@ -31,6 +31,9 @@ FORMAT = "1"
 ASIDE = "_penstock_next_"
 """Values of a column that is being converted wait under this name and its own until all of them are there."""
 
+SHARDS_BY = "penstock.shards_by"
+"""The property of a target that several source tables have: the column that tells their rows apart."""
+
 OWN_COLUMNS = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT)
 
 
@@ -41,14 +44,17 @@ class Commit:
     pipeline: str
     epoch: int
     step: int = 0
+    source: str = ""
+    """The source table, in a target that several have: each has commits of its own there."""
 
     def __str__(self) -> str:
-        return f"{self.pipeline}/{self.epoch}/{self.step}"
+        source = f"/{self.source}" if self.source else ""
+        return f"{self.pipeline}/{self.epoch}/{self.step}{source}"
 
     @classmethod
     def parse(cls, text: str) -> Commit:
-        pipeline, epoch, step = text.rsplit("/", 2)
-        return cls(pipeline, int(epoch), int(step))
+        pipeline, epoch, step, *source = text.split("/", 3)
+        return cls(pipeline, int(epoch), int(step), *source)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -203,6 +209,23 @@ def catalog_name(name: str) -> str:
 
 def source_columns(names: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in OWN_COLUMNS and not name.startswith(ASIDE))
+
+
+def shape(shards_by: str | None) -> dict[str, str]:
+    """Properties of a target that say whether it is of several source tables."""
+    return {} if shards_by is None else {SHARDS_BY: shards_by}
+
+
+def other_shape(place: str, held: str | None, wanted: str | None) -> Foreign | None:
+    """A target that was made for one source table is none for several, and the other way round."""
+    if held == wanted:
+        return None
+
+    def said(column: str | None) -> str:
+        return "one table" if column is None else f"shards, told apart by its column {column}"
+
+    cure = "Name another target in `merge_shards`, or drop this one if nobody needs it."
+    return Foreign(place, f"it was made for {said(held)}, not for {said(wanted)}", cure)
 
 
 def refuse_foreign(table: TableId, state: TargetState) -> None:

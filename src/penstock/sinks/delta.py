@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
     OWN_COLUMNS,
+    SHARDS_BY,
     Commit,
     EvolvedColumn,
     Foreign,
@@ -50,8 +51,10 @@ from penstock.sinks.base import (
     directory_name,
     is_recorded,
     namespace_levels,
+    other_shape,
     refuse_foreign,
     refuse_own_names,
+    shape,
     source_columns,
 )
 from penstock.sinks.evolve import Change, assignments, changes, holds
@@ -59,6 +62,7 @@ from penstock.sinks.files import Rows
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
+    java_map,
     live_rows,
     merge,
     quoted,
@@ -85,12 +89,20 @@ _PROPERTIES = {
 class DeltaSink:
     append_only = False
 
-    def __init__(self, config: SinkConfig, spark: SparkSession, pipeline: str) -> None:
+    def __init__(
+        self,
+        config: SinkConfig,
+        spark: SparkSession,
+        pipeline: str,
+        merged: Mapping[TableId, str] | None = None,
+    ) -> None:
+        """`merged`: targets that many source tables have together, with the column that tells them apart."""
         assert config.path is not None
         self._config = config
         self._root = config.path
         self._spark = spark
         self._pipeline = pipeline
+        self._merged = merged or {}
         self._sessions = Sessions(spark)
 
     def check(self) -> None:
@@ -108,16 +120,18 @@ class DeltaSink:
         snapshot = self._snapshot(table)
         if snapshot.version() < 0:
             return Missing()
-        owner = snapshot.metadata().configuration().get(PIPELINE)
-        owner = owner.get() if owner.isDefined() else None
+        properties = self._properties(snapshot)
+        owner = properties.get(PIPELINE)
         if owner != self._pipeline:
             reason = (
                 "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
             )
             cure = "Name another `sink.namespace` or `sink.path`, or remove the table if nobody needs it."
             return Foreign(str(path), reason, cure)
+        if (other := other_shape(str(path), properties.get(SHARDS_BY), self._merged.get(table))) is not None:
+            return other
         columns = source_columns(list(snapshot.schema().fieldNames()))
-        return Ours(self._last_commit(snapshot), columns, snapshot.numOfFiles() == 0)
+        return Ours(self._last_commit(snapshot, ""), columns, snapshot.numOfFiles() == 0)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
@@ -127,9 +141,10 @@ class DeltaSink:
             PIPELINE: self._pipeline,
             "penstock.format": FORMAT,
             "penstock.source": str(schema.table),
+            **shape(self._merged.get(schema.table)),
         }
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._name(schema.table)} "
+            f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
             f"({column_definitions(target_type(arrow))}) USING delta {table_properties(properties)}"
         )
 
@@ -160,7 +175,7 @@ class DeltaSink:
         lost = [move for move in waiting if self.identity(move.target) != move.identity]
         for move in moves:
             if move not in lost:
-                self._set_property(move.target, "penstock.source", str(move.target))
+                self.set_property(move.target, "penstock.source", str(move.target))
         return lost
 
     def _aside(self, move: Move) -> Path:
@@ -187,7 +202,7 @@ class DeltaSink:
 
     def _fitted(self, table: TableId, frame: DataFrame) -> DataFrame:
         """Delta's appends take no type but the column's own, which may be wider than the source's."""
-        kinds = {field.name.lower(): field.dataType for field in self._present(table)}
+        kinds = {field.name.lower(): field.dataType for field in self.columns(table)}
         columns = [
             frame[quoted(field.name)].cast(kinds.get(field.name.lower(), field.dataType)).alias(field.name)
             for field in frame.schema
@@ -198,61 +213,70 @@ class DeltaSink:
         if self._done(table, commit):
             return False
         with self._session(commit) as session:
-            merge(session, table, self._name(table), rows, key)
+            merge(session, table, self.name(table), rows, key)
         return self._record(table, commit)
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
     ) -> bool:
-        return self._delete(table, "true", commit)
+        return self.delete(table, "true", commit)
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        return self._delete(table, f"{SEQUENCE} < {int(sequence)}", commit)
+        return self.delete(table, f"{SEQUENCE} < {int(sequence)}", commit)
 
-    def _delete(self, table: TableId, condition: str, commit: Commit) -> bool:
+    def delete(self, table: TableId, condition: str, commit: Commit) -> bool:
         if self._done(table, commit):
             return False
         with self._session(commit) as session:
-            session.sql(f"DELETE FROM {self._name(table)} WHERE {condition}")
+            session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
         return self._record(table, commit)
 
     def evolve(
-        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+        self,
+        table: TableId,
+        columns: Sequence[EvolvedColumn],
+        commit: Commit | None,
+        *,
+        narrowing: Narrowing,
+        properties: Mapping[str, str | None] | None = None,
     ) -> bool:
         """Delta changes columns one ALTER TABLE at a time, and has no defaults for rows that exist. So values
         that have to be computed go into columns aside first; then one commit of the table's metadata, which
         carries the key, renames, drops, adds and reorders all columns at once."""
-        if self._done(table, commit):
+        if commit is not None and self._done(table, commit):
             return False
-        present = self._present(table)
-        changed = changes(
-            table, present, columns, stored=lambda kind: kind, widens=widens, narrowing=narrowing
-        )
+        present = self.columns(table)
+        changed = changes(table, present, columns, stored=self.stored, widens=widens, narrowing=narrowing)
         waiting = [c for c in changed if c.how == "convert" or (c.how == "add" and c.default is not None)]
         if waiting:
             self._compute(table, present, waiting)
         if any(change.how == "widen" for change in changed):
             self._allow_widening(table)
-        self._commit_columns(table, changed, waiting, commit)
+        self._commit_columns(table, changed, waiting, commit, properties or {})
         return True
 
-    def _present(self, table: TableId) -> StructType:
+    def columns(self, table: TableId) -> StructType:
         return StructType.fromJson(json.loads(self._snapshot(table).schema().json()))
 
     def _compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
         missing = [change for change in waiting if change.aside not in present.names]
         if missing:
             columns = ", ".join(f"{quoted(c.aside)} {c.kind.simpleString()}" for c in missing)
-            self._spark.sql(f"ALTER TABLE {self._name(table)} ADD COLUMNS ({columns})")
-        self._spark.sql(f"UPDATE {self._name(table)} SET {assignments(present, waiting)}")
+            self._spark.sql(f"ALTER TABLE {self.name(table)} ADD COLUMNS ({columns})")
+        self._spark.sql(f"UPDATE {self.name(table)} SET {assignments(present, waiting)}")
 
     def _allow_widening(self, table: TableId) -> None:
         name = "delta.enableTypeWidening"
         if not self._snapshot(table).metadata().configuration().get(name).isDefined():
-            self._spark.sql(f"ALTER TABLE {self._name(table)} SET TBLPROPERTIES ('{name}' = 'true')")
+            self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ('{name}' = 'true')")
 
     def _commit_columns(
-        self, table: TableId, changed: list[Change], waiting: list[Change], commit: Commit
+        self,
+        table: TableId,
+        changed: list[Change],
+        waiting: list[Change],
+        commit: Commit | None,
+        properties: Mapping[str, str | None],
     ) -> None:
         delta = self._jvm.org.apache.spark.sql.delta
         snapshot = self._snapshot(table)
@@ -270,18 +294,40 @@ class DeltaSink:
                 transaction, types.fromJson(text_), now.schema()
             )
             text_ = schema.json()
+        configuration = now.configuration()
+        for name, value in properties.items():
+            if value is None:
+                configuration = getattr(configuration, "$minus")(name)
+            else:
+                configuration = configuration.updated(name, value)
         transaction.updateMetadata(
             now.copy(
                 now.id(), now.name(), now.description(), now.format(), text_, now.partitionColumns(),
-                now.configuration(), now.createdTime(),
+                configuration, now.createdTime(),
             ),
             False,
         )  # fmt: skip
-        key = delta.actions.SetTransaction(
-            _application(self._pipeline), transaction_version(commit), self._jvm.scala.Option.empty()
+        none = self._jvm.scala.Option.empty()
+        key = (
+            []
+            if commit is None
+            else [delta.actions.SetTransaction(_application(commit), transaction_version(commit), none)]
         )
         operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
-        transaction.commit(self._jvm.PythonUtils.toSeq([key]), operation)
+        transaction.commit(self._jvm.PythonUtils.toSeq(key), operation)
+
+    def stored(self, kind: DataType) -> DataType:
+        return kind
+
+    def properties(self, table: TableId) -> dict[str, str]:
+        return self._properties(self._snapshot(table))
+
+    def _properties(self, snapshot: Any) -> dict[str, str]:
+        convert = self._jvm.scala.jdk.javaapi.CollectionConverters
+        return java_map(self._spark, convert.asJava(snapshot.metadata().configuration()))
+
+    def last_commit(self, table: TableId, source: str) -> Commit | None:
+        return self._last_commit(self._snapshot(table), source)
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise InternalError("The delta sink merges; write_changes is for append-only sinks.")
@@ -306,11 +352,11 @@ class DeltaSink:
     def _jvm(self) -> Any:
         return self._spark._jvm
 
-    def _name(self, table: TableId) -> str:
+    def name(self, table: TableId) -> str:
         return f"delta.{quoted(str(self.path(table)))}"
 
     def _transaction(self, commit: Commit) -> dict[str, str]:
-        return {"txnAppId": _application(self._pipeline), "txnVersion": str(transaction_version(commit))}
+        return {"txnAppId": _application(commit), "txnVersion": str(transaction_version(commit))}
 
     def _session(self, commit: Commit) -> Any:
         prefix = "spark.databricks.delta.write."
@@ -327,22 +373,23 @@ class DeltaSink:
 
     def _done(self, table: TableId, commit: Commit) -> bool:
         check_pipeline(commit, self._pipeline)
-        return is_recorded(commit, self._last_commit(self._snapshot(table)))
+        return is_recorded(commit, self.last_commit(table, commit.source))
 
     def _record(self, table: TableId, commit: Commit) -> bool:
         """A write that changed no row leaves no log entry, and with it no key: then it is recorded by
         itself."""
-        if not is_recorded(commit, self._last_commit(self._snapshot(table))):
-            self._set_property(table, COMMIT, str(commit))
+        if not is_recorded(commit, self.last_commit(table, commit.source)):
+            self.set_property(table, _property(commit.source), str(commit))
         return True
 
-    def _set_property(self, table: TableId, name: str, value: str) -> None:
-        self._spark.sql(f"ALTER TABLE {self._name(table)} SET TBLPROPERTIES ({text(name)} = {text(value)})")
+    def set_property(self, table: TableId, name: str, value: str) -> None:
+        self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({text(name)} = {text(value)})")
 
-    def _last_commit(self, snapshot: Any) -> Commit | None:
-        version = snapshot.transactions().get(_application(self._pipeline))
-        written = commit_of(self._pipeline, version.get()) if version.isDefined() else None
-        recorded = snapshot.metadata().configuration().get(COMMIT)
+    def _last_commit(self, snapshot: Any, source: str) -> Commit | None:
+        application = _application(Commit(self._pipeline, 0, 0, source))
+        version = snapshot.transactions().get(application)
+        written = commit_of(self._pipeline, version.get(), source) if version.isDefined() else None
+        recorded = snapshot.metadata().configuration().get(_property(source))
         noted = Commit.parse(recorded.get()) if recorded.isDefined() else None
         return max((one for one in (written, noted) if one is not None), default=None)
 
@@ -356,8 +403,8 @@ def transaction_version(commit: Commit) -> int:
     return (commit.epoch << _STEP_BITS) | commit.step
 
 
-def commit_of(pipeline: str, version: int) -> Commit:
-    return Commit(pipeline, version >> _STEP_BITS, version & ((1 << _STEP_BITS) - 1))
+def commit_of(pipeline: str, version: int, source: str = "") -> Commit:
+    return Commit(pipeline, version >> _STEP_BITS, version & ((1 << _STEP_BITS) - 1), source)
 
 
 def _rename(path: Path, name: Path) -> None:
@@ -368,8 +415,13 @@ def _rename(path: Path, name: Path) -> None:
         sync(folder)
 
 
-def _application(pipeline: str) -> str:
-    return f"penstock-{pipeline}"
+def _application(commit: Commit) -> str:
+    """The program, in Delta's sense, whose versions grow: each source table of a target is one."""
+    return f"penstock-{commit.pipeline}" + (f"-{commit.source}" if commit.source else "")
+
+
+def _property(source: str) -> str:
+    return f"{COMMIT}.{source}" if source else COMMIT
 
 
 def _field(change: Change, fields: dict[str, Any], *, aside: bool) -> dict[str, Any]:

@@ -53,12 +53,14 @@ class Rows:
     """Rows on their way into a sink. Nothing is made before a sink asks for it.
 
     `frame`: as a DataFrame. `make`: a frame of what a function gives that runs over the batches inside the
-    tasks that make them; its second argument is the schema of the result.
+    tasks that make them; its second argument is the schema of the result. `within`: a column and the value
+    that all of them have in it; rows of the target with another value are no matter of theirs.
     """
 
     frame: DataFrame
     make: Callable[[Consume, str], DataFrame] | None = None
     present: Present | None = None
+    within: tuple[str, str] | None = None
 
     def through(self, consume: Consume, schema: str) -> DataFrame:
         if self.make is not None:

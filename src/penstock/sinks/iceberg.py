@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
+    SHARDS_BY,
     Commit,
     EvolvedColumn,
     Foreign,
@@ -60,16 +61,20 @@ from penstock.sinks.base import (
     check_pipeline,
     is_recorded,
     namespace_levels,
+    other_shape,
     refuse_foreign,
     refuse_own_names,
+    shape,
     source_columns,
 )
 from penstock.sinks.evolve import Change, assignments, changes, dropped
 from penstock.sinks.files import WRITTEN, FileWriter, Rows, written
+from penstock.sinks.iceberg_commits import COMMIT, Commits
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
     constant,
+    java_map,
     live_rows,
     merge,
     quoted,
@@ -77,7 +82,6 @@ from penstock.sinks.lake import (
     target_type,
 )
 
-COMMIT = "penstock.commit"
 PIPELINE = "penstock.pipeline"
 
 _PROPERTIES = {
@@ -95,10 +99,19 @@ _PROPERTIES = {
 class IcebergSink:
     append_only = False
 
-    def __init__(self, config: SinkConfig, spark: SparkSession, pipeline: str) -> None:
+    def __init__(
+        self,
+        config: SinkConfig,
+        spark: SparkSession,
+        pipeline: str,
+        merged: Mapping[TableId, str] | None = None,
+    ) -> None:
+        """`merged`: targets that many source tables have together, with the column that tells them apart."""
         self._config = config
         self._spark = spark
         self._pipeline = pipeline
+        self._merged = merged or {}
+        self._commits = Commits(pipeline)
         self._sessions = Sessions(spark)
 
     def check(self) -> None:
@@ -115,7 +128,7 @@ class IcebergSink:
             ) from error
 
     def open(self, table: TableId) -> TargetState:
-        name = self._name(table)
+        name = self.name(table)
         if not self._spark.catalog.tableExists(name):
             return self._unless_occupied(table)
         target = self._load(table)
@@ -127,10 +140,12 @@ class IcebergSink:
             )
             cure = "Name another `sink.namespace` or `sink.path`, or drop the table if nobody needs it."
             return Foreign(name, reason, cure)
+        if (other := other_shape(name, properties.get(SHARDS_BY), self._merged.get(table))) is not None:
+            return other
         columns = [field.name() for field in target.schema().columns()]
         snapshot = target.currentSnapshot()
         empty = snapshot is None or snapshot.summary().get("total-records") == "0"
-        return Ours(self._last_commit(target), source_columns(columns), empty)
+        return Ours(self._commits.last(target, ""), source_columns(columns), empty)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
@@ -145,15 +160,16 @@ class IcebergSink:
             PIPELINE: self._pipeline,
             "penstock.format": FORMAT,
             "penstock.source": str(schema.table),
+            **shape(self._merged.get(schema.table)),
         }
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._name(schema.table)} "
+            f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
             f"({column_definitions(target_type(arrow))}) USING iceberg {table_properties(properties)}"
         )
 
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
-            self._spark.sql(f"DROP TABLE {self._name(table)} PURGE")
+            self._spark.sql(f"DROP TABLE {self.name(table)} PURGE")
 
     def identity(self, table: TableId) -> str | None:
         return None
@@ -167,7 +183,7 @@ class IcebergSink:
         target = self._load(table)
         writer = file_writer(target)
         if writer is None:
-            frame = live_rows(rows.frame).writeTo(self._name(table))
+            frame = live_rows(rows.frame).writeTo(self.name(table))
             frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
             return self._record(table, commit)
         files = written(rows.through(writer, WRITTEN))
@@ -192,14 +208,14 @@ class IcebergSink:
                     .build()
                 )
             append.set(COMMIT, str(commit)).commit()
-        self._set_property(transaction, transaction.table(), commit)
+        self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         if self._done(table, commit):
             return False
         with self._session(commit) as session:
-            merge(session, table, self._name(table), rows, key)
+            merge(session, table, self.name(table), rows, key)
         return self._record(table, commit)
 
     def truncate(
@@ -210,38 +226,47 @@ class IcebergSink:
         transaction = self._load(table).newTransaction()
         everything = self._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
         transaction.newDelete().deleteFromRowFilter(everything).set(COMMIT, str(commit)).commit()
-        self._set_property(transaction, transaction.table(), commit)
+        self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()
         return True
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        return self.delete(table, f"{SEQUENCE} < {int(sequence)}", commit)
+
+    def delete(self, table: TableId, condition: str, commit: Commit) -> bool:
         # Doing this twice in a row is harmless. That matters: a delete of whole files makes a snapshot
         # without the session's properties, and the property of the table comes a moment later.
         if self._done(table, commit):
             return False
         with self._session(commit) as session:
-            session.sql(f"DELETE FROM {self._name(table)} WHERE {SEQUENCE} < {int(sequence)}")
+            session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
         return self._record(table, commit)
 
     def evolve(
-        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+        self,
+        table: TableId,
+        columns: Sequence[EvolvedColumn],
+        commit: Commit | None,
+        *,
+        narrowing: Narrowing,
+        properties: Mapping[str, str | None] | None = None,
     ) -> bool:
         """One transaction. Before it, values that have to be converted are computed into columns aside, which
         the transaction puts in the place of the old ones: no reader ever sees a column half converted."""
-        if self._done(table, commit):
+        if commit is not None and self._done(table, commit):
             return False
-        present = self._present(table)
-        changed = changes(table, present, columns, stored=_stored, widens=widens, narrowing=narrowing)
+        present = self.columns(table)
+        changed = changes(table, present, columns, stored=self.stored, widens=widens, narrowing=narrowing)
         waiting = [change for change in changed if change.how == "convert"]
         if waiting:
             self._convert(table, present, waiting)
         with _refused(table):
-            self._evolve(table, present, changed, commit)
+            self._evolve(table, present, changed, commit, properties)
         return True
 
-    def _present(self, table: TableId) -> StructType:
-        self._spark.catalog.refreshTable(self._name(table))
-        return self._spark.table(self._name(table)).schema
+    def columns(self, table: TableId) -> StructType:
+        self._spark.catalog.refreshTable(self.name(table))
+        return self._spark.table(self.name(table)).schema
 
     def _convert(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
         update = self._load(table).updateSchema()
@@ -250,9 +275,16 @@ class IcebergSink:
                 update.addColumn(None, change.aside, self._type(change.kind), None)
         update.commit()
         session = self._spark.newSession()  # sees the columns that are new
-        session.sql(f"UPDATE {self._name(table)} SET {assignments(present, waiting)}")
+        session.sql(f"UPDATE {self.name(table)} SET {assignments(present, waiting)}")
 
-    def _evolve(self, table: TableId, present: StructType, changed: list[Change], commit: Commit) -> None:
+    def _evolve(
+        self,
+        table: TableId,
+        present: StructType,
+        changed: list[Change],
+        commit: Commit | None,
+        properties: Mapping[str, str | None] | None,
+    ) -> None:
         transaction = self._load(table).newTransaction()
         update = transaction.updateSchema()
         for name in dropped(present, changed):
@@ -268,8 +300,9 @@ class IcebergSink:
                 order.moveAfter(change.name, before.name)
         order.commit()
         # A snapshot of its own, without files: a version is a snapshot, and reads with the columns it has.
-        transaction.newAppend().set(COMMIT, str(commit)).commit()
-        self._set_property(transaction, transaction.table(), commit)
+        append = transaction.newAppend()
+        (append if commit is None else append.set(COMMIT, str(commit))).commit()
+        self._commits.record(transaction, transaction.table(), commit, properties)
         transaction.commitTransaction()
 
     def _change_column(self, update: Any, change: Change) -> None:
@@ -284,6 +317,20 @@ class IcebergSink:
         if change.how in ("keep", "widen") and change.before != change.name:
             update.renameColumn(change.before, change.name)
 
+    def stored(self, kind: DataType) -> DataType:
+        """Iceberg has no integers below 32 bits."""
+        return IntegerType() if isinstance(kind, (ByteType, ShortType)) else kind
+
+    def properties(self, table: TableId) -> dict[str, str]:
+        return java_map(self._spark, self._load(table).properties())
+
+    def set_property(self, table: TableId, name: str, value: str) -> None:
+        target = self._load(table)
+        self._commits.record(target, target, None, {name: value})
+
+    def last_commit(self, table: TableId, source: str) -> Commit | None:
+        return self._commits.last(self._load(table), source)
+
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise InternalError("The iceberg sink merges; write_changes is for append-only sinks.")
 
@@ -293,7 +340,7 @@ class IcebergSink:
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         at = "" if version is None else f" VERSION AS OF {int(version)}"
-        return self._spark.sql(f"SELECT * FROM {self._name(table)}{at}")
+        return self._spark.sql(f"SELECT * FROM {self.name(table)}{at}")
 
     # --------------------------------------------------------------------------------------------------------
 
@@ -301,7 +348,7 @@ class IcebergSink:
     def _jvm(self) -> Any:
         return self._spark._jvm
 
-    def _name(self, table: TableId) -> str:
+    def name(self, table: TableId) -> str:
         levels = (*namespace_levels(self._config.namespace, table), table.table)
         return ".".join(quoted(level) for level in (self._config.catalog, *map(catalog_name, levels)))
 
@@ -310,7 +357,7 @@ class IcebergSink:
 
     def _load(self, table: TableId) -> Any:
         spark = self._jvm.org.apache.iceberg.spark.Spark3Util
-        return spark.loadIcebergTable(self._spark._jsparkSession, self._name(table))
+        return spark.loadIcebergTable(self._spark._jsparkSession, self.name(table))
 
     def _unless_occupied(self, table: TableId) -> Missing | Foreign:
         if self._config.path is None:
@@ -324,11 +371,11 @@ class IcebergSink:
 
     def _done(self, table: TableId, commit: Commit) -> bool:
         check_pipeline(commit, self._pipeline)
-        return is_recorded(commit, self._last_commit(self._load(table)))
+        return is_recorded(commit, self.last_commit(table, commit.source))
 
     def _record(self, table: TableId, commit: Commit) -> bool:
         target = self._load(table)
-        self._set_property(target, target, commit)
+        self._commits.record(target, target, commit)
         self._maintain(table, commit)
         return True
 
@@ -336,30 +383,9 @@ class IcebergSink:
         if commit.epoch % self._config.maintain_epochs == 0:
             self._expire(self._load(table))
 
-    def _set_property(self, updater: Any, target: Any, commit: Commit) -> None:
-        snapshot = target.currentSnapshot()
-        at = 0 if snapshot is None else snapshot.snapshotId()
-        change = updater.updateProperties().set(COMMIT, f"{commit}@{at}")
-        change.commit()
-
     def _expire(self, target: Any) -> None:
         before_ms = int(time.time() * 1000) - self._config.snapshots_age
         target.expireSnapshots().expireOlderThan(before_ms).retainLast(self._config.snapshots_keep).commit()
-
-    def _last_commit(self, target: Any) -> Commit | None:
-        ancestry: list[tuple[int, str | None]] = []
-        snapshot = target.currentSnapshot()
-        while snapshot is not None:
-            value = snapshot.summary().get(COMMIT)
-            ours = value if value is not None and Commit.parse(value).pipeline == self._pipeline else None
-            ancestry.append((snapshot.snapshotId(), ours))
-            if ours is not None:
-                break
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else target.snapshot(parent)
-            if snapshot is None and parent is not None:
-                ancestry.append((parent, "expired"))
-        return last_commit(target.properties().get(COMMIT), ancestry)
 
     def _type(self, kind: DataType) -> Any:
         struct = f'{{"type":"struct","fields":[{{"name":"c","type":{kind.json()},'
@@ -390,11 +416,6 @@ def _refused(table: TableId) -> Iterator[None]:
             f"`penstock resnapshot FILE {table}`.",
             table=str(table),
         ) from error
-
-
-def _stored(kind: DataType) -> DataType:
-    """Iceberg has no integers below 32 bits."""
-    return IntegerType() if isinstance(kind, (ByteType, ShortType)) else kind
 
 
 def widens(old: DataType, kind: DataType) -> bool:
@@ -456,26 +477,6 @@ def _arrow_type(name: str) -> pa.DataType | None:
     if decimal is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     return _ARROW.get(name)
-
-
-def last_commit(recorded: str | None, ancestry: list[tuple[int, str | None]]) -> Commit | None:
-    """The newest commit in a table, from its property (`COMMIT@SNAPSHOT`) and its snapshots, newest first.
-
-    `ancestry` ends with the first snapshot that carries a commit of this pipeline, or with `expired` where
-    older ones have been removed, or with the first snapshot of the table. The property holds while its
-    snapshot has not been rolled back: that is, while it is among these, or cannot be (ancestry was cut, or it
-    belongs to no snapshot).
-    """
-    found = next((Commit.parse(value) for _, value in ancestry if value not in (None, "expired")), None)
-    if recorded is None:
-        return found
-    text_, _, at = recorded.rpartition("@")
-    cut = bool(ancestry) and ancestry[-1][1] == "expired"
-    standing = int(at) == 0 or cut or any(int(at) == snapshot for snapshot, _ in ancestry)
-    if not standing:
-        return found
-    property_commit = Commit.parse(text_)
-    return property_commit if found is None else max(found, property_commit)
 
 
 def _plain(value: Any, kind: DataType) -> Any:

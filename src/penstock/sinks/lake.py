@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import uuid
 from collections.abc import Iterator
@@ -95,6 +96,13 @@ def column_definitions(struct: StructType) -> str:
     return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in struct.fields)
 
 
+def java_map(spark: SparkSession, values: Any) -> dict[str, str]:
+    """A map of strings from the JVM, in one call however large it is."""
+    mapper = spark._jvm.com.fasterxml.jackson.databind.ObjectMapper()  # type: ignore[union-attr]
+    found: dict[str, str] = json.loads(mapper.writeValueAsString(values))
+    return found
+
+
 def table_properties(properties: dict[str, str]) -> str:
     """The TBLPROPERTIES clause."""
     return (
@@ -118,15 +126,15 @@ def merge(session: SparkSession, table: TableId, target: str, rows: Rows, key: t
     """
     with shared_view(rows.frame) as view:
         if rows.present is not None and rows.present.strict:
-            _require_rows(session, table, target, view, rows.frame, key)
-        session.sql(merge_sql(target, view, rows.frame, key, rows.present))
+            _require_rows(session, table, target, view, rows, key)
+        session.sql(merge_sql(target, view, rows, key))
 
 
 def _require_rows(
-    session: SparkSession, table: TableId, target: str, view: str, frame: DataFrame, key: tuple[str, ...]
+    session: SparkSession, table: TableId, target: str, view: str, rows: Rows, key: tuple[str, ...]
 ) -> None:
     missing = session.sql(
-        f"SELECT s.{SEQUENCE} FROM {view} AS s LEFT ANTI JOIN {target} AS t ON {_match(frame, key)} "
+        f"SELECT s.{SEQUENCE} FROM {view} AS s LEFT ANTI JOIN {target} AS t ON {_match(rows, key)} "
         f"WHERE s.{PRESENT} IS NOT NULL AND NOT s.{DELETED} LIMIT 1"
     ).collect()
     if missing:
@@ -139,16 +147,22 @@ def _require_rows(
         )
 
 
-def _match(frame: DataFrame, key: tuple[str, ...]) -> str:
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    return " AND ".join(f"t.{quoted(name)} {_equality(types[name])} s.{quoted(name)}" for name in key)
+def _match(rows: Rows, key: tuple[str, ...]) -> str:
+    types = {field.name: field.dataType for field in rows.frame.schema.fields}
+    parts = [f"t.{quoted(name)} {_equality(types[name])} s.{quoted(name)}" for name in key]
+    if rows.within is not None:
+        parts.append(f"t.{has(*rows.within)}")  # a constant: it prunes files
+    return " AND ".join(parts)
 
 
-def merge_sql(
-    target: str, view: str, frame: DataFrame, key: tuple[str, ...], present: Present | None = None
-) -> str:
-    columns = (*source_columns(frame.columns), SEQUENCE)
-    match = _match(frame, key)
+def has(column: str, value: str) -> str:
+    """The condition that a column has a value."""
+    return f"{quoted(column)} = {text(value)}"
+
+
+def merge_sql(target: str, view: str, rows: Rows, key: tuple[str, ...]) -> str:
+    columns, present = (*source_columns(rows.frame.columns), SEQUENCE), rows.present
+    match = _match(rows, key)
     newer = f"s.{SEQUENCE} > t.{SEQUENCE}"
     updates = ", ".join(f"t.{quoted(name)} = {_new_value(name, present)}" for name in columns)
     whole = "" if present is None else f" AND s.{PRESENT} IS NULL"

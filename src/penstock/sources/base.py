@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from penstock.config import TablesConfig
 from penstock.errors import ConfigError
+from penstock.model.pattern import TablePattern, is_wild
 from penstock.model.schema import TableId, TableSchema
 
 Level = Literal["error", "warning", "ok"]
@@ -91,21 +92,21 @@ class TableFilter:
         fold_case = self.fold_case
         self.tables = tables
         self.removed = frozenset(removed)
-        self._include = [_compile(pattern, fold_case) for pattern in tables.include]
-        self._exclude = [_compile(pattern, fold_case) for pattern in tables.exclude]
+        self._include = [TablePattern.of(pattern, fold_case=fold_case) for pattern in tables.include]
+        self._exclude = [TablePattern.of(pattern, fold_case=fold_case) for pattern in tables.exclude]
 
     def __contains__(self, table: TableId) -> bool:
         if table in self.removed:
             return False
         helper = _HELPERS.fullmatch(table.table) is not None
         return any(
-            _matches(pattern, table) and not (helper and _is_wild(text))
+            pattern.matches(table) and not (helper and is_wild(text))
             for text, pattern in zip(self.tables.include, self._include, strict=True)
-        ) and not any(_matches(pattern, table) for pattern in self._exclude)
+        ) and not any(pattern.matches(table) for pattern in self._exclude)
 
     def has_database(self, database: str) -> bool:
         """Some table of this database could be captured."""
-        return any(pattern[0].fullmatch(database) for pattern in self._include)
+        return any(pattern.database.fullmatch(database) for pattern in self._include)
 
     def unmatched(self, tables: Iterable[TableId]) -> list[str]:
         """The include patterns that capture none of `tables`."""
@@ -113,33 +114,5 @@ class TableFilter:
         return [
             text
             for text, pattern in zip(self.tables.include, self._include, strict=True)
-            if not any(_matches(pattern, table) for table in tables)
+            if not any(pattern.matches(table) for table in tables)
         ]
-
-
-_Pattern = tuple[re.Pattern[str], re.Pattern[str]]
-
-
-def _compile(pattern: str, fold_case: bool) -> _Pattern:
-    flags = re.DOTALL | (re.IGNORECASE if fold_case else 0)
-    database, _, table = pattern.partition(".")
-    return re.compile(_regex(database), flags), re.compile(_regex(table), flags)
-
-
-def _is_wild(pattern: str) -> bool:
-    """The table part has a wildcard."""
-    return not set("*?").isdisjoint(pattern.partition(".")[2])
-
-
-def _regex(pattern: str) -> str:
-    # Runs of `*` are one `*`: otherwise a pattern like `****…x` takes exponential time.
-    pattern = re.sub(r"\*+", "*", pattern)
-    return "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
-
-
-def matches(pattern: str, table: TableId) -> bool:
-    return _matches(_compile(pattern, False), table)
-
-
-def _matches(pattern: _Pattern, table: TableId) -> bool:
-    return bool(pattern[0].fullmatch(table.database) and pattern[1].fullmatch(table.table))

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, NumericType, StructField
 
 from penstock.errors import TableError
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
+from penstock.sinks.files import map_batches
 from penstock.verify.plan import Buckets, BucketSum, HashBuckets, RangeBuckets
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class SparkTarget:
         def partial(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _partial_sums(batches, table, share, types)
 
-        frame = self._columns(schema, version, types).mapInArrow(partial, _SUMS)
+        frame = map_batches(self._columns(schema, version, types), partial, _SUMS)
         rows = frame.groupBy("bucket").sum("rows", "high", "low").collect()
         return {int(row[0]): BucketSum(int(row[1]), (int(row[2]) << _LOW_BITS) + int(row[3])) for row in rows}
 
@@ -55,7 +56,7 @@ class SparkTarget:
         def listed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _rows_of_buckets(batches, table, share, wanted, types)
 
-        frame = self._columns(schema, version, types).mapInArrow(listed, _ROWS)
+        frame = map_batches(self._columns(schema, version, types), listed, _ROWS)
         return [(str(row[0]), int(row[1])) for row in frame.collect()]
 
     def _columns(self, schema: TableSchema, version: str | None, types: TypeOptions) -> DataFrame:

@@ -19,6 +19,8 @@ BUCKET_ROWS = 2_000
 """Rows aimed at per bucket: what is listed row by row because one of them differs."""
 BUCKETS_MAX = 16_384
 """Groups of the server's aggregation, and rows that Spark sends to the driver."""
+WIDTH_MAX = 2**62
+"""Keys of a bucket: a width is a signed 64-bit number, the distance of two BIGINT UNSIGNED may be none."""
 INTEGER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 
 
@@ -104,7 +106,8 @@ def choose_buckets(schema: TableSchema, extent: KeyExtent) -> Buckets:
     if name is None:
         return HashBuckets(key_columns(schema), count)
     # Width 1 would be an error at the server: -9223372036854775808 DIV 1 is out of its range.
-    return RangeBuckets(name, max(2, (extent.highest - extent.lowest) // count + 1))
+    width = (extent.highest - extent.lowest) // count + 1
+    return RangeBuckets(name, min(max(2, width), WIDTH_MAX))
 
 
 @dataclass(frozen=True)
