@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bench import ours, peers_log, peers_snapshot
+from bench.load import tasks as load_tasks
 from bench.measure import Figure
+
+_FLAT = 1.2
 
 
 class Figures(Protocol):
@@ -23,7 +26,8 @@ class Goal:
 
 def check(results: Figures) -> list[Goal]:
     """The goals that the run's figures can tell about."""
-    return [*_decode(results), *_receive(results), *_snapshot(results), *_merge(results)]
+    log = [*_decode(results), *_receive(results), *_snapshot(results), *_merge(results)]
+    return [*log, *_load(results), *_memory(results)]
 
 
 def _at_least(text: str, value: float, least: float, show: Callable[[float], str]) -> Goal:
@@ -75,6 +79,41 @@ def _merge(results: Figures) -> Iterator[Goal]:
     if debezium is not None:
         measured = f"{_thousands(merge.per_second)} against {_thousands(debezium.per_second)}"
         yield Goal("merge faster than Debezium reads", measured, merge.per_second >= debezium.per_second)
+
+
+def _load(results: Figures) -> Iterator[Goal]:
+    """For the speed like beside like: both into Arrow. For the CPU also what is staged, which does more."""
+    for task in load_tasks.LOADS:
+        arrow = results.figure(task, load_tasks.TO_ARROW)
+        peer = results.figure(task, load_tasks.CONNECTORX)
+        if arrow is not None and peer is not None:
+            measured = f"{_thousands(arrow.per_second)} against {_thousands(peer.per_second)}"
+            yield Goal(
+                f"{task}: at least as fast as ConnectorX", measured, arrow.per_second >= peer.per_second
+            )
+    for task in load_tasks.LOADS:
+        peers = [figure for name in load_tasks.PEERS if (figure := results.figure(task, name)) is not None]
+        if not peers:
+            continue
+        least = min(peers, key=lambda figure: figure.cpu_s_per_million)
+        for system in (load_tasks.TO_ARROW, load_tasks.STAGED):
+            if (mine := results.figure(task, system)) is not None:
+                cpu, peer_cpu = mine.cpu_s_per_million, least.cpu_s_per_million
+                measured = f"{cpu:.2f} against {peer_cpu:.2f} ({least.system})"
+                yield Goal(f"{task}: {system}: less CPU than each peer", measured, cpu < peer_cpu)
+
+
+def _memory(results: Figures) -> Iterator[Goal]:
+    shares = [
+        figure
+        for divisor in load_tasks.SHARES
+        if (figure := results.figure(load_tasks.memory(divisor), load_tasks.STAGED)) is not None
+    ]
+    if len(shares) == len(load_tasks.SHARES):
+        measured = " / ".join(f"{figure.rss_mb:.0f}" for figure in shares) + " MB"
+        text = f"memory is flat: half and the whole take at most {_FLAT - 1:.0%} more than a quarter"
+        largest = max(figure.rss_mb for figure in shares)
+        yield Goal(text, measured, largest <= shares[0].rss_mb * _FLAT)
 
 
 def _millions(value: float) -> str:

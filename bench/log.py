@@ -45,7 +45,7 @@ class BenchLog:
         return self.server.datadir / self.file
 
 
-class _LoadedServer(MySqlServer):
+class KeptServer(MySqlServer):
     """A private MySQL that starts from the kept data directory (identity and binary log included)."""
 
     template: Path
@@ -67,7 +67,7 @@ def running(scale: float) -> Iterator[BenchLog]:
     data."""
     kept = artifacts.entry(cache_name(scale), lambda target: _build(target, scale))
 
-    class Server(_LoadedServer):
+    class Server(KeptServer):
         template = kept
 
     facts = json.loads((kept / _LOG_FILE).read_text())

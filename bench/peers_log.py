@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +23,7 @@ DEBEZIUM = "Debezium embedded"
 
 _FOLDER = Path(__file__).with_name("peers")
 _BINLOG_CONNECTOR = "com.zendesk:mysql-binlog-connector-java:0.30.1"
-_DEBEZIUM_VERSION = "3.6.1.Final"
+DEBEZIUM_VERSION = "3.6.1.Final"
 _GO_MYSQL_VERSION = "1.16.0"
 
 
@@ -53,7 +53,7 @@ def _javac() -> str:
     return found
 
 
-def _compiled(main: str, jars: list[Path]) -> list[str]:
+def compiled(main: str, jars: list[Path], *, options: Sequence[str] = ("-Xmx1g",)) -> list[str]:
     """Compiles one of our Java mains against the peer's jars; the command up to its arguments."""
     classes = build_folder() / main
     classes.mkdir(exist_ok=True)
@@ -61,7 +61,7 @@ def _compiled(main: str, jars: list[Path]) -> list[str]:
     classpath = os.pathsep.join({jar.name: str(jar) for jar in jars}.values())
     sources = [str(_FOLDER / "java" / f"{name}.java") for name in ("Window", main)]
     _build([_javac(), "-nowarn", "-d", str(classes), "-cp", classpath, *sources])
-    return [java(), "-Xmx1g", "-cp", f"{classes}{os.pathsep}{classpath}", main]
+    return [java(), *options, "-cp", f"{classes}{os.pathsep}{classpath}", main]
 
 
 def _build(command: list[str], cwd: Path | None = None) -> None:
@@ -71,16 +71,19 @@ def _build(command: list[str], cwd: Path | None = None) -> None:
 
 
 def _binlog_connector(log: BenchLog) -> list[str]:
-    program = _compiled("BinlogConnector", fetch(_BINLOG_CONNECTOR, transitive=True))
+    program = compiled("BinlogConnector", fetch(_BINLOG_CONNECTOR, transitive=True))
     place = [log.file, str(log.position), workload.TABLE, workload.TAIL_TABLE, str(workload.JSON_COLUMN)]
     return [*program, *_server(log), *place]
 
 
+def debezium_jars() -> list[Path]:
+    jars = fetch(f"io.debezium:debezium-connector-mysql:{DEBEZIUM_VERSION}", transitive=True)
+    return jars + fetch(f"io.debezium:debezium-embedded:{DEBEZIUM_VERSION}", transitive=True)
+
+
 def _debezium(log: BenchLog) -> list[str]:
-    jars = fetch(f"io.debezium:debezium-connector-mysql:{_DEBEZIUM_VERSION}", transitive=True)
-    jars += fetch(f"io.debezium:debezium-embedded:{_DEBEZIUM_VERSION}", transitive=True)
     place = [log.file, str(log.position), log.gtids, workload.DATABASE, workload.TABLE, workload.TAIL_TABLE]
-    return [*_compiled("DebeziumReader", jars), *_server(log), *place]
+    return [*compiled("DebeziumReader", debezium_jars()), *_server(log), *place]
 
 
 def _go_mysql(log: BenchLog) -> list[str]:
@@ -107,7 +110,7 @@ def _installed(name: str) -> str:
 PEERS = (
     Peer("mysql-binlog-connector-java", _BINLOG_CONNECTOR.rsplit(":", 1)[1], _binlog_connector),
     Peer("go-mysql", _GO_MYSQL_VERSION, _go_mysql),
-    Peer(DEBEZIUM, _DEBEZIUM_VERSION, _debezium),
+    Peer(DEBEZIUM, DEBEZIUM_VERSION, _debezium),
     Peer("python-mysql-replication", _installed("mysql-replication"), _python_mysql_replication),
 )
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pyspark
 
@@ -17,13 +18,14 @@ from bench.log import BenchLog
 from bench.measure import Figure, NotRun, Outcome, RunFailed
 from penstock.artifacts import cache_directory, fetch
 from penstock.errors import PenstockError
+from penstock.testing.servers import MySqlServer
 
 SNAPSHOT = "snapshot to Arrow, {connections} connection{s}"
 JDBC_TASK = "snapshot to Spark rows, 2 connections"
 
 _FOLDER = Path(__file__).with_name("peers")
-_CONNECTORX_VERSION = "0.4.6"
-_JDBC_DRIVER = "com.mysql:mysql-connector-j:9.3.0"
+CONNECTORX_VERSION = "0.4.6"
+JDBC_DRIVER = "com.mysql:mysql-connector-j:9.3.0"
 """GPL with an exception for its use like this; fetched for the benchmark alone and part of nothing we
 ship."""
 
@@ -36,7 +38,7 @@ def figures(log: BenchLog, repeat: int) -> Iterator[Outcome]:
     for connections in (1, 2):
         yield _tried(
             "ConnectorX",
-            _CONNECTORX_VERSION,
+            CONNECTORX_VERSION,
             task(connections),
             partial(_connectorx, log, connections, repeat),
         )
@@ -52,7 +54,7 @@ def _tried(system: str, version: str, task_name: str, run: Callable[[], Figure])
 
 def _connectorx_folder() -> Path:
     """ConnectorX in a folder of its own: it is no dependency of ours."""
-    target = cache_directory() / "bench" / f"connectorx-{_CONNECTORX_VERSION}-py{sys.version_info.minor}"
+    target = cache_directory() / "bench" / f"connectorx-{CONNECTORX_VERSION}-py{sys.version_info.minor}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(dir=target.parent))
@@ -66,7 +68,7 @@ def _connectorx_folder() -> Path:
             "--no-deps",
         ]
         done = subprocess.run(
-            [*command, "--target", str(staging), f"connectorx=={_CONNECTORX_VERSION}"],
+            [*command, "--target", str(staging), f"connectorx=={CONNECTORX_VERSION}"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -76,13 +78,16 @@ def _connectorx_folder() -> Path:
     return target
 
 
-def _connectorx(log: BenchLog, connections: int, repeat: int) -> Figure:
-    server = log.server
+def connectorx_command(server: MySqlServer, connections: int, then: Literal["keep", "drop"]) -> list[str]:
     account = f"{workload.PEER_USER}:{workload.PEER_PASSWORD}"
     url = f"mysql://{account}@{server.host}:{server.port}/{workload.DATABASE}"
     script = str(_FOLDER / "connectorx_snapshot.py")
     query = f"SELECT * FROM {workload.TABLE}"
-    command = [sys.executable, script, str(_connectorx_folder()), url, query, "id", str(connections)]
+    return [sys.executable, script, str(_connectorx_folder()), url, query, "id", str(connections), then]
+
+
+def _connectorx(log: BenchLog, connections: int, repeat: int) -> Figure:
+    command = connectorx_command(log.server, connections, "keep")
 
     def once() -> Figure:
         measured = measure.run(command)
@@ -90,7 +95,7 @@ def _connectorx(log: BenchLog, connections: int, repeat: int) -> Figure:
         return measure.figure(
             measured,
             system="ConnectorX",
-            version=_CONNECTORX_VERSION,
+            version=CONNECTORX_VERSION,
             task=task(connections),
             connections=connections,
         )
@@ -98,17 +103,25 @@ def _connectorx(log: BenchLog, connections: int, repeat: int) -> Figure:
     return measure.median_of(repeat, once)
 
 
-def _spark_jdbc(log: BenchLog) -> Figure:
-    server = log.server
+ROWS_AT_ONCE = 10_000
+"""With `useCursorFetch=false` the driver ignores it and holds a partition's whole result in memory."""
+ROW_BY_ROW = -(2**31)
+"""The driver's word for handing rows on as they arrive: what a table larger than the heap needs."""
+
+
+def spark_jdbc_command(server: MySqlServer, ids: int, partitions: int, fetch_size: int) -> list[str]:
     url = (
         f"jdbc:mysql://{server.host}:{server.port}/{workload.DATABASE}?useCursorFetch=false&sslMode=DISABLED"
     )
-    measured = measure.run(
-        [
-            sys.executable, str(_FOLDER / "spark_jdbc.py"), str(fetch(_JDBC_DRIVER)[0]), url,
-            workload.PEER_USER, workload.PEER_PASSWORD, workload.TABLE, "id", str(log.counts.inserts), "2",
-        ]
-    )  # fmt: skip
+    return [
+        sys.executable, str(_FOLDER / "spark_jdbc.py"), str(fetch(JDBC_DRIVER)[0]), url,
+        workload.PEER_USER, workload.PEER_PASSWORD, workload.TABLE, "id", str(ids), str(partitions),
+        str(fetch_size),
+    ]  # fmt: skip
+
+
+def _spark_jdbc(log: BenchLog) -> Figure:
+    measured = measure.run(spark_jdbc_command(log.server, log.counts.inserts, 2, ROWS_AT_ONCE))
     check_rows("Spark JDBC", measured.report["changes"], log)
     return measure.figure(
         measured, system="Spark JDBC", version=pyspark.__version__, task=JDBC_TASK, connections=2, warm=True

@@ -1,7 +1,8 @@
 """`make bench`: builds the log (once), runs Penstock and its peers on it, prints a table, writes JSON.
 
-    make bench                                   everything, at full scale (about ten minutes)
+    make bench                                   every part but `load`, at full scale (about ten minutes)
     make bench PARTS="decode receiver" SCALE=0.1 some of it, on a smaller log
+    make bench PARTS=load ROWS=5000000           a large table read by several connections (about an hour)
 
 Each system runs alone, in processes of its own, against the same server with the same log.
 """
@@ -21,6 +22,8 @@ from rich.console import Console
 
 from bench import log as bench_log
 from bench import peers_log, peers_snapshot, report
+from bench.load import run as load_run
+from bench.load import table
 from bench.log import BenchLog
 from bench.measure import Figure, Outcome
 from bench.ours import Workplace
@@ -29,7 +32,9 @@ from penstock.errors import PenstockError
 
 BUSY_PERCENT = 15
 
-PARTS = ("receiver", "decode", "snapshot", "merge", "peers")
+LOG_PARTS = ("receiver", "decode", "snapshot", "merge", "peers")
+LOAD = "load"
+PARTS = (*LOG_PARTS, LOAD)
 
 
 def main() -> int:
@@ -48,13 +53,19 @@ def arguments() -> argparse.Namespace:
         prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
-        "--parts", default=" ".join(PARTS), help=f"which of: {' '.join(PARTS)} (default: all)"
+        "--parts",
+        default=" ".join(LOG_PARTS),
+        help=f"which of: {' '.join(PARTS)} (default: all but {LOAD})",
     )
     parser.add_argument("--scale", type=float, default=1.0, help="size of the log; 1.0: 960,000 changes")
+    parser.add_argument("--rows", type=int, default=table.ROWS, help="size of the table of the part `load`")
     parser.add_argument(
         "--repeat", type=int, default=3, help="runs of what is quick, of which the median counts"
     )
     parser.add_argument("--out", type=Path, default=report.RESULTS, help="where the JSON goes")
+    parser.add_argument(
+        "--load-out", type=Path, default=load_run.RESULTS, help=f"where that of the part `{LOAD}` goes"
+    )
     parser.add_argument("--docs", action="store_true", help="also put the figures into docs/performance.md")
     options = parser.parse_args()
     options.parts = options.parts.replace(",", " ").split()
@@ -62,15 +73,25 @@ def arguments() -> argparse.Namespace:
         parser.error(f"unknown part {', '.join(sorted(unknown))}; there are: {' '.join(PARTS)}")
     if not 0 < options.scale <= 3:
         parser.error("--scale is a number above 0, at most 3")  # the log must stay one file
+    if not table.ROWS_MIN <= options.rows <= table.ROWS_MAX:
+        parser.error(f"--rows is a number from {table.ROWS_MIN} to {table.ROWS_MAX}")
     return options
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    console.print(f"the log at scale {options.scale:g} (built the first time, in some minutes) …")
     if (busy := psutil.cpu_percent(interval=2)) > BUSY_PERCENT:
         console.print(
             f"Others use {busy:.0f} % of this machine's cores: expect poor figures.", style="yellow"
         )
+    if set(options.parts) & set(LOG_PARTS):
+        run_log(options, console)
+    if LOAD in options.parts:
+        run_load(options, console)
+    return 0
+
+
+def run_log(options: argparse.Namespace, console: Console) -> None:
+    console.print(f"the log at scale {options.scale:g} (built the first time, in some minutes) …")
     outcomes: list[Outcome] = []
     with bench_log.running(options.scale) as log, scratch() as folder:
         counts = log.counts
@@ -82,10 +103,30 @@ def run(options: argparse.Namespace, console: Console) -> int:
             console.print(f"  {line(outcome)}", markup=False)
         results = report.Results(outcomes)
         report.write_json(results, options.out)
-        report.show(results, Console(width=None if sys.stdout.isatty() else 120))
+        report.show(results, people())
         if options.docs:
-            report.write_docs(results, log)
-    return 0
+            report.write_docs(results, report.about(log))
+
+
+def run_load(options: argparse.Namespace, console: Console) -> None:
+    console.print(f"a table of {options.rows:,} rows (made the first time, in some minutes) …")
+    outcomes: list[Outcome] = []
+    with table.running(options.rows) as load, scratch() as folder:
+        console.print(f"{load.rows:,} rows, {load.data_bytes / 1e6:.0f} MB, all in the buffer pool")
+        try:
+            for outcome in load_run.measured(load, folder, options.repeat):
+                outcomes.append(outcome)
+                console.print(f"  {line(outcome)}", markup=False)
+        finally:  # it takes long: what was measured is kept whatever comes
+            results = report.Results(outcomes)
+            report.write_json(results, options.load_out)
+        report.show(results, people())
+        if options.docs:
+            load_run.write_docs(results, load)
+
+
+def people() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 120)
 
 
 def measured(log: BenchLog, folder: Path, options: argparse.Namespace) -> Iterator[Outcome]:

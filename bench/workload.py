@@ -25,6 +25,10 @@ _TAIL_TRANSACTION_ROWS = 100
 PEER_USER = "peer"
 PEER_PASSWORD = "peer"
 """With mysql_native_password and no TLS: what every peer can do."""
+PEER_ACCOUNT = (
+    f"CREATE USER '{PEER_USER}'@'%' IDENTIFIED WITH mysql_native_password BY '{PEER_PASSWORD}'",
+    f"GRANT ALL ON *.* TO '{PEER_USER}'@'%'",
+)
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,7 @@ def prepare(server: MySqlServer) -> None:
     orders.create(server)
     server.execute(
         f"CREATE TABLE {DATABASE}.{TAIL_TABLE} (id INT NOT NULL PRIMARY KEY, note VARCHAR(40) NOT NULL)",
-        f"CREATE USER '{PEER_USER}'@'%' IDENTIFIED WITH mysql_native_password BY '{PEER_PASSWORD}'",
-        f"GRANT ALL ON *.* TO '{PEER_USER}'@'%'",
+        *PEER_ACCOUNT,
         "FLUSH BINARY LOGS",
     )
     file, _ = server.position()

@@ -13,9 +13,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def bench(tmp_path: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
+def bench(
+    tmp_path: Path, *arguments: str, option: str = "--out"
+) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     out = tmp_path / "latest.json"
-    command = [sys.executable, "-m", "bench.run", "--out", str(out), *arguments]
+    command = [sys.executable, "-m", "bench.run", option, str(out), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     return done, json.loads(out.read_text()) if out.exists() else []
 
@@ -38,7 +40,11 @@ def test_our_own_parts_are_measured_and_counted_on_a_tiny_log(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [(("--parts", "decode pears"), "unknown part pears"), (("--scale", "0"), "--scale")],
+    [
+        (("--parts", "decode pears"), "unknown part pears"),
+        (("--scale", "0"), "--scale"),
+        (("--parts", "load", "--rows", "10"), "--rows"),
+    ],
 )
 def test_an_unknown_part_or_an_odd_scale_is_refused_before_anything_starts(
     tmp_path: Path, arguments: tuple[str, ...], complaint: str

@@ -95,9 +95,14 @@ def change(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None
                 pass
 
 
+def insert(rows: int, first: int) -> str:
+    """One statement that inserts `rows` (≤ 100,000) of them, their ids in order from `first` on."""
+    return f"INSERT INTO bench.orders SELECT {_ROW} FROM {numbers(rows, first)}"
+
+
 def _inserts(orders: Orders) -> Iterator[str]:
     for first in range(1, orders.inserts + 1, _TRANSACTION_ROWS):
-        yield f"INSERT INTO bench.orders SELECT {_ROW} FROM {numbers(_TRANSACTION_ROWS, first)}"
+        yield insert(_TRANSACTION_ROWS, first)
 
 
 def _updates(orders: Orders) -> Iterator[str]:
