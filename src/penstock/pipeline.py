@@ -154,7 +154,6 @@ class _Run:
         self.chunk_log = ChunkLog(config.relay_log_path)
         self.restarts = 0
         self.last_plan = 0.0
-        self.last_second = 0.0
         self.away_until = 0.0
 
     def close(self) -> None:
@@ -384,11 +383,11 @@ class _Run:
             if self.chunks.error is not None:
                 raise self.chunks.error
             self._plan()
-            self._every_second()
+            self._report()
             if self._finished():
                 break
             time.sleep(TICK_SECONDS)  # the pace of the loop
-        self._every_second(now=True)
+        self._report(now=True)
         self.progress.end()
         return self.progress
 
@@ -435,10 +434,9 @@ class _Run:
             for staged in outcome.placed:
                 stage.discard(staged)
 
-    def _every_second(self, *, now: bool = False) -> None:
-        if not now and time.monotonic() - self.last_second < 1:
+    def _report(self, *, now: bool = False) -> None:
+        if not (now or self.progress.is_due()):
             return
-        self.last_second = time.monotonic()
         self._register()
         self.progress.write()
         if self.on_progress is not None:

@@ -1,7 +1,7 @@
 """How a pipeline is doing: one value for the terminal, for `--json`, for `penstock status` and for tests.
 
 `collect` needs nothing but the state directory and the relay log, so another process may ask while the
-pipeline runs. What only the running pipeline knows (rates) it writes to `status.json` about once a second.
+pipeline runs. What only the running pipeline knows (rates) it writes to `status.json` once a second and after epochs.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ VERIFIED = "verified "
 NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
 REPORT_SECONDS_MAX = 10.0
 """An older report is of a process that does not live any more."""
+REPORT_EVERY_SECONDS = 1.0
+REPORT_SHARE = 0.05
+"""Of the time, for reports that follow epochs at once."""
 
 
 class Progress:
@@ -63,6 +66,9 @@ class Progress:
         self.chunks = 0
         self._recent: deque[tuple[float, int, int]] = deque()
         self._last: dict[str, Any] | None = None
+        self._has_news = True
+        self._reported = 0.0
+        self._pause = 0.0
 
     def applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
         events = sum(plan_events(plan).values())
@@ -72,6 +78,12 @@ class Progress:
         self.rows += rows
         self.chunks += sum(outcome.chunks for outcome in outcomes)
         self._recent.append((time.monotonic(), plan.range.bytes, rows))
+        self._has_news = True
+
+    def is_due(self) -> bool:
+        """Once a second; after an epoch at once, but for pauses that are long where a report costs much."""
+        pause = self._pause if self._has_news else REPORT_EVERY_SECONDS
+        return time.monotonic() >= self._reported + min(REPORT_EVERY_SECONDS, pause)
 
     def rates(self) -> dict[str, int]:
         """Per second: bytes of log applied, over the last ten, and snapshot rows placed, over the last
@@ -113,10 +125,13 @@ class Progress:
         (self._config.state / "status.json").unlink(missing_ok=True)
 
     def write(self) -> None:
+        begun, self._has_news = time.monotonic(), False
         path = self._config.state / "status.json"
         draft = path.with_suffix(".tmp")
         draft.write_text(json.dumps(self.to_json()), "utf-8")
         draft.replace(path)
+        self._reported = time.monotonic()
+        self._pause = (self._reported - begun) / REPORT_SHARE
 
 
 def plan_events(plan: EpochPlan) -> dict[str, int]:

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from penstock.state import StateStore
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import Scenario, wait_for
 from penstock.testing.servers import MySqlClient
@@ -44,18 +45,23 @@ def ended(case: Scenario, signal_id: str) -> dict[str, Any]:
 
 
 def until(case: Scenario, signal_id: str, status: tuple[str, ...]) -> dict[str, Any]:
-    """What became of a signal that was sent some way."""
-    found: dict[str, Any] = {}
+    """What became of a signal that was sent some way, as the command shows it. That is asked once: each time
+    would take the pipeline a core for a second."""
+    state = StateStore(case.folder / "state", read_only=True)
 
     def is_so() -> bool:
-        done = case.command("signals", signal_id, "--json")
-        if done.returncode == 0:
-            [now] = json.loads(done.stdout)
-            found.update(now)
-        return found.get("status") in status
+        signal = state.signal(signal_id)
+        return signal is not None and signal.status in status
 
-    wait_for(is_so, f"signal {signal_id} being one of {status}", seconds=300)
-    return found
+    try:
+        wait_for(is_so, f"signal {signal_id} being one of {status}", seconds=300)
+    finally:
+        state.close()
+    done = case.command("signals", signal_id, "--json")
+    assert done.returncode == 0, done.stderr
+    [found] = json.loads(done.stdout)
+    assert found["status"] in status
+    return dict(found)
 
 
 def rows(case: Scenario, table: str) -> dict[int, int]:

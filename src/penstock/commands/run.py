@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,12 @@ class _Plain:
     """One line every few seconds, for logs."""
 
     def __init__(self) -> None:
-        self._calls = 0
+        self._next = 0.0
 
     def __call__(self, progress: Progress) -> None:
-        if self._calls % PLAIN_EVERY_SECONDS == 0:
+        if time.monotonic() >= self._next:
             print(summary_line(progress.to_json()), file=sys.stderr, flush=True)
-        self._calls += 1
+            self._next = time.monotonic() + PLAIN_EVERY_SECONDS
 
 
 def summary_line(status: dict[str, Any]) -> str:
