@@ -1,7 +1,8 @@
 """How a pipeline is doing: one value for the terminal, for `--json`, for `penstock status` and for tests.
 
 `collect` needs nothing but the state directory and the relay log, so another process may ask while the
-pipeline runs. What only the running pipeline knows (rates) it writes to `status.json` once a second and after epochs.
+pipeline runs. What only the running pipeline knows (rates) it writes to `status.json` once a second and
+after epochs.
 """
 
 from __future__ import annotations
