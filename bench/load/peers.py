@@ -19,7 +19,7 @@ from penstock.errors import PenstockError
 
 _FLINK_CDC_VERSION = "3.5.0"
 _FLINK_VERSION = "1.20.3"
-_HEAP = "-Xmx2g"
+_HEAP = "-Xmx3g"
 _FLINK_OPTIONS = (
     _HEAP,
     *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.util", "java.lang", "java.time")),
