@@ -26,6 +26,7 @@ from penstock.model.plan import (
     Evolve,
     Move,
     PlaceChunks,
+    RecreateTarget,
     Step,
     TruncateTarget,
 )
@@ -468,3 +469,13 @@ def test_a_part_by_a_key_that_the_table_has_no_longer_ends(tmp_path: Path) -> No
     assert state.partials() == []
     [ended] = state.partials(signal="signal")
     assert (ended.status, ended.reason) == ("stopped", "the table's key changed")
+
+
+def test_a_fresh_target_is_made_before_anything_is_written_to_it(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(250, A)])
+    begins = live(A, begins="fresh", written=False, last_epoch=0, snapshot="reading")
+    planner, _ = make(tmp_path, log, begins)
+    plan = planner.plan_next()
+    made, events = steps(plan, A)
+    assert isinstance(made, RecreateTarget) and isinstance(events, ApplyEvents) and events.mode == "append"
+    assert plan is not None and EpochPlan.from_json(plan.to_json()) == plan

@@ -204,3 +204,10 @@ def test_a_state_of_the_format_before_goes_on_once_the_pipeline_runs(tmp_path: P
     StateStore(tmp_path).close()
     [chunk] = StateStore(tmp_path, read_only=True).chunks(ORDERS)
     assert chunk.chunk == Chunk(ORDERS, 4, None, ("7",)) and chunk.reads == 2
+
+
+def test_values_of_names_with_one_beginning_are_asked_for_at_once(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    for name in ("verified shop.a", "verified shop.b", "verifie", "verify", "uuid of it"):
+        state.set_meta(name, name.upper())
+    assert state.metas("verified ") == {"shop.a": "VERIFIED SHOP.A", "shop.b": "VERIFIED SHOP.B"}

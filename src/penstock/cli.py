@@ -71,13 +71,16 @@ def status(
 def resnapshot(
     file: File,
     tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Make the target anew first, empty (default: merge into it).")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Read tables again from their beginning, for example after one was parked. A pipeline that does not run
     does it at its next start."""
-    from penstock.commands.status import resnapshot as command
+    from penstock.commands.again import resnapshot as command
 
-    command(file, tables, as_json=as_json)
+    command(file, tables, fresh=fresh, as_json=as_json)
 
 
 @app.command()
@@ -88,7 +91,7 @@ def unpark(
 ) -> None:
     """Bring parked tables back: from where they stopped if nothing is lost to them, else read from their
     beginning. A pipeline that does not run does it at its next start."""
-    from penstock.commands.status import unpark as command
+    from penstock.commands.again import unpark as command
 
     command(file, tables, as_json=as_json)
 

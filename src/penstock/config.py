@@ -295,6 +295,11 @@ class SinkConfig(_Section):
     snapshots_age: Milliseconds = 3_600_000
     """iceberg: ... and so are all younger than this."""
 
+    @property
+    def append_only(self) -> bool:
+        """See `sinks.base.Sink`."""
+        return self.type in ("parquet", "console")
+
     @model_validator(mode="after")
     def _needs_path(self) -> SinkConfig:
         if self.type in ("delta", "parquet") and self.path is None:

@@ -111,6 +111,7 @@ def restart_table(
     """Reads a table again from its beginning: a new start, its present definition, all chunks. The target
     keeps its rows meanwhile, in the columns of that definition; rows that are gone at the source leave it
     when the last chunk is placed. A change log says `truncate` at the start, and then holds every row again.
+    One that is to be `fresh` is made anew, and not looked at.
 
     Raises `ConfigError` for a table that is not there, `TransientError` while its definition does not hold
     still.
@@ -127,8 +128,10 @@ def restart_table(
         raise TableGone(f"Table {table} does not exist at the source any more.")
     schema = replace(found[table], version=old.schema.version + 1)
     start = Offset(max(start, state.position or start))
-    missing = isinstance(sink.open(table), Missing)
-    holds = old.written and not missing
+    renewed = old.begins == "fresh"
+    missing = renewed or isinstance(sink.open(table), Missing)
+    # One that was to be emptied first has not been.
+    holds = (old.written or old.begins == "empty") and not missing
     same = _shape(schema) == _shape(old.schema) and old.kept is None and not old.begins
     fresh = new_table(schema, start, snapshot="splitting", append_only=sink.append_only)
     begins: Begins = "" if missing else "empty" if sink.append_only and holds else "" if same else "evolve"
@@ -143,7 +146,7 @@ def restart_table(
                 written=holds and not sink.append_only,
                 replaces=start if holds else Offset(0),
                 last_epoch=0 if missing else old.last_epoch,
-                begins=begins,
+                begins="fresh" if renewed else begins,
                 kept=kept_by_name(old, schema) if keeps else None,
             )
         )

@@ -38,7 +38,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.requests import Requests
 from penstock.rereads import Rereads
 from penstock.signals.channels import open_channels, rest_server, send
-from penstock.signals.work import Signals, apply_patterns, is_paused, limits_by_signal
+from penstock.signals.work import Signals, apply_patterns, as_told, is_paused, limits_by_signal, read_again
 from penstock.snapshot import stage
 from penstock.snapshot.gate import Gate
 from penstock.snapshot.log import ChunkLog
@@ -100,13 +100,14 @@ class Pipeline:
         with contextlib.ExitStack() as stack:
             stack.enter_context(directory.held(config.state))
             targets.check_paths(config)
-            findings = preflight.check(config)
+            known = StateStore.exists(config.state)  # else there are no signals yet
+            state = stack.enter_context(contextlib.closing(StateStore(config.state))) if known else None
+            findings = preflight.check(as_told(config, state) if state is not None else config)
             refuse(findings)
             for finding in findings:
                 if finding.level == "warning":
                     log.warning("%s", finding.message)
-            state = StateStore(config.state)
-            stack.callback(state.close)
+            state = state or stack.enter_context(contextlib.closing(StateStore(config.state)))
             targets.check_relay_log(config.relay_log_path, state)
             follow.check(config)  # what the receiver would refuse, before Spark is started beside it
             rest = stack.enter_context(rest_server(config, state))
@@ -188,16 +189,10 @@ class _Run:
             self.progress = Progress(config, self.state, self.log, self.supervisor, gate=gate, rest=self.rest)
             self.planner = self._make_planner()
             self.rereads = Rereads(
-                self.state,
-                self.log,
-                self.source,
-                config,
-                self.sink,
-                cascading=self._cascading_now,
-                wait=self._wait_for,
-                renew=self.supervisor.renew,
-            )
-            self.requests = Requests(self.state, self.log, self.sink, self.rereads, self._register)
+                self.state, self.log, self.source, config, self.sink, cascading=self._cascading_now,
+                wait=self._wait_for, renew=self.supervisor.renew,
+            )  # fmt: skip
+            self.requests = Requests(self.state, self.log, self.sink)
             self.signals = self._make_signals()
             query.result()
         self.runner.begin()
@@ -217,7 +212,7 @@ class _Run:
         self.sink.check()
         # Before the stream, which goes on with what was planned.
         if config.sink.type != "console":  # what was printed leaves nothing behind
-            targets.check(self.sink, self.state, types=config.types)
+            targets.check(self.sink, self.state, **read_again(config, self.state), types=config.types)
 
     def _discover(self, cascading: set[TableId], wait: Wait, *, reads: bool = True) -> None:
         discover(
@@ -246,10 +241,15 @@ class _Run:
             open_channels(config, self.state, self.log, self.source.read_table),
             discover=self._find_more,
             check_condition=self.source.check_condition,
-            unpark=partial(unpark, self.state, self.log, self.sink),
+            unpark=self._unpark,
             limit=lambda limits: self.chunks.limits(**limits),
             renew=self.supervisor.renew,
         )
+
+    def _unpark(self, table: TableId) -> dict[str, Any]:
+        answer = unpark(self.state, self.log, self.sink, table)
+        self._register()  # what it still has to read stays
+        return answer
 
     def _make_planner(self) -> Planner:
         config = self.config
@@ -458,7 +458,7 @@ class _Run:
             return False
         if is_unfinished(self.state.tables()):
             return False
-        if self.state.has_pending():
+        if self.state.has_pending() or self.state.signals("accepted"):
             return False
         if only and not self.once:
             return True

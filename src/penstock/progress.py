@@ -19,7 +19,6 @@ from typing import Any
 from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
-from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.model.table import Change, TableState
 from penstock.relaylog.reader import RelayLog
@@ -149,6 +148,7 @@ def collect(
     tables = [(table, _snapshot_of(state, table)) for table in state.tables().values()]
     changes = {change.table: change for change in state.history(last_only=True)}
     shards = Shards(config.merge_shards)
+    verified = state.metas(VERIFIED)
     snapshot = SnapshotProgress([progress for _, progress in tables])
     return {
         "pipeline": config.name,
@@ -165,15 +165,14 @@ def collect(
         | {"seconds_left": snapshot.seconds_left(snapshot_rows_per_s)},
         "tables": [
             _table(table, progress, changes.get(table.table))
-            | {"verified": _verified(state, table.table), "into": shards.into(table.table)}
+            | {"verified": _verified(verified.get(str(table.table))), "into": shards.into(table.table)}
             for table, progress in tables
         ],
     }
 
 
-def _verified(state: StateStore, table: TableId) -> dict[str, Any] | None:
+def _verified(text: str | None) -> dict[str, Any] | None:
     """What `penstock verify` found last: when, the verdict, keys that differ, and the offset it holds for."""
-    text = state.meta(VERIFIED + str(table))
     if text is None:
         return None
     found: dict[str, Any] = json.loads(text)

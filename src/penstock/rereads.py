@@ -88,30 +88,23 @@ class Rereads:
                 at = self._state.position or table.start
                 self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
 
-    def restart(self, table: TableId, why: str = "asked for") -> None:
-        """Raises what keeps it from being read."""
-        self._restart(table, why, self._cascading(), self._wait)
-
-    def _restart(self, table: TableId, why: str, cascading: set[TableId], wait: Wait) -> None:
-        restart_table(
-            self._state,
-            self._log,
-            self._source,
-            table,
-            self._config,
-            sink=self._sink,
-            cascading=cascading,
-            wait=wait,
-            why=why,
-        )
-        self._renew()
-
     def _begin(self, table: TableState, cascading: set[TableId]) -> None:
         if table.status == "parked" and table.due == UNFIT and not self._explained(table):
             self._state.put_table(replace(table, due=""))
             return
         try:
-            self._restart(table.table, table.due, cascading, self.wait_shortly)
+            restart_table(
+                self._state,
+                self._log,
+                self._source,
+                table.table,
+                self._config,
+                sink=self._sink,
+                cascading=cascading,
+                wait=self.wait_shortly,
+                why=table.due,
+            )
+            self._renew()
         except TableGone as error:
             at = self._state.position or table.start
             self._state.put_table(

@@ -6,7 +6,9 @@ apply them twice, so it is noticed before anything is planned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from penstock import directory
@@ -14,12 +16,14 @@ from penstock._core import arrow_schema
 from penstock.config import PipelineConfig
 from penstock.errors import BEGIN_ANEW, ConfigError
 from penstock.model.offset import Offset
-from penstock.model.plan import ApplyCascades, CreateTarget
+from penstock.model.plan import ApplyCascades, CreateTarget, RecreateTarget
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, check_directory
 from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
 
 
 def check_paths(config: PipelineConfig) -> None:
@@ -59,21 +63,27 @@ def check_relay_log(path: Path, state: StateStore) -> None:
         )
 
 
-def check(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
+def check(
+    sink: Sink,
+    state: StateStore,
+    asked: Collection[TableId] = (),
+    renewed: Collection[TableId] = (),
+    *,
+    types: TypeOptions,
+) -> None:
     """Raises `ConfigError` for a target that is not as this pipeline left it.
 
     A rollback shows in Iceberg's snapshots. Delta's RESTORE keeps the record of our commits (`verify`
     finds what differs), and a removed part of a change log leaves no trace: neither is seen here.
 
-    A table that is to be read again anyway (`penstock resnapshot`) may be rolled back, or missing: then an
-    empty target is made, since an epoch that was planned before may still have steps for it.
+    A table that is to be read again anyway (`asked` for, or due) may be rolled back, or missing: then an
+    empty target is made, since an epoch that was planned before may still have steps for it. One that is to
+    be `renewed` may be in any state: if it cannot be opened it goes now, and the table is due.
     """
-    asked = {argument for _, kind, argument in state.open_requests() if kind == "resnapshot"}
-    asked |= {str(table.table) for table in state.tables().values() if table.due}
     newest = state.last_epoch()
     moving = {table for plan in state.pending() for table in plan.moved}
     for table in state.tables().values():
-        target = sink.open(table.table)
+        target = _renewed(sink, state, table) if table.table in renewed else sink.open(table.table)
         if isinstance(target, Foreign):
             raise target.error(table.table)
         if isinstance(target, Ours) and target.last_commit and target.last_commit.epoch > newest:
@@ -86,10 +96,24 @@ def check(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
             )
         if table.status != "live" or table.last_epoch <= 0 or table.table in moving:
             continue  # left alone, or its target is still to be made, or on its way
-        if str(table.table) not in asked:
+        if not table.due and table.table not in asked and table.table not in renewed:
             check_as_left(table, target, state)
         elif isinstance(target, Missing):
             sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
+
+
+def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
+    """Nothing is there, if what is there cannot be opened."""
+    if not table.last_epoch and table.begins != "fresh":
+        return sink.open(table.table)  # nothing of ours can be there
+    try:
+        return sink.open(table.table)
+    except Exception as error:  # whatever the file format's own code makes of it
+        log.warning("the target of %s cannot be opened and is removed: %s", table.table, error)
+        if table.begins != "fresh":
+            state.put_table(replace(table, due="its target could not be opened", begins="fresh"))
+        sink.clear(table.table)
+        return Missing()
 
 
 def check_new(sink: Sink, state: StateStore) -> None:
@@ -133,11 +157,11 @@ def check_as_left(table: TableState, target: TargetState, state: StateStore) -> 
 def _has_committed(table: TableState, state: StateStore) -> bool:
     """Whether the table's last epoch left a commit in the target.
 
-    Every step does but CreateTarget, and an epoch that parks the table is not its last. A plan is kept for
-    1000 epochs; of an older one it is enough that rows were written, since the target was made before that.
+    Every step does but those that make it, and an epoch that parks the table is not its last. A plan is kept
+    for 1000 epochs; of an older one it is enough that rows were written, since the target was made before.
     """
     plan = state.plan_of(table.last_epoch)
     if plan is None:
         return table.written
     steps = [step for one in plan.tables if one.table == table.table for step in one.steps]
-    return any(not isinstance(step, CreateTarget | ApplyCascades) for step in steps)
+    return any(not isinstance(step, CreateTarget | RecreateTarget | ApplyCascades) for step in steps)

@@ -1,4 +1,4 @@
-"""A parked table comes back, because somebody asked (`penstock unpark`).
+"""A parked table comes back, because somebody asked (signal `unpark`).
 
 It goes on from its own offset if nothing is lost to it: parking kept that offset (`TableState.resumes`), the
 relay log still holds what came after it, and the target is as this pipeline left it. Then the table catches

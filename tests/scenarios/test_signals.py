@@ -81,7 +81,7 @@ def test_parts_of_tables_are_read_again_beside_the_log(scenario: Callable[..., S
     """By condition, by keys and by a range; rows that no log tells of tell what was read."""
     case = scenario(snapshot={"chunk_rows": 400})
     at = case.database
-    for name in ("some", "keyed", "ranged", "quiet"):
+    for name in ("some", "keyed", "ranged", "quiet", "anew"):
         fill(case.server, f"{at}.{name}")
     with case.running() as pipeline:
         case.drain(pipeline)
@@ -89,6 +89,7 @@ def test_parts_of_tables_are_read_again_beside_the_log(scenario: Callable[..., S
             case,
             *[f"UPDATE {at}.{name} SET n = 1 WHERE id < 1000" for name in ("some", "keyed", "ranged")],
             f"DELETE FROM {at}.keyed WHERE id = 7",
+            f"DELETE FROM {at}.anew WHERE id < 1000",
         )
         case.server.execute(
             f"UPDATE {at}.quiet SET n = 2 WHERE id = 1", f"DELETE FROM {at}.some WHERE id = 11"
@@ -101,6 +102,9 @@ def test_parts_of_tables_are_read_again_beside_the_log(scenario: Callable[..., S
         assert send(case, "execute-snapshot", f"{at}.keyed", *keys, "--wait")["status"] == "done"
         bounds = json.dumps({"data-collections": [f"{at}.ranged"], "from": 100, "to": 900})
         assert send(case, "execute-snapshot", "--data", bounds, "--wait")["status"] == "done"
+        done = case.command("resnapshot", f"{at}.anew", "--fresh")
+        assert done.returncode == 0 and "into a fresh target" in done.stdout, done.stderr
+        case.server.execute(f"UPDATE {at}.anew SET n = 3 WHERE id = 2000")
         case.drain(pipeline)
         assert pipeline.stop() == 0
     found = {name: rows(case, name) for name in ("some", "keyed", "ranged")}
@@ -108,7 +112,42 @@ def test_parts_of_tables_are_read_again_beside_the_log(scenario: Callable[..., S
     assert {n for n, value in found["keyed"].items() if value} == {5, 9} and 7 not in found["keyed"]
     assert {n for n, value in found["ranged"].items() if value} == set(range(100, 900))
     assert 11 not in found["some"]
-    case.assert_equal("quiet")
+    case.assert_equal("quiet", "anew")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+def test_a_broken_target_is_left_behind_though_the_driver_is_killed(
+    scenario: Callable[..., Scenario], sink: str
+) -> None:
+    case = scenario(sink=sink, snapshot={"chunk_rows": 100})
+    at = case.database
+    fill(case.server, f"{at}.broken")
+    fill(case.server, f"{at}.other", 10)
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    files = list((case.sink_path / case.namespace / "broken").rglob("*.json*"))
+    assert files
+    for file in files:
+        file.write_bytes(b"{ torn")
+    case.server.execute(
+        f"DELETE FROM {at}.broken WHERE id < 10", f"INSERT INTO {at}.other VALUES (99, 'x', 1)"
+    )
+    done = case.command("resnapshot", f"{at}.broken", "--fresh")
+    assert done.returncode == 0 and "when the pipeline runs" in done.stdout, done.stderr
+    with case.running() as pipeline:
+        for _ in range(3):
+            before = pipeline.latest.get("epoch", 0)
+            pipeline.wait_for(
+                lambda s, before=before: s["epoch"] > before, "an epoch", seconds=400, restart=True
+            )
+            pipeline.kill("driver")
+            pipeline.ensure_alive()
+            case.server.execute(f"UPDATE {at}.broken SET n = n + 1 WHERE id % 7 = 0")
+        case.drain(pipeline, restart=True)
+        assert pipeline.stop() == 0
+    case.assert_equal("broken", "other")
 
 
 @pytest.mark.slow

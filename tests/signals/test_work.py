@@ -14,7 +14,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.signal import Signal
 from penstock.model.table import TableState
-from penstock.signals.work import Signals, apply_patterns, is_paused, limits_by_signal
+from penstock.signals.work import Signals, apply_patterns, as_told, is_paused, limits_by_signal, read_again
 from penstock.sources.base import TableFilter
 from penstock.state import StateStore
 
@@ -264,3 +264,44 @@ def test_limits_hold_from_now_on_and_after_a_restart(pipeline: Pipeline) -> None
     pipeline.send("set-limits", {"rows_per_second": 500}, "2")
     assert pipeline.limits == [{"parallel": 1}, {"parallel": 1, "rows_per_second": 500}]
     assert limits_by_signal(pipeline.state) == pipeline.limits[-1]
+
+
+def test_a_fresh_target_is_for_whole_tables_that_have_one(pipeline: Pipeline) -> None:
+    pipeline.state.put_table(replace(pipeline.table(LINES), last_epoch=0))
+    both = {"data-collections": ["shop.*"], "target": "fresh"}
+    assert pipeline.send("execute-snapshot", both).status == "running"
+    assert (pipeline.table(ORDERS).begins, pipeline.table(LINES).begins) == ("fresh", "")
+    assert read_again(CONFIG, pipeline.state)["renewed"] == {ORDERS}
+    refused = pipeline.send("execute-snapshot", PART | {"target": "fresh"}, "part")
+    assert refused.status == "refused" and "whole tables" in refused.answer["message"]
+
+
+def test_what_accepted_signals_want_read_again_is_known_before_they_are_done(pipeline: Pipeline) -> None:
+    pipeline.state.send("a", "execute-snapshot", WHOLE | {"target": "fresh"}, "test")
+    pipeline.state.send("b", "execute-snapshot", {"data-collections": ["shop.lines"]}, "test")
+    pipeline.state.send("c", "execute-snapshot", {"data-collections": ["other.*"]}, "test")
+    assert read_again(CONFIG, pipeline.state) == {"asked": {ORDERS, LINES}, "renewed": {ORDERS}}
+
+
+def test_parts_that_are_asked_for_leave_their_tables_to_be_checked(pipeline: Pipeline) -> None:
+    pipeline.state.send("a", "execute-snapshot", PART, "test")
+    pipeline.state.send("b", "execute-snapshot", WHOLE | {"keys": [[5]]}, "test")
+    assert read_again(CONFIG, pipeline.state) == {"asked": set(), "renewed": set()}
+
+
+def test_a_dropped_table_is_read_again_if_it_is_named(pipeline: Pipeline) -> None:
+    pipeline.state.put_table(replace(pipeline.table(ORDERS), status="dropped"))
+    pipeline.send("execute-snapshot", {"data-collections": ["shop.*"]}, "all")
+    assert not pipeline.table(ORDERS).due and pipeline.table(LINES).due
+    assert pipeline.send("execute-snapshot", WHOLE).status == "running"
+    assert (pipeline.table(ORDERS).status, pipeline.table(ORDERS).due) == ("live", "signal s")
+
+
+def test_what_is_looked_at_before_a_start_is_what_signals_have_made_of_the_tables(pipeline: Pipeline) -> None:
+    pipeline.send("add-table", {"tables": ["other.new_*"]}, "a")
+    pipeline.send("remove-table", {"tables": ["shop.lines"]}, "b")
+    told = as_told(CONFIG, pipeline.state)
+    assert told.tables.include == ["shop.*", "other.new_*"]
+    found = TableFilter(told.tables)
+    assert ORDERS in found and TableId("other", "new_1") in found and LINES not in found
+    assert CONFIG.tables.include == ["shop.*"]

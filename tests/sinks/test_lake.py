@@ -249,6 +249,37 @@ def test_what_a_killed_process_began_to_make_is_made_anew(place: Make, kind: str
 
 
 @both
+def test_a_target_that_cannot_be_opened_is_cleared_and_made_anew(place: Make, kind: str) -> None:
+    it = place(kind, table=TableId("torn", "apart")).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    assert it.config.path is not None
+    logs = [file for file in it.config.path.glob("**/apart/**/*.json*") if file.is_file()]
+    assert logs
+    for file in logs:
+        file.write_bytes(b"{ torn")
+    with pytest.raises(Exception):  # noqa: B017 (the file format's own)
+        it.sink.open(it.table)
+        it.rows()
+    it.sink.clear(it.table)
+    assert it.sink.open(it.table) == Missing()
+    it.create()
+    it.sink.append(it.table, it.latest((2, "b", False, 20)), it.commit(2))
+    assert it.rows() == [(2, "b", 20)]
+    it.sink.clear(it.table)
+    it.sink.clear(it.table)
+    assert it.sink.open(it.table) == Missing()
+
+
+@both
+def test_the_table_of_another_pipeline_is_not_cleared(place: Make, kind: str) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    with pytest.raises(ConfigError, match="the table of pipeline"):
+        Place(it.spark, it.config).sink.clear(it.table)
+    assert it.rows() == [(1, "a", 10)]
+
+
+@both
 def test_the_table_of_another_pipeline_is_foreign(place: Make, kind: str) -> None:
     it = place(kind).create()
     other = Place(it.spark, it.config)

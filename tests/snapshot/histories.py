@@ -52,6 +52,8 @@ from penstock.testing.servers import Database
 
 NAMES = 24
 CHUNK_ROWS = 4
+CHUNKS_MIN = 8
+"""A history goes on until so many have been placed."""
 SECONDS_MAX = 120
 _PASSING = (1062, 1205, 1213)
 """Key taken, lock wait, deadlock: the transaction is rolled back, as anywhere."""
@@ -247,8 +249,10 @@ class History:
             ]
             for thread in threads:
                 thread.start()
-            for _ in range(rounds):
-                for _ in range(dice.choice((0, 1, 2))):
+            for number in itertools.count():
+                if number >= rounds and self.chunks >= CHUNKS_MIN:
+                    break
+                for _ in range(dice.choice((0, 1, 2)) if number < rounds else 2):
                     self._ask()
                 goal = writers.transactions + dice.randint(10, 60)
                 self._work_until(lambda goal=goal: writers.transactions > goal)
@@ -351,9 +355,12 @@ class History:
             [number if numbered else name_of(number, dice)]
             for number in (dice.randrange(NAMES) for _ in range(dice.randint(1, 8)))
         ]
-        match dice.choice(("whole", "keys", "keys", "range", "condition", "damage", "damage")):
+        match dice.choice(("whole", "fresh", "keys", "keys", "range", "condition", "damage", "damage")):
             case "whole":
                 self._send("execute-snapshot", name)
+            case "fresh":
+                into = {} if self.target.append_only else {"target": "fresh"}
+                self._send("execute-snapshot", name | into)
             case "keys":
                 self._send("execute-snapshot", name | {"keys": keys})
             case "range":

@@ -15,6 +15,7 @@ from penstock.model.plan import (
     EpochPlan,
     Evolve,
     PlaceChunks,
+    RecreateTarget,
     Step,
     TablePlan,
     TruncateTarget,
@@ -102,11 +103,14 @@ class Target:
     def _step(
         self, plan: EpochPlan, table: TablePlan, step: Step, outcome: TableOutcome, *, again: bool
     ) -> None:
-        outcome.wrote |= not isinstance(step, CreateTarget | DeleteOlder)
+        outcome.wrote |= not isinstance(step, CreateTarget | RecreateTarget | DeleteOlder)
         match step:
             case CreateTarget():
                 place = self.log if self.append_only else self.rows
                 place.setdefault(table.table, [] if self.append_only else {})  # type: ignore[arg-type]
+            case RecreateTarget():
+                self.rows[table.table] = {}
+                self._done = {mark for mark in self._done if mark[1] != table.table}
             case ApplyEvents():
                 outcome.written = True
                 if not again:

@@ -4,6 +4,7 @@ mends it."""
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
@@ -11,8 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import config as configuration
+from penstock.errors import PenstockError
+from penstock.signals.work import as_told
 from penstock.sources.base import Finding
 from penstock.sources.mysql import preflight
+from penstock.state import StateStore
 
 _ORDER = {"error": 0, "warning": 1, "ok": 2}
 _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("error", "bold red")}
@@ -20,8 +24,15 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("er
 
 def doctor(file: Path, *, as_json: bool) -> int:
     """Prints what preflight finds, worst first; the exit code: 1 if anything must be mended before a pipeline
-    can run. Reads only, also while the pipeline runs."""
-    findings = sorted(preflight.check(configuration.load(file)), key=lambda finding: _ORDER[finding.level])
+    can run. Looks also at the tables that signals added. Reads only, also while the pipeline runs."""
+    config, found = configuration.load(file), list[Finding]()
+    if StateStore.exists(config.state):
+        try:
+            with closing(StateStore(config.state, read_only=True)) as state:
+                config = as_told(config, state)
+        except PenstockError as error:
+            found.append(Finding("warning", "state", str(config.state), f"{error.message} {error.hint}"))
+    findings = sorted(found + preflight.check(config), key=lambda finding: _ORDER[finding.level])
     failed = any(finding.level == "error" for finding in findings)
     if as_json:
         print(json.dumps({"ok": not failed, "findings": [finding.to_json() for finding in findings]}))

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from penstock import config as configuration
-from penstock.commands.signal import sent
+from penstock.commands.signal import has_ended, sent
 from penstock.commands.status import describe
 from penstock.commands.verify import choose, remember, verified
 from penstock.model.schema import TableSchema
@@ -56,10 +56,10 @@ def _read_again(state: StateStore, report: TableReport, schema: TableSchema, fol
     listed = report.keys_different and not report.keys_not_listed and not report.unverified
     if listed and not report.ranges_different:
         keys = [_key(schema, different) for different in report.keys_different]
-        found = sent(state, "execute-snapshot", whole | {"keys": keys}, folder, done=True)
+        found = sent(state, "execute-snapshot", whole | {"keys": keys}, folder, until=has_ended)
         if found.status != "refused":
             return found
-    return sent(state, "execute-snapshot", whole, folder, done=True)
+    return sent(state, "execute-snapshot", whole, folder, until=has_ended)
 
 
 def _key(schema: TableSchema, different: DifferentKey) -> list[str | None]:

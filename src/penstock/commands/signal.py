@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def signal(
     describe(config)
     state = StateStore(config.state)
     try:
-        found = sent(state, kind, fields, config.state, signal_id=signal_id, done=wait)
+        until = has_ended if wait else is_begun
+        found = sent(state, kind, fields, config.state, signal_id=signal_id, until=until)
     finally:
         state.close()
     if as_json:
@@ -78,21 +80,30 @@ def sent(
     folder: Path,
     *,
     signal_id: str | None = None,
-    done: bool,
+    until: Callable[[Signal], bool],
 ) -> Signal:
-    """The signal once it is begun, or `done`; as it is now, if the pipeline does not run."""
+    """The signal when it is as it is waited for; as it is now, if the pipeline does not run, or has not even
+    begun it for long."""
     signal_id = signal_id or str(uuid.uuid4())
     accept(state, signal_id, kind, data, "command")
     deadline = time.monotonic() + BEGIN_SECONDS_MAX
     while True:
         found = state.signal(signal_id)
         assert found is not None
-        begun = found.status != "accepted"
-        if found.status in ENDED or (begun and not done) or not directory.is_held(folder):
+        if until(found) or not directory.is_held(folder):
             return found
-        if not begun and time.monotonic() > deadline:
+        waits = any(one.get("status") == "waits" for one in found.answer.get("tables", {}).values())
+        if (waits or not is_begun(found)) and time.monotonic() > deadline:
             return found
         time.sleep(0.1)  # polls for the answer, with a limit
+
+
+def is_begun(signal: Signal) -> bool:
+    return signal.status != "accepted"
+
+
+def has_ended(signal: Signal) -> bool:
+    return signal.status in ENDED
 
 
 def _tell(found: Signal) -> None:

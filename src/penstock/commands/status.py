@@ -1,11 +1,8 @@
-"""`penstock status FILE`, `penstock resnapshot FILE TABLE…`, `penstock unpark FILE TABLE…`: looking at a
-pipeline, and asking one for something."""
+"""`penstock status FILE`: how a pipeline is doing."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import config as configuration
-from penstock import directory
 from penstock.commands.run import render
 from penstock.config import PipelineConfig
-from penstock.errors import ConfigError, TransientError
-from penstock.model.schema import TableId
+from penstock.errors import ConfigError
 from penstock.progress import change_json, collect, read_status
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver
 from penstock.state import StateStore
-
-ANSWER_SECONDS_MAX = 600
 
 
 def status(file: Path, *, history: bool, as_json: bool) -> None:
@@ -94,77 +87,3 @@ def describe_receiver(folder: Path) -> str:
         return f"{report['state']}{message}"
     alive = Path("/proc", str(report.get("pid"))).exists()
     return f"{report.get('state')} (process {report.get('pid')}){message}" if alive else "killed"
-
-
-def resnapshot(file: Path, tables: list[str], *, as_json: bool) -> None:
-    """Asks the pipeline to read tables again; waits for its word if it runs."""
-    _ask(
-        file, "resnapshot", tables, as_json=as_json,
-        later="will be read again from its beginning when the pipeline runs",
-        done=lambda answer: "is read again from its beginning",
-    )  # fmt: skip
-
-
-def unpark(file: Path, tables: list[str], *, as_json: bool) -> None:
-    """Asks the pipeline to bring parked tables back; waits for its word if it runs."""
-
-    def done(answer: dict[str, Any]) -> str:
-        if answer["action"] == "goes on":
-            return f"goes on from offset {answer['offset']}, where it stopped"
-        if answer["action"] == "read again":
-            return f"is read again from its beginning: {answer['why']}"
-        return "is not parked: there is nothing to do"
-
-    _ask(file, "unpark", tables, as_json=as_json, later="is unparked when the pipeline runs", done=done)
-
-
-def _ask(
-    file: Path,
-    kind: str,
-    tables: list[str],
-    *,
-    as_json: bool,
-    later: str,
-    done: Callable[[dict[str, Any]], str],
-) -> None:
-    """Requests are durable: a pipeline that does not run finds them when it does (`later`)."""
-    config = configuration.load(file)
-    describe(config)
-    state = StateStore(config.state)
-    try:
-        names = [_table_id(name) for name in tables]
-        asked = [(table, state.request(kind, str(table))) for table in names]
-        waits = not directory.is_held(config.state)
-        answers: dict[str, dict[str, Any]] = {
-            str(table): {"ok": True, "waits": True} if waits else _answer(state, request)
-            for table, request in asked
-        }
-    finally:
-        state.close()
-    if as_json:
-        print(json.dumps(answers))
-    for table, answer in answers.items():
-        if not answer.get("ok"):
-            raise ConfigError(f"{table}: {answer['message']}", hint=answer.get("hint", ""))
-        if not as_json:
-            print(f"{table} {later if waits else done(answer)}.")
-
-
-def _table_id(name: str) -> TableId:
-    try:
-        return TableId.parse(name)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _answer(state: StateStore, request: int) -> dict[str, Any]:
-    deadline = time.monotonic() + ANSWER_SECONDS_MAX
-    while time.monotonic() < deadline:
-        answer = state.answer_to(request)
-        if answer is not None:
-            return answer
-        time.sleep(0.1)  # polls for the answer, with a limit
-    raise TransientError(
-        f"The pipeline has not answered for {ANSWER_SECONDS_MAX} s.",
-        hint="Is it running? The request is kept and done when it runs again.",
-    )

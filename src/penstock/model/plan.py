@@ -33,6 +33,15 @@ class CreateTarget:
 
 
 @dataclass(frozen=True)
+class RecreateTarget:
+    """What stands at the target's place goes, in whatever state it is, and an empty target is made with the
+    table's schema. It takes the record of earlier commits with it: done again, so is all that follows it in
+    its plan, of which it is the first step."""
+
+    kind: Literal["recreate"] = "recreate"
+
+
+@dataclass(frozen=True)
 class ApplyEvents:
     """The row events of `splits`."""
 
@@ -160,6 +169,7 @@ class DropTarget:
 Step = (
     DropTarget
     | CreateTarget
+    | RecreateTarget
     | ApplyEvents
     | ApplyCascades
     | PlaceChunks
@@ -281,6 +291,8 @@ def _step(fields: dict[str, Any]) -> Step:
     kind = fields["kind"]
     if kind == "create":
         return CreateTarget()
+    if kind == "recreate":
+        return RecreateTarget()
     if kind == "drop":
         return DropTarget()
     if kind == "events":

@@ -14,7 +14,7 @@ TableStatus = Literal["live", "parked", "dropped", "removed"]
 GONE = ("dropped", "removed")
 SnapshotStatus = Literal["none", "splitting", "reading", "done"]
 ChunkStatus = Literal["planned", "staged", "placed"]
-Begins = Literal["", "evolve", "empty"]
+Begins = Literal["", "evolve", "empty", "fresh"]
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class TableState:
     (gone at the source), `removed` (not followed any more, since somebody said so). snapshot: `none` (log
     only), `splitting` (chunks are still being found), `reading`, `done` (all placed). written: whether the
     target may hold rows. replaces: sequence up to which rows are of the table before, and are deleted at the
-    end of a re-snapshot (0: there are none). last_epoch: the newest epoch with steps for it; 0: its target is
-    still to be made. begins: what is to be done first with a target that is there: `evolve` it to the columns
-    of `schema`, or also `empty` it, since it holds rows from before `start`. due: why the table is to be read
-    again from its beginning; until then it is left out of plans. rows_guess: how large the server thought the
-    table to be when its chunks were sought. kept: columns the target keeps. resumes: the table is not where
-    the pipeline is but here: a parked one goes on from here if it is unparked (None: then it has to be read
-    again), another is catching up, under epochs of its own.
+    end of a re-snapshot (0: there are none). last_epoch: the newest epoch with steps for it; 0: its target
+    is still to be made. begins: what is to be done first with a target that is there: `evolve` it to the
+    columns of `schema`, or also `empty` it, since it holds rows from before `start`; or make it anew,
+    `fresh`. due: why the table is to be read again from its beginning; until then it is left out of plans.
+    rows_guess: how large the server thought the table to be when its chunks were sought. kept: columns the
+    target keeps. resumes: the table is not where the pipeline is but here: a parked one goes on from here if
+    it is unparked (None: then it has to be read again), another is catching up, under epochs of its own.
     """
 
     table: TableId

@@ -42,6 +42,9 @@ class ExecuteSnapshot(_Data):
     keys: list[KeyValues] = Field([], max_length=KEYS_MAX)
     lower: KeyValues | None = Field(None, alias="from")
     upper: KeyValues | None = Field(None, alias="to")
+    target: Literal["merge", "fresh"] = "merge"
+    """Of whole tables: rows are merged, and those that are gone leave at the end; or the target is made anew
+    first."""
 
     @field_validator("keys", mode="before")
     @classmethod
@@ -62,6 +65,8 @@ class ExecuteSnapshot(_Data):
     @model_validator(mode="after")
     def _one_way(self) -> ExecuteSnapshot:
         ways = [bool(self.conditions), bool(self.keys), self.lower is not None or self.upper is not None]
+        if self.target == "fresh" and any(ways):
+            raise ValueError("a fresh target is for whole tables, not for parts of them")
         if sum(ways) > 1:
             raise ValueError("give additional-conditions, keys, or from and to: one of them")
         if (ways[1] or ways[2]) and len(self.collections) > 1:

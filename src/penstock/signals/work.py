@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,9 @@ from penstock.errors import ConfigError, InternalError, PenstockError, Transient
 from penstock.model.offset import Offset
 from penstock.model.part import Part
 from penstock.model.schema import TableId, TableSchema
+from penstock.model.shards import Shards
 from penstock.model.signal import Signal, SignalStatus
-from penstock.model.table import GONE, Change, TableState
+from penstock.model.table import GONE, Begins, Change, TableState
 from penstock.signals import commands
 from penstock.signals.channels import Channel
 from penstock.signals.commands import is_condition, matching
@@ -31,6 +33,8 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 1.0
+SOON_SECONDS = 0.1
+"""After a signal was begun."""
 PAUSED = "paused"
 TABLES = "tables by signal"
 LIMITS = "limits by signal"
@@ -91,6 +95,7 @@ class Signals:
             channel.poll()
         for signal in self._state.signals("accepted") if time.monotonic() >= self._waits_until else ():
             self._begin(signal)
+            self._not_before = min(self._not_before, time.monotonic() + SOON_SECONDS)
         if time.monotonic() >= self._not_before:
             self._not_before = time.monotonic() + AGAIN_SECONDS
             for signal in self._state.signals("running"):
@@ -128,14 +133,25 @@ class Signals:
     # snapshots ----------------------------------------------------------------------------------------------
 
     def _execute(self, signal: Signal, command: commands.ExecuteSnapshot) -> Begun:
-        tables = self._followed(command.collections)
+        if command.target == "fresh" and self._config.sink.append_only:
+            raise ConfigError(
+                f"The sink {self._config.sink.type} keeps every change, so there is no target to make anew."
+            )
+        tables = self._followed(command.collections, gone=("dropped",))
+        shards = Shards(self._config.merge_shards)
+        for table in tables if command.target == "fresh" else ():
+            if (into := shards.into(table.table)) is not None:
+                raise ConfigError(
+                    f"The target of {table.table}, {into}, is that of other tables too: it is not made anew.",
+                    hint="Read the table again without a fresh target: only its own rows are touched.",
+                )
         parts = self._parts(command, tables)
         at = self._position
         answer: dict[str, Any] = {"offset": at, "tables": {}}
         for table in tables:
             part = parts.get(table.table)
             if part is None:
-                self._read_again(table, f"signal {signal.id}")
+                self._read_again(table, f"signal {signal.id}", fresh=command.target == "fresh")
                 answer["tables"][str(table.table)] = {"reads": "all of it", "status": "waits"}
             else:
                 number = self._state.begin_partial(signal.id, table.table, at, part)
@@ -143,13 +159,18 @@ class Signals:
         self._renews = True
         return "running", answer
 
-    def _followed(self, patterns: list[str]) -> list[TableState]:
-        known = {name: one for name, one in self._state.tables().items() if one.status not in GONE}
+    def _followed(self, patterns: list[str], *, gone: Collection[str] = ()) -> list[TableState]:
+        """Those that patterns mean; of tables that are `gone` in these ways only those that are named."""
+        known = {
+            name: one
+            for name, one in self._state.tables().items()
+            if one.status not in GONE or (one.status in gone and str(name) in patterns)
+        }
         found = matching(patterns, known)
         for pattern, tables in found.items():
             if not tables:
                 raise ConfigError(
-                    f"No table of this pipeline is {pattern!r}.", hint="`penstock status` lists them."
+                    f"Table {pattern} is not one of this pipeline's.", hint="`penstock status` lists them."
                 )
         return [known[name] for name in sorted({table for tables in found.values() for table in tables})]
 
@@ -208,9 +229,12 @@ class Signals:
                 f"A part of {table.table} cannot be read: {why}.", hint="Read all of it, without a filter."
             )
 
-    def _read_again(self, table: TableState, why: str) -> None:
+    def _read_again(self, table: TableState, why: str, *, fresh: bool) -> None:
         self._state.end_partials(table.table, "the whole table is read")
-        self._state.put_table(replace(table, due=why))
+        status = "live" if table.status == "dropped" else table.status  # it may be there again
+        made = table.last_epoch > 0 or table.begins == "fresh"  # else there is nothing of ours to remove
+        begins: Begins = "fresh" if fresh and made else table.begins
+        self._state.put_table(replace(table, due=why, status=status, begins=begins))
 
     def _stop(self, signal: Signal, command: commands.SomeSnapshots) -> Begun:
         stopped: dict[str, Any] = {}
@@ -310,7 +334,8 @@ class Signals:
         return "done", {"parked": [str(table.table) for table in tables]}
 
     def _bring_back(self, signal: Signal, command: commands.Tables) -> Begun:
-        answers = {str(table.table): self._unpark(table.table) for table in self._followed(command.tables)}
+        tables = self._followed(command.tables, gone=GONE)
+        answers = {str(table.table): self._unpark(table.table) for table in tables}
         self._renews = True
         return "done", {"tables": answers}
 
@@ -403,6 +428,27 @@ def is_paused(state: StateStore, table: TableId) -> bool:
     return not paused(state).isdisjoint(("*", str(table)))
 
 
+def read_again(config: PipelineConfig, state: StateStore) -> dict[str, set[TableId]]:
+    """Tables that accepted signals want to have read as a whole, and those of them whose targets are to be
+    `renewed`."""
+    found: set[TableId] = set()
+    renewed: set[TableId] = set()
+    for signal in state.signals("accepted"):
+        if signal.type == "execute-snapshot" and not {"keys", "from", "to"} & signal.data.keys():
+            with suppress(ConfigError):
+                command: commands.ExecuteSnapshot = commands.parse(signal.type, signal.data)
+                parts = [one.collection for one in command.conditions]
+                tables = state.tables()
+                wanted = {table for some in matching(command.collections, tables).values() for table in some}
+                wanted -= {table for some in matching(parts, tables).values() for table in some}
+                found |= wanted
+                renewed |= wanted if command.target == "fresh" else set()
+    renewed |= {one.table for one in state.tables().values() if one.begins == "fresh"}
+    shards = Shards(config.merge_shards)
+    renewed = {table for table in renewed if shards.into(table) is None}
+    return {"asked": found, "renewed": renewed}
+
+
 def limits_by_signal(state: StateStore) -> dict[str, int]:
     limits: dict[str, int] = json.loads(state.meta(LIMITS) or "{}")
     return limits
@@ -412,6 +458,14 @@ def by_signal(state: StateStore) -> dict[str, list[str]]:
     """Patterns that were added, and tables that were removed."""
     found: dict[str, list[str]] = json.loads(state.meta(TABLES) or '{"include": [], "removed": []}')
     return found
+
+
+def as_told(config: PipelineConfig, state: StateStore) -> PipelineConfig:
+    """With the tables that signals added, and without those that they removed."""
+    said, tables = by_signal(state), config.tables
+    include = [*tables.include, *(name for name in said["include"] if name not in tables.include)]
+    told = TablesConfig(include=include, exclude=[*tables.exclude, *said["removed"]])
+    return config.model_copy(update={"tables": told})
 
 
 def apply_patterns(captured: TableFilter, tables: TablesConfig, state: StateStore) -> None:

@@ -139,6 +139,10 @@ class Sink(Protocol):
         """Removes the target and all it holds; nothing if it is missing. Never of a target that is not
         ours."""
 
+    def clear(self, table: TableId) -> None:
+        """Removes what stands at the place of a target that this pipeline has made, also if it cannot be
+        opened any more. `ConfigError` if it can, and is somebody else's."""
+
     def identity(self, table: TableId) -> str | None:
         """What tells the target from all others, wherever it is moved. None: there is none, or this sink
         cannot move targets."""

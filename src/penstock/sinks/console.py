@@ -93,6 +93,9 @@ class ConsoleSink:
     def drop(self, table: TableId) -> None:
         raise append_only("console", "drop")
 
+    def clear(self, table: TableId) -> None:
+        raise append_only("console", "clear")
+
     def identity(self, table: TableId) -> str | None:
         return None  # a change log stays where it is
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ByteType,
@@ -152,6 +155,13 @@ class DeltaSink:
         if isinstance(self.open(table), Ours):
             shutil.rmtree(self.path(table))
             self._forget_paths()
+
+    def clear(self, table: TableId) -> None:
+        with suppress(Py4JJavaError, PySparkException):  # it cannot be opened
+            refuse_foreign(table, self.open(table))
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self.path(table))
+        self._forget_paths()
 
     def identity(self, table: TableId) -> str | None:
         return str(self._snapshot(table).metadata().id()) if isinstance(self.open(table), Ours) else None

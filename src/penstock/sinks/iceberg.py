@@ -15,21 +15,21 @@ DEFAULT without touching a file. Appends write Parquet in the tasks themselves a
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
-    BinaryType,
     ByteType,
     DataType,
-    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -37,8 +37,6 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from penstock.config import SinkConfig
@@ -75,6 +73,7 @@ from penstock.sinks.lake import (
     column_definitions,
     constant,
     java_map,
+    literal_form,
     live_rows,
     merge,
     quoted,
@@ -170,6 +169,21 @@ class IcebergSink:
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
             self._spark.sql(f"DROP TABLE {self.name(table)} PURGE")
+
+    def clear(self, table: TableId) -> None:
+        try:
+            refuse_foreign(table, self.open(table))
+            self.drop(table)
+        except (Py4JJavaError, PySparkException):  # it cannot be read
+            if self._config.path is None:
+                raise
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self._path(table))
+
+    def _path(self, table: TableId) -> Path:
+        assert self._config.path is not None
+        levels = (*namespace_levels(self._config.namespace, table), table.table)
+        return self._config.path.joinpath(*map(catalog_name, levels))
 
     def identity(self, table: TableId) -> str | None:
         return None
@@ -362,8 +376,7 @@ class IcebergSink:
     def _unless_occupied(self, table: TableId) -> Missing | Foreign:
         if self._config.path is None:
             return Missing()
-        levels = (*namespace_levels(self._config.namespace, table), table.table)
-        path = self._config.path.joinpath(*map(catalog_name, levels))
+        path = self._path(table)
         if path.is_file() or (path.is_dir() and any(path.iterdir()) and not is_half_made(path)):
             cure = "Name another `sink.path`, or move what is there away."
             return Foreign(str(path), "it holds something that is not an Iceberg table", cure)
@@ -397,7 +410,7 @@ class IcebergSink:
         value = constant(self._spark, change.default, change.kind)
         if value is None:
             return None
-        literal = self._jvm.org.apache.iceberg.expressions.Expressions.lit(_plain(value, change.kind))
+        literal = self._jvm.org.apache.iceberg.expressions.Expressions.lit(literal_form(value, change.kind))
         return literal.to(self._type(change.kind))
 
 
@@ -477,16 +490,3 @@ def _arrow_type(name: str) -> pa.DataType | None:
     if decimal is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     return _ARROW.get(name)
-
-
-def _plain(value: Any, kind: DataType) -> Any:
-    """A value in a form from which Iceberg makes a literal of the type."""
-    if isinstance(kind, TimestampType):
-        return value.replace(" ", "T") + "+00:00"
-    if isinstance(kind, TimestampNTZType):
-        return value.replace(" ", "T")
-    if isinstance(kind, DecimalType):
-        return str(value)
-    if isinstance(kind, BinaryType):
-        return bytes(value)
-    return str(value) if isinstance(kind, DateType) else value

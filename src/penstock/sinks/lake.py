@@ -13,8 +13,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
+    BinaryType,
     DataType,
     DateType,
+    DecimalType,
     LongType,
     StructField,
     StructType,
@@ -200,3 +202,16 @@ def constant(spark: SparkSession, expression: str | None, kind: DataType) -> Any
     if isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
         text_ = f"CAST({text_} AS STRING)"
     return spark.sql(f"SELECT {text_}").collect()[0][0]
+
+
+def literal_form(value: Any, kind: DataType) -> Any:
+    """A value in a form from which Iceberg makes a literal of the type."""
+    if isinstance(kind, TimestampType):
+        return value.replace(" ", "T") + "+00:00"
+    if isinstance(kind, TimestampNTZType):
+        return value.replace(" ", "T")
+    if isinstance(kind, DecimalType):
+        return str(value)
+    if isinstance(kind, BinaryType):
+        return bytes(value)
+    return str(value) if isinstance(kind, DateType) else value

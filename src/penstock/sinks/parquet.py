@@ -183,6 +183,9 @@ class ParquetSink:
     def drop(self, table: TableId) -> None:
         raise append_only("parquet", "drop")
 
+    def clear(self, table: TableId) -> None:
+        raise append_only("parquet", "clear")
+
     def identity(self, table: TableId) -> str | None:
         return None  # a change log stays where it is
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
-from penstock.errors import InternalError, TableError
+from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
@@ -159,6 +159,12 @@ class ShardedSink:
             self._join(
                 part, [EvolvedColumn(field, field.name, refills=True) for field in fields], claim, None
             )
+
+    def clear(self, table: TableId) -> None:
+        part = self._part(table)
+        if part is not None:
+            raise ConfigError(f"The target of {table} is also that of other tables: it is not made anew.")
+        self._lake.clear(table)
 
     def drop(self, table: TableId) -> None:
         part = self._part(table)

@@ -33,6 +33,7 @@ from penstock.model.plan import (
     Evolve,
     Mode,
     PlaceChunks,
+    RecreateTarget,
     Step,
     TablePlan,
     TruncateTarget,
@@ -164,6 +165,8 @@ def kept_for_later(
 
 def first_steps(state: TableState) -> list[Step]:
     """What makes the target ready for a table that begins."""
+    if state.begins == "fresh":
+        return [RecreateTarget()]
     steps: list[Step] = []
     if state.last_epoch <= 0:
         steps.append(CreateTarget())

@@ -39,6 +39,7 @@ from penstock.model.plan import (
     Move,
     Park,
     PlaceChunks,
+    RecreateTarget,
     Step,
     TablePlan,
     TruncateTarget,
@@ -189,7 +190,7 @@ class EpochRunner:
             for number, step in enumerate(() if gone else table.steps):
                 outcome.failed = step
                 self._step_with_retry(plan, table, number, step, outcome)
-                outcome.committed += not isinstance(step, CreateTarget)
+                outcome.committed += not isinstance(step, CreateTarget | RecreateTarget)
             if outcome.written:
                 outcome.version = self._sink.version(table.table)
         except TableError as error:
@@ -244,9 +245,13 @@ class EpochRunner:
         self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome
     ) -> None:
         commit = Commit(self._state.uuid, plan.epoch, number)
-        outcome.wrote |= not isinstance(step, CreateTarget | ApplyCascades | PlaceChunks | DeleteOlder)
+        by_itself = CreateTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder
+        outcome.wrote |= not isinstance(step, by_itself)
         match step:
             case CreateTarget():
+                self._sink.create(table.schema, self._arrow(table.schema, "rows"))
+            case RecreateTarget():
+                self._sink.clear(table.table)
                 self._sink.create(table.schema, self._arrow(table.schema, "rows"))
             case DropTarget():
                 self._sink.drop(table.table)

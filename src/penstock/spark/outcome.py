@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import TableError
-from penstock.model.plan import ApplyCascades, CreateTarget, Kept, Step, TablePlan
+from penstock.model.plan import ApplyCascades, CreateTarget, Kept, RecreateTarget, Step, TablePlan
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import UNFIT
 from penstock.state import StateStore
@@ -72,8 +72,9 @@ def due(state: StateStore, error: TableError) -> str:
 
 def only_makes(plan: TablePlan) -> bool:
     """It made a target, and what else it had to do came to nothing."""
-    return CreateTarget() in plan.steps and all(
-        isinstance(step, CreateTarget | ApplyCascades) for step in plan.steps
+    makes = CreateTarget | RecreateTarget
+    return any(isinstance(step, makes) for step in plan.steps) and all(
+        isinstance(step, makes | ApplyCascades) for step in plan.steps
     )
 
 

@@ -96,6 +96,10 @@ class Database:
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
 
+    @staticmethod
+    def exists(directory: Path) -> bool:
+        return (directory / "state.sqlite").exists()
+
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
@@ -167,6 +171,11 @@ class Database:
     def meta(self, name: str) -> str | None:
         rows = self._rows("SELECT value FROM meta WHERE name = ?", name)
         return rows[0][0] if rows else None
+
+    def metas(self, prefix: str) -> dict[str, str]:
+        """Values of the names that begin with it, by what follows."""
+        sql = "SELECT name, value FROM meta WHERE name >= ? AND substr(name, 1, ?) = ?"
+        return {name[len(prefix) :]: value for name, value in self._rows(sql, prefix, len(prefix), prefix)}
 
     def set_meta(self, name: str, value: str) -> None:
         with self.transaction():

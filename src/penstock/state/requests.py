@@ -1,4 +1,4 @@
-"""Questions of other processes, and the answers; signals, and what became of them."""
+"""Questions of `penstock verify`, and the answers; signals, and what became of them."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +15,10 @@ import pytest
 from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
+from penstock.signals.work import TABLES
 from penstock.sources.base import Finding, refuse
 from penstock.sources.mysql import preflight
+from penstock.state import StateStore
 from penstock.testing.servers import Database, MySqlClient, MySqlServer
 
 
@@ -295,3 +299,24 @@ def test_doctor_says_by_its_exit_code_whether_something_is_to_be_mended(
     assert answer["ok"] is False
     assert answer["findings"][0]["level"] == "error"
     assert not (tmp_path / "state").exists(), "looking leaves no traces"
+
+
+def test_doctor_looks_at_tables_that_signals_added(mysql: Database, pipeline: Any, tmp_path: Path) -> None:
+    mysql.execute("CREATE TABLE orders (id INT PRIMARY KEY)", "CREATE TABLE later (id INT) ENGINE = MyISAM")
+    config = pipeline(tables=[f"{mysql.name}.orders"])
+    file = tmp_path / "pipeline.yaml"
+    configuration.save(config, file)
+
+    def subjects() -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock", "doctor", str(file), "--json"],
+            capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.stdout, done.stderr
+        return {one["subject"] for one in json.loads(done.stdout)["findings"] if one["level"] != "ok"}
+
+    assert not [subject for subject in subjects() if "later" in subject]
+    state = StateStore(config.state)
+    state.set_meta(TABLES, json.dumps({"include": [f"{mysql.name}.later"], "removed": []}))
+    state.close()
+    assert [subject for subject in subjects() if "later" in subject]

@@ -55,8 +55,9 @@ def _patterns(
         database = pattern.partition(".")[0]
         view = _is_view(source, pattern)
         what = "is a view, and views have no changes of their own" if view else "matches no table"
+        where = "in tables.include, or added by signal," if started else "in tables.include"
         message = (
-            f"`{pattern}` in tables.include {what} of the source {source.name} that the account "
+            f"`{pattern}` {where} {what} of the source {source.name} that the account "
             f"{source.account} may see.{'' if view else _near(pattern, existing)}"
         )
         sql = ""
