@@ -77,7 +77,7 @@ class Writers:
         self._stopping = threading.Event()
         self.transactions = 0
         self.error: BaseException | None = None
-        self._truncates = dice.choice((0, 0.01, 0.03))
+        self._truncates = dice.choice((0, 0.02, 0.06))
         self._threads = [
             threading.Thread(target=self._run, args=(lock, random.Random(dice.random())), daemon=True)
             for lock in self._locks
@@ -227,6 +227,10 @@ class History:
             }
         )  # fmt: skip
         self._crashes = self.dice.choice((0, 0.01, 0.04))
+        self._lags = self.dice.random() < 0.7
+        self._held = False
+        self._rests_until = 0
+        """A number of transactions: before it nothing is planned."""
         self._stopping = threading.Event()
         self._damaged: dict[tuple[TableId, Any], str] = {}
         """Keys at the target, lower case, that a signal is to mend."""
@@ -257,10 +261,12 @@ class History:
                 goal = writers.transactions + dice.randint(10, 60)
                 self._work_until(lambda goal=goal: writers.transactions > goal)
                 with writers.held():
+                    self._held, self._rests_until = True, 0
                     self._catch_up()
                     self._judge()
+                self._held = False
             writers.end()
-            self._crashes = 0
+            self._held, self._crashes, self._rests_until = True, 0, 0
             self._work_until(self._is_done)
             self._catch_up()
             self._damaged.clear()
@@ -302,6 +308,8 @@ class History:
     def _step(self) -> bool:
         """One turn of the pipeline's loop; whether there was anything to do."""
         run = self.run
+        if self._writers.transactions < self._rests_until:
+            return False
         if self.dice.random() < self._crashes:
             raise Killed
         for plan in run.state.pending():
@@ -310,6 +318,10 @@ class History:
             if self.dice.random() < self._crashes:
                 raise Killed
             record(run.state, plan, outcomes, reads_again=True, merges=not self.target.append_only)
+            if (
+                self._lags and not self._held and self.dice.random() < 0.3
+            ):  # epochs take their time, chunks are read meanwhile
+                self._rests_until = self._writers.transactions + self.dice.randint(2, 25)
             for staged in [one for outcome in outcomes for one in outcome.placed]:
                 self.chunks += 1
                 stage.discard(staged)
