@@ -84,9 +84,10 @@ class Rereads:
                 self._not_before = time.monotonic() + AGAIN_SECONDS
             except PenstockError as error:
                 log.warning("%s cannot be read again: %s", table.table, error)
-                self._state.put_table(replace(table, due="", status="live"))
                 at = self._state.position or table.start
-                self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
+                with self._state.transaction():
+                    self._state.put_table(replace(table, due="", status="live"))
+                    self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
 
     def _begin(self, table: TableState, cascading: set[TableId]) -> None:
         if table.status == "parked" and table.due == UNFIT and not self._explained(table):

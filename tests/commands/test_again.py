@@ -53,12 +53,17 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
     config = configuration.load(file)
     state, stopping = StateStore(config.state), threading.Event()
 
-    def nothing(table: TableId) -> dict[str, Any]:
-        return {"ok": True, "action": "none"}
+    def bring_back(table: TableId) -> dict[str, Any]:
+        found = state.table(table)
+        assert found is not None
+        if found.status != "parked":
+            return {"ok": True, "action": "none"}
+        state.put_table(replace(found, due="its rows are not known"))
+        return {"ok": True, "action": "read again", "why": "its rows are not known"}
 
     signals = Signals(
         state, config, TableFilter(config.tables), [], discover=lambda reads: None,
-        check_condition=lambda schema, condition: None, unpark=nothing, limit=lambda limits: None,
+        check_condition=lambda schema, condition: None, unpark=bring_back, limit=lambda limits: None,
         renew=lambda: None,
     )  # fmt: skip
 
@@ -66,9 +71,10 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
         while not stopping.is_set():
             signals.work()
             for table in state.tables().values():
-                if table.due:
-                    state.put_table(replace(table, due="", snapshot="splitting"))
-                    if parks:
+                with state.transaction():
+                    if table.due:
+                        state.put_table(replace(table, due="", status="live", snapshot="splitting"))
+                    if table.due and parks:
                         state.park(table.table, offset=Offset(9), reason=parks, hint="Mend it.")
             stopping.wait(0.01)
 
@@ -117,5 +123,9 @@ def test_what_keeps_a_table_as_it_is_is_an_error(file: Path) -> None:
         with pytest.raises(ConfigError, match="no grant") as error:
             resnapshot(file, ["shop.a"], fresh=False, as_json=False)
         assert error.value.hint == "Mend it."
+        with pytest.raises(ConfigError, match="parked again: no grant"):
+            unpark(file, ["shop.a"], as_json=False)
+    with running(file):
+        unpark(file, ["shop.a"], as_json=True)
     with pytest.raises(ConfigError):
         resnapshot(file, ["nodot"], fresh=False, as_json=False)

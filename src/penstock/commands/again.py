@@ -4,6 +4,7 @@ what the pipeline says to them."""
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,9 @@ def _ask(
             )
             for table, data in signals.items()
         }
+        for table, answer in answers.items():
+            if answer.get("action") == "read again":
+                answers[table] = _begun(state, TableId.parse(table), answer, config.state)
     finally:
         state.close()
     if as_json:
@@ -109,6 +113,18 @@ def _answer(signal: Signal, table: str, folder: Path) -> dict[str, Any]:
             )
         return WAITS
     return {"ok": True} | ({} if "reads" in item else item)
+
+
+def _begun(state: StateStore, table: TableId, answer: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The answer, once the table is being read again; or what parked it again instead."""
+    deadline = time.monotonic() + BEGIN_SECONDS_MAX
+    while (now := state.table(table)) is not None:
+        if not now.due and now.status == "parked":
+            return {"ok": False, "message": f"It is parked again: {now.reason}", "hint": now.hint}
+        if not now.due or not is_held(folder) or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)  # polls, with a limit
+    return answer
 
 
 def _table_id(name: str) -> TableId:
