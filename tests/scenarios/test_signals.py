@@ -136,12 +136,13 @@ def test_a_broken_target_is_left_behind_though_the_driver_is_killed(
     )
     done = case.command("resnapshot", f"{at}.broken", "--fresh")
     assert done.returncode == 0 and "when the pipeline runs" in done.stdout, done.stderr
+    epoch = case.status()["epoch"]
     with case.running() as pipeline:
         for _ in range(3):
-            before = pipeline.latest.get("epoch", 0)
-            pipeline.wait_for(
-                lambda s, before=before: s["epoch"] > before, "an epoch", seconds=400, restart=True
+            pipeline.wait_until(
+                lambda s, epoch=epoch: s["epoch"] > epoch, "an epoch", seconds=400, restart=True
             )
+            epoch = pipeline.latest["epoch"]
             pipeline.kill("driver")
             pipeline.ensure_alive()
             case.server.execute(f"UPDATE {at}.broken SET n = n + 1 WHERE id % 7 = 0")
