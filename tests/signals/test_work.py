@@ -305,3 +305,12 @@ def test_what_is_looked_at_before_a_start_is_what_signals_have_made_of_the_table
     found = TableFilter(told.tables)
     assert ORDERS in found and TableId("other", "new_1") in found and LINES not in found
     assert CONFIG.tables.include == ["shop.*"]
+
+
+def test_a_target_of_several_tables_is_not_made_anew(pipeline: Pipeline) -> None:
+    rule = {"tables": ["shop.orders", "shop.lines"], "into": "shop.all"}
+    told = CONFIG.model_dump(mode="json", by_alias=True) | {"merge_shards": [rule]}
+    pipeline.signals._config = parse_config(told)
+    refused = pipeline.send("execute-snapshot", WHOLE | {"target": "fresh"})
+    assert refused.status == "refused" and "other tables" in refused.answer["message"]
+    assert not pipeline.table(ORDERS).due and pipeline.table(ORDERS).begins == ""
