@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.sources.mysql.receiving import receiving
+from tests.sources.mysql.test_marks_by_place import ends_of_updates
 
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
@@ -40,16 +41,6 @@ def count(server: DatabaseServer, table: str, number: int, pause: float, ending:
     with server.connect() as connection, connection.cursor() as cursor:
         while not ending.wait(pause):
             cursor.execute(f"UPDATE d.{table} SET n = n + 1 WHERE id = %s", (number,))
-
-
-def ends_of_updates(server: DatabaseServer, file: str) -> list[int]:
-    ends, pending = [], False
-    for _, _, kind, _, end, info in server.query(f"SHOW BINLOG EVENTS IN '{file}'"):
-        pending = pending or (kind == "Table_map" and "d.counted" in info)
-        if kind == "Xid" and pending:
-            ends.append(int(end))
-            pending = False
-    return ends[1:]  # the INSERT
 
 
 @pytest.mark.parametrize(
