@@ -184,7 +184,7 @@ def test_what_foreign_keys_change_is_changed_at_the_target(scenario: Callable[..
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("sink", ["iceberg", "delta"])
 @pytest.mark.parametrize("flavor", ["mysql80", "mariadb1011"])
 def test_tables_are_read_and_followed_while_foreign_keys_change_them(
@@ -211,7 +211,7 @@ def test_tables_are_read_and_followed_while_foreign_keys_change_them(
 
 def some_epochs(pipeline: RunningPipeline, count: int, *, restart: bool = False) -> None:
     now = pipeline.latest.get("epoch", 0)
-    pipeline.wait_until(lambda s: s["epoch"] >= now + count, f"{count} epochs", seconds=300, restart=restart)
+    pipeline.wait_until(lambda s: s["epoch"] >= now + count, f"{count} epochs", seconds=900, restart=restart)
 
 
 @pytest.mark.slow

@@ -37,6 +37,20 @@ def test_a_table_is_missing_until_created_then_ours_and_empty(place: Make, kind:
     assert it.rows() == []
 
 
+@pytest.mark.parametrize("kind", ["iceberg", "delta", "parquet"])
+def test_a_table_whose_target_would_be_that_of_another_table_is_refused(place: Make, kind: str) -> None:
+    it = place(kind, config={"namespace": f"one_for_all_{uuid.uuid4().hex[:8]}"})
+    it.create().create()
+    columns = tuple(Column(field.name, "int") for field in it.arrow)
+    other = TableSchema(TableId("elsewhere", it.table.table), columns, it.key)
+    with pytest.raises(TableError, match=f"is that of {it.table} already"):
+        it.sink.create(other, it.arrow)
+    if kind != "parquet":
+        with pytest.raises(TableError, match=f"is that of {it.table} already"):
+            it.sink.clear(other.table)
+    assert isinstance(it.sink.open(it.table), Ours)
+
+
 @both
 def test_an_append_adds_live_rows_only_and_its_replay_changes_nothing(place: Make, kind: str) -> None:
     it = place(kind).create()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from penstock.sinks.files import Rows
 
+SOURCE = "penstock.source"
+"""Property of a target: the table for which it was made."""
 FORMAT = "1"
 """Version of what sinks write beside the rows (table properties, marker files)."""
 
@@ -235,6 +237,17 @@ def other_shape(place: str, held: str | None, wanted: str | None) -> Foreign | N
 def refuse_foreign(table: TableId, state: TargetState) -> None:
     if isinstance(state, Foreign):
         raise state.error(table)
+
+
+def refuse_shared(table: TableId, place: str, source: str | None) -> None:
+    """`source`: the table for which the target was made. Two tables in one target would mix their rows."""
+    if source is not None and source != str(table):
+        raise TableError(
+            f"The target of {table}, {place}, is that of {source} already.",
+            hint="Give them targets of their own by `{database}` in `sink.namespace`, or one for both by "
+            f"`merge_shards` (docs/shards.md); then run `penstock resnapshot FILE {table}`.",
+            table=str(table),
+        )
 
 
 def refuse_own_names(schema: TableSchema) -> None:

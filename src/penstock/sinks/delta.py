@@ -42,6 +42,7 @@ from penstock.sinks.base import (
     FORMAT,
     OWN_COLUMNS,
     SHARDS_BY,
+    SOURCE,
     Commit,
     EvolvedColumn,
     Foreign,
@@ -69,6 +70,7 @@ from penstock.sinks.lake import (
     live_rows,
     merge,
     quoted,
+    refuse_other_source,
     table_properties,
     target_type,
     text,
@@ -143,13 +145,14 @@ class DeltaSink:
             **_PROPERTIES,
             PIPELINE: self._pipeline,
             "penstock.format": FORMAT,
-            "penstock.source": str(schema.table),
+            SOURCE: str(schema.table),
             **shape(self._merged.get(schema.table)),
         }
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
             f"({column_definitions(target_type(arrow))}) USING delta {table_properties(properties)}"
         )
+        refuse_other_source(self, schema.table)
 
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
@@ -158,7 +161,10 @@ class DeltaSink:
 
     def clear(self, table: TableId) -> None:
         with suppress(Py4JJavaError, PySparkException):  # it cannot be opened
-            refuse_foreign(table, self.open(table))
+            state = self.open(table)
+            refuse_foreign(table, state)
+            if isinstance(state, Ours):
+                refuse_other_source(self, table)
         with suppress(FileNotFoundError):
             shutil.rmtree(self.path(table))
         self._forget_paths()
@@ -185,7 +191,7 @@ class DeltaSink:
         lost = [move for move in waiting if self.identity(move.target) != move.identity]
         for move in moves:
             if move not in lost:
-                self.set_property(move.target, "penstock.source", str(move.target))
+                self.set_property(move.target, SOURCE, str(move.target))
         return lost
 
     def _aside(self, move: Move) -> Path:

@@ -47,6 +47,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
     SHARDS_BY,
+    SOURCE,
     Commit,
     EvolvedColumn,
     Foreign,
@@ -77,6 +78,7 @@ from penstock.sinks.lake import (
     live_rows,
     merge,
     quoted,
+    refuse_other_source,
     table_properties,
     target_type,
 )
@@ -158,13 +160,14 @@ class IcebergSink:
             **_PROPERTIES,
             PIPELINE: self._pipeline,
             "penstock.format": FORMAT,
-            "penstock.source": str(schema.table),
+            SOURCE: str(schema.table),
             **shape(self._merged.get(schema.table)),
         }
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
             f"({column_definitions(target_type(arrow))}) USING iceberg {table_properties(properties)}"
         )
+        refuse_other_source(self, schema.table)
 
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
@@ -172,7 +175,10 @@ class IcebergSink:
 
     def clear(self, table: TableId) -> None:
         try:
-            refuse_foreign(table, self.open(table))
+            state = self.open(table)
+            refuse_foreign(table, state)
+            if isinstance(state, Ours):
+                refuse_other_source(self, table)
             self.drop(table)
         except (Py4JJavaError, PySparkException):  # it cannot be read
             if self._config.path is None:

@@ -27,8 +27,13 @@ from pyspark.sql.types import (
 from penstock.errors import InternalError, TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
-from penstock.sinks.base import source_columns
+from penstock.sinks.base import SOURCE, refuse_shared, source_columns
 from penstock.sinks.files import Present, Rows
+
+
+def refuse_other_source(sink: Any, table: TableId) -> None:
+    """Raises `TableError` if the target was made for another table."""
+    refuse_shared(table, sink.name(table), sink.properties(table).get(SOURCE))
 
 
 class Sessions:

@@ -45,6 +45,7 @@ from penstock.sinks.base import (
     namespace_levels,
     refuse_foreign,
     refuse_own_names,
+    refuse_shared,
     source_columns,
 )
 from penstock.sinks.evolve import holds
@@ -110,6 +111,8 @@ class ParquetSink:
                     "schema": _text_of(pa.schema([*fields, *_OWN_FIELDS])),
                 },
             )
+        marker = self._marker(schema.table)
+        refuse_shared(schema.table, str(self.path(schema.table)), marker["source"] if marker else None)
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         if self._done(table, commit):
