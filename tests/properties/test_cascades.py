@@ -207,7 +207,7 @@ def few(world: World, table: str, known: dict[str, pa.Table]) -> Rows:
     logged = world.images(table)
     images.add([row for row, _, _ in logged], [sequence for _, sequence, _ in logged])
     versions = (follow.Version(*one) for one in world.versions(table))
-    own = [OwnEdge(edge, (0,)) for edge in edges if edge.key.parent.table == table]
+    own = [OwnEdge(number, (0,)) for number, edge in enumerate(edges) if edge.key.parent.table == table]
     hits = replay(edges, own, versions, images) if own else follow.follow(edges, versions, images)
     changes = [(old, new, gone, p) for (old,), (new,), gone, p in follow.derived(hits, (0,))]
     if changes:

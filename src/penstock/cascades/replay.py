@@ -22,9 +22,10 @@ begins."""
 
 @dataclass(frozen=True)
 class OwnEdge:
-    """A foreign key of the table to itself. `referenced`: places in its rows."""
+    """A foreign key of the table to itself, by its number among the table's. `referenced`: places in its
+    rows."""
 
-    edge: Edge
+    number: int
     referenced: tuple[int, ...]
 
     def values(self, row: Row) -> Row:
@@ -111,7 +112,6 @@ def _at(
     standing: _Standing,
 ) -> dict[Row, _Pending]:
     """What the changes at one sequence do, and what follows from that."""
-    numbers = {id(edge): number for number, edge in enumerate(edges)}
     found: dict[Row, _Pending] = {}
     todo = deque(roots)
     while todo:
@@ -120,15 +120,16 @@ def _at(
             one = found.setdefault(key, _Pending(version.row, list(version.row)))
             if one.ends:
                 continue
-            now = tuple(one.after)
+            before, until = one.before, tuple(one.after)
             for place, new in zip(edges[number].columns, effect.new, strict=True):
                 one.after[place] = new
             one.ends = effect.ends
+            after = tuple(one.after)
             for each in own:
-                before = each.values(one.before)
-                if not one.ends and each.values(now) == each.values(tuple(one.after)):
+                if not one.ends and each.values(until) == each.values(after):
                     continue
-                follows = each.edge.effect_of(before, None if one.ends else each.values(tuple(one.after)), p)
+                values, edge = each.values(before), edges[each.number]
+                follows = edge.effect_of(values, None if one.ends else each.values(after), p)
                 if follows is not None:
-                    todo.append((numbers[id(each.edge)], each.edge.compared(before), follows))
+                    todo.append((each.number, edge.compared(values), follows))
     return found

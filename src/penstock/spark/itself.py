@@ -48,8 +48,8 @@ class Itself(Few):
     @property
     def _own(self) -> list[OwnEdge]:
         return [
-            OwnEdge(edge, tuple(self._row_of[self.places[name]] for name in edge.key.referenced))
-            for edge in self.edges
+            OwnEdge(number, tuple(self._row_of[self.places[name]] for name in edge.key.referenced))
+            for number, edge in enumerate(self.edges)
             if edge.key.parent == self.schema.table
         ]
 
@@ -92,14 +92,14 @@ class Itself(Few):
                 raise TooMany
             for known, values in zip(asked, waiting, strict=True):
                 known |= values
-            waiting = [self._values(edge, new) - known for edge, known in zip(self.edges, asked, strict=True)]
+            waiting = [set() for _ in self.edges]
+            for each in self._own:
+                waiting[each.number] = self._values(each, new) - asked[each.number]
         return list(found.values())
 
-    def _values(self, edge: Edge, versions: list[Version]) -> set[Row]:
-        """What rows of the table may have in this key that refer to one of the versions."""
-        own = next((each for each in self._own if each.edge is edge), None)
-        if own is None:
-            return set()
+    def _values(self, own: OwnEdge, versions: list[Version]) -> set[Row]:
+        """What rows of the table have in this key that refer to one of the versions."""
+        edge = self.edges[own.number]
         values = {edge.compared(own.values(one.row)) for one in versions}
         return {value for value in values if None not in value}
 
@@ -133,14 +133,15 @@ class Itself(Few):
     def _check_followed(self, hits: list[Hit]) -> None:
         """Values of rows that went, of which only the server knows whether they are equal to others."""
         for each in self._own:
-            for at, (place, how) in enumerate(zip(each.edge.columns, each.edge.comparisons, strict=True)):
+            edge = self.edges[each.number]
+            for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):
                 column = self.schema.columns[self.columns[place]]
                 if how == "unknown" and hits:
-                    raise doubt.unknown_order(self.schema.table, each.edge.key, column)
+                    raise doubt.unknown_order(self.schema.table, edge.key, column)
                 if is_case_sensitive(column):
                     continue
                 if not all(is_plain(each.values(hit.before)[at]) for hit in hits):
-                    raise doubt.beyond_ascii(self.schema.table, each.edge.key, column)
+                    raise doubt.beyond_ascii(self.schema.table, edge.key, column)
 
 
 def _compared(column: pa.ChunkedArray, how: Comparison) -> pa.ChunkedArray:
