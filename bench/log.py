@@ -1,4 +1,5 @@
-"""The server that holds the log: built once per scale and kept in the cache, with its data, between runs."""
+"""The server that holds the log: built once per workload and scale and kept in the cache, with its data,
+between runs."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench import workload
+from bench import workload as what
+from bench.workload import Counts, Workload
+from bench.workloads import WORKLOADS
 from penstock.errors import InternalError
+from penstock.model.schema import TableId
 from penstock.testing import artifacts
 from penstock.testing.servers import MySqlServer
 
@@ -19,9 +23,10 @@ _OPTIONS = {
     "binlog_expire_logs_seconds": 0,
     "max_binlog_size": 1024**3,
     "innodb_buffer_pool_size": "1G",
+    "table_open_cache": 4000,
 }
 _LOG_FILE = "penstock-bench.json"
-_FORMAT = 1
+_FORMAT = 2
 """Of that file and of how the server is set up; raise it when either changes."""
 
 
@@ -30,19 +35,24 @@ class BenchLog:
     """A running server with the log. The changes begin after `file`:`position` and after `gtids`."""
 
     server: MySqlServer
+    workload: Workload
     scale: float
     file: str
     position: int
     gtids: str
     end_position: int
-    """End of `bench.orders` and of the tail."""
-    counts: workload.Counts
+    """End of the workload and of the tail."""
+    counts: Counts
     log_bytes: int
-    """Size of the binary log file, tail included (less than half a percent at full scale)."""
+    """Size of the binary log file, tail included (less than one percent at full scale)."""
 
     @property
     def path(self) -> Path:
         return self.server.datadir / self.file
+
+    @property
+    def tables(self) -> list[TableId]:
+        return [TableId(what.DATABASE, name) for name in self.workload.compared(self.scale)]
 
 
 class KeptServer(MySqlServer):
@@ -56,16 +66,17 @@ class KeptServer(MySqlServer):
         return cls.template
 
 
-def cache_name(scale: float) -> str:
-    rows = workload.counts_at(scale).inserts
-    return f"bench/orders-{rows}-{MySqlServer.release}-{workload.WORKLOAD_VERSION}.{_FORMAT}"
+def cache_name(workload: Workload, scale: float) -> str:
+    return f"bench/{workload.name}-{scale:g}-{MySqlServer.release}-{workload.version}.{_FORMAT}"
 
 
 @contextlib.contextmanager
-def running(scale: float) -> Iterator[BenchLog]:
+def running(scale: float, workload: Workload = WORKLOADS["orders"]) -> Iterator[BenchLog]:
     """The log at a scale on a private server, which is removed at the end. Each call starts from equal
     data."""
-    kept = artifacts.entry(cache_name(scale), lambda target: _build(target, scale))
+    kept = artifacts.entry(
+        cache_name(workload, scale), lambda target: _build(target, workload=workload, scale=scale)
+    )
 
     class Server(KeptServer):
         template = kept
@@ -74,25 +85,30 @@ def running(scale: float) -> Iterator[BenchLog]:
     with Server(_OPTIONS) as server:
         yield BenchLog(
             server=server,
+            workload=workload,
             scale=scale,
             file=facts["file"],
             position=facts["position"],
             gtids=facts["gtids"],
             end_position=facts["end_position"],
-            counts=workload.Counts(**facts["counts"]),
+            counts=Counts(**facts["counts"]),
             log_bytes=facts["log_bytes"],
         )
 
 
-def _build(target: Path, scale: float) -> None:
+def _build(target: Path, *, workload: Workload, scale: float) -> None:
     """Fills `target` with the data directory of a server that has written the log and was shut down
     cleanly."""
     with MySqlServer(_OPTIONS) as server:
-        workload.prepare(server)
+        what.prepare(server, workload, scale)
         file, _ = server.position()
         gtids = server.gtid_executed()
         counts = workload.write(server, scale)
-        rows = server.query(f"SELECT COUNT(*) FROM {workload.DATABASE}.{workload.TABLE}")[0][0]
+        what.write_tail(server)
+        rows = sum(
+            server.query(f"SELECT COUNT(*) FROM {what.DATABASE}.{table}")[0][0]
+            for table in workload.compared(scale)
+        )
         if rows != counts.rows_left:
             raise InternalError(f"The workload left {rows} rows instead of {counts.rows_left}.")
         end_file, end_position = server.position()

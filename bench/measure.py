@@ -23,6 +23,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.machine import Beside, Watch
+
 ROOT = Path(__file__).resolve().parents[1]
 _TREE = Path(__file__).with_name("tree.py")
 
@@ -49,6 +51,8 @@ class Figure:
     cpu_process_s: float
     """CPU seconds of the whole process tree, start and end included."""
     runs: int = 1
+    workload: str = ""
+    """Whose log was read; empty where it is no log."""
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -79,6 +83,7 @@ class NotRun:
     version: str
     task: str
     reason: str
+    workload: str = ""
 
     def to_json(self) -> dict[str, Any]:
         empty = dict.fromkeys(("changes", "wall_s", "cpu_s", "rss_mb"))
@@ -87,6 +92,7 @@ class NotRun:
             "version": self.version,
             "task": self.task,
             **empty,
+            "workload": self.workload,
             "not_run": self.reason,
         }
 
@@ -103,6 +109,7 @@ class Measured:
     cpu_s: float
     rss_mb: float
     series: list[tuple[float, float, float]]
+    beside: Beside | None = None
 
     def cpu_between(self, start: float, end: float) -> float:
         """CPU seconds of the tree between two monotonic times, from its samples."""
@@ -144,6 +151,7 @@ def run(
     nothing."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         out, log = Path(folder, "usage.json"), Path(folder, "stderr")
+        watch = Watch()
         wrapped = [sys.executable, "-I", "-S", str(_TREE), str(out), str(sample_ms), *command]
         with log.open("wb") as errors:
             process = subprocess.Popen(
@@ -158,6 +166,7 @@ def run(
                 if isinstance(error, subprocess.TimeoutExpired):
                     raise RunFailed(f"no end after {timeout_s:.0f} s: {_tail(log)}") from error
                 raise
+        beside = watch.end()
         if not out.exists():
             raise RunFailed(f"was stopped: {_tail(log)}")
         usage = json.loads(out.read_text())
@@ -167,9 +176,8 @@ def run(
             report = json.loads(stdout.strip().splitlines()[-1])
         except (IndexError, ValueError) as error:
             raise RunFailed(f"no report on its last line: {stdout[-300:]} {_tail(log)}") from error
-    return Measured(
-        report, usage["wall_s"], usage["cpu_s"], usage["rss_mb"], [tuple(row) for row in usage["series"]]
-    )
+    series = [tuple(row) for row in usage["series"]]
+    return Measured(report, usage["wall_s"], usage["cpu_s"], usage["rss_mb"], series, beside)
 
 
 def _tail(log: Path) -> str:
@@ -188,6 +196,9 @@ def figure(measured: Measured, *, system: str, version: str, task: str, **detail
     else:
         wall_s = report["ended"] - report["began"]
         cpu_s = measured.cpu_between(report["began"], report["ended"])
+    if (beside := measured.beside) is not None:
+        shown = {name: round(value, 2) for name, value in asdict(beside).items()}
+        details = {**details, **shown, "others_percent": round(beside.share(measured.wall_s), 1)}
     return Figure(
         system=system, version=str(report.get("version") or version), task=task, changes=report["changes"],
         wall_s=wall_s, cpu_s=cpu_s, rss_mb=report.get("rss_mb", measured.rss_mb),

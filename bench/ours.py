@@ -1,11 +1,9 @@
-"""Penstock's own figures: receiver, decode, snapshot, merge."""
+"""Penstock's own figures of one workload: receiver, decode, snapshot, merge."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,13 +12,14 @@ from pathlib import Path
 
 import yaml
 
-from bench import measure, workload
+from bench import measure, target, workload
 from bench.log import BenchLog
 from bench.measure import Figure, NotRun, Outcome, RunFailed
 from bench.peers_log import check_counts
 from bench.peers_snapshot import check_rows
 from bench.peers_snapshot import task as snapshot_task
 from penstock import __version__
+from penstock.config import TablesConfig
 from penstock.errors import PenstockError
 from penstock.model.schema import TableId
 from penstock.sources.mysql import catalog
@@ -28,8 +27,12 @@ from penstock.sources.mysql import catalog
 SYSTEM = "penstock"
 RECEIVE = "receive into the relay log"
 RECEIVE_TLS = "receive into the relay log, TLS"
+PACKETS = "raw socket, bytes only"
+"""The system beside the receiver: what it would be if it did nothing with what it receives."""
 MERGE = "merge into Iceberg"
 TABLE = TableId(workload.DATABASE, workload.TABLE)
+"""What a snapshot reads."""
+_MERGE_TIMEOUT_S = 3600
 
 
 def decode_task(layout: str, threads: int) -> str:
@@ -37,11 +40,11 @@ def decode_task(layout: str, threads: int) -> str:
     return f"relay log to Arrow, {what}, {threads} thread{'' if threads == 1 else 's'}"
 
 
-def tried(task: str, run: Callable[[], Figure]) -> Outcome:
+def tried(task: str, run: Callable[[], Figure], system: str = SYSTEM, version: str = __version__) -> Outcome:
     try:
         return run()
     except (RunFailed, PenstockError) as error:
-        return NotRun(SYSTEM, __version__, task, str(error))
+        return NotRun(system, version, task, str(error))
 
 
 class Workplace:
@@ -52,11 +55,13 @@ class Workplace:
         self.repeat = repeat
         self._folder = folder
         self._relay: Path | None = None
-        self.schema_file = folder / "orders.json"
+        self.schemas_file = folder / f"{log.workload.name}.json"
+        """The definition of each table of the workload, one a line."""
+        tables = TablesConfig(include=[str(table) for table in log.tables])
         with log.server.connect() as connection:
-            schema = catalog.read_table(connection, TABLE)
-        assert schema is not None
-        self.schema_file.write_text(schema.to_json())
+            schemas = catalog.read_tables(connection, tables)
+        assert len(schemas) == len(log.tables)
+        self.schemas_file.write_text("".join(f"{schema.to_json()}\n" for schema in schemas.values()))
 
     def pipeline_file(self, *, tls: bool = False, relay: Path | None = None) -> Path:
         """A pipeline of its own that replays the log from its beginning."""
@@ -68,7 +73,10 @@ class Workplace:
                 "host": server.host, "port": server.port, "tls": "required" if tls else "disabled",
                 "user": workload.PEER_USER, "password": workload.PEER_PASSWORD,
             },
-            "tables": [str(TABLE)],
+            "tables": {
+                "include": [f"{workload.DATABASE}.*"],
+                "exclude": [f"{workload.DATABASE}.{workload.TAIL_TABLE}"],
+            },
             "sink": {"type": "iceberg", "path": str(home / "warehouse")},
             "state": str(home / "state"),
             "start": "earliest",
@@ -92,6 +100,20 @@ class Workplace:
     def receiver_figures(self) -> Iterator[Outcome]:
         for tls, task in ((False, RECEIVE), (True, RECEIVE_TLS)):
             yield tried(task, partial(measure.median_of, self.repeat, partial(self._receive, tls=tls)))
+            if not tls:
+                yield tried(task, partial(measure.median_of, self.repeat, self._packets), PACKETS, "")
+
+    def _packets(self) -> Figure:
+        place = (self.log.file, self.log.position)
+        measured = measure.run(measure.program("bench.programs.packets", self.pipeline_file(), *place))
+        report = measured.report
+        if report["bytes"] < self.log.log_bytes:
+            raise RunFailed(f"{report['bytes']:,} bytes were read, the log has {self.log.log_bytes:,}")
+        return measure.figure(
+            measure.replaced(measured, {**report, "changes": self.log.counts.changes}),
+            system=PACKETS, version="", task=RECEIVE,
+            mb_per_s=round(report["bytes"] / 1e6 / report["wall_s"], 1),
+        )  # fmt: skip
 
     def _receive(self, *, tls: bool) -> Figure:
         file = self.pipeline_file(tls=tls)
@@ -116,7 +138,7 @@ class Workplace:
         passes = max(1, self.repeat)
         measured = measure.run(
             measure.program(
-                "bench.programs.decode", self.relay_log(), self.schema_file, layout, threads, passes
+                "bench.programs.decode", self.relay_log(), self.schemas_file, layout, threads, passes
             )
         )
         kinds = measured.report["kinds"]
@@ -124,7 +146,7 @@ class Workplace:
         if layout == "changelog":
             names = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
             check_counts(SYSTEM, {ours: kinds.get(name, 0) for name, ours in names.items()}, self.log)
-        elif (kinds.get("False"), kinds.get("True")) != (counts.rows_left, counts.deletes):
+        elif (kinds.get("False", 0), kinds.get("True", 0)) != (counts.rows_left, counts.deletes):
             raise RunFailed(
                 f"the last changes are {kinds}, not {counts.rows_left} rows and {counts.deletes} deletions"
             )
@@ -159,7 +181,7 @@ class Workplace:
         yield tried(MERGE, self._merge)
 
     def _merge(self) -> Figure:
-        """The whole backlog, which lies in the relay log, into an empty Iceberg table, by `penstock run
+        """The whole backlog, which lies in the relay log, into empty Iceberg tables, by `penstock run
         --once`.
 
         Timed from the first epoch's plan to the last epoch's end, from the pipeline's own history; CPU time
@@ -167,7 +189,7 @@ class Workplace:
         """
         file = self.pipeline_file(relay=self.relay_log())
         command = measure.program("penstock", "run", file, "--once", "--json")
-        measured = measure.run(command, sample_ms=200)
+        measured = measure.run(command, sample_ms=200, timeout_s=_MERGE_TIMEOUT_S)
         began, ended, epochs = _epochs(file)
         monotonic = time.time() - time.monotonic()
         report = {
@@ -175,50 +197,11 @@ class Workplace:
             "began": began - monotonic,
             "ended": ended - monotonic,
         }
-        self._check_target(file)
+        target.check(self.log, file)
         return measure.figure(
             measure.replaced(measured, report), system=SYSTEM, version=__version__, task=MERGE,
-            epochs=epochs, whole_process_s=round(measured.wall_s, 1),
+            tables=len(self.log.tables), epochs=epochs, whole_process_s=round(measured.wall_s, 1),
         )  # fmt: skip
-
-    def _check_target(self, file: Path) -> None:
-        """Row count and an order-independent checksum, computed by MySQL and by Spark over equal text."""
-        expected = [int(value) for value in self.log.server.query(SOURCE_CHECK)[0]]
-        answer = subprocess.run(
-            measure.program("penstock", "query", file, TARGET_CHECK, "--json"),
-            env=measure.environment(), capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if answer.returncode:
-            raise RunFailed(f"the target cannot be read: {answer.stderr.strip()[-500:]}")
-        found = json.loads(answer.stdout.strip().splitlines()[-1])
-        if [int(found["n"]), int(found["checksum"])] != expected:
-            raise RunFailed(f"the target holds {found}, the source has {expected} (rows, checksum)")
-
-
-_TEXTS = (
-    "id",
-    "customer_id",
-    "status",
-    "amount",
-    "quantity",
-    "priority",
-    "due",
-    "name",
-    "note",
-    "attributes",
-)
-SOURCE_CHECK = (
-    "SELECT COUNT(*), SUM(CRC32(CONCAT_WS('|', "
-    + ", ".join(f"COALESCE({name}, '~')" for name in _TEXTS)
-    + ", HEX(token)))) "
-    + f"FROM {TABLE.quoted}"
-)
-TARGET_CHECK = (
-    "SELECT count(*) AS n, sum(crc32(encode(concat_ws('|', "
-    + ", ".join(f"coalesce(cast({name} AS string), '~')" for name in _TEXTS)
-    + ", hex(token)), 'UTF-8'))) AS checksum "
-    + f"FROM {TABLE.table}"
-)
 
 
 def _epochs(file: Path) -> tuple[float, float, int]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyspark
 
-from bench import measure, workload
+from bench import java, measure, workload
 from bench.log import BenchLog
 from bench.measure import Figure, NotRun, Outcome, RunFailed
 from penstock.artifacts import cache_directory, fetch
@@ -25,9 +25,6 @@ JDBC_TASK = "snapshot to Spark rows, 2 connections"
 
 _FOLDER = Path(__file__).with_name("peers")
 CONNECTORX_VERSION = "0.4.6"
-JDBC_DRIVER = "com.mysql:mysql-connector-j:9.3.0"
-"""GPL with an exception for its use like this; fetched for the benchmark alone and part of nothing we
-ship."""
 
 
 def task(connections: int) -> str:
@@ -114,7 +111,7 @@ def spark_jdbc_command(server: MySqlServer, ids: int, partitions: int, fetch_siz
         f"jdbc:mysql://{server.host}:{server.port}/{workload.DATABASE}?useCursorFetch=false&sslMode=DISABLED"
     )
     return [
-        sys.executable, str(_FOLDER / "spark_jdbc.py"), str(fetch(JDBC_DRIVER)[0]), url,
+        sys.executable, str(_FOLDER / "spark_jdbc.py"), str(fetch(java.JDBC_DRIVER)[0]), url,
         workload.PEER_USER, workload.PEER_PASSWORD, workload.TABLE, "id", str(ids), str(partitions),
         str(fetch_size),
     ]  # fmt: skip

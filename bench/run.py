@@ -1,6 +1,7 @@
-"""`make bench`: builds the log (once), runs Penstock and its peers on it, prints a table, writes JSON.
+"""`make bench`: builds the logs (once), runs Penstock and its peers on them, prints tables, writes JSON.
 
-    make bench                                   every part but `load`, at full scale (about ten minutes)
+    make bench                                   every part but `load`, on the workload `orders`
+    make bench WORKLOADS=all                     the same on each of the workloads
     make bench PARTS="decode receiver" SCALE=0.1 some of it, on a smaller log
     make bench PARTS=load ROWS=5000000           a large table read by several connections (about an hour)
 
@@ -14,27 +15,31 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
 from rich.console import Console
 
+from bench import across, peers_log, peers_snapshot, report
 from bench import log as bench_log
-from bench import peers_log, peers_snapshot, report
+from bench.latency import run as latency_run
 from bench.load import run as load_run
 from bench.load import table
 from bench.log import BenchLog
 from bench.measure import Figure, Outcome
 from bench.ours import Workplace
+from bench.workloads import WORKLOADS
 from penstock.artifacts import cache_directory
 from penstock.errors import PenstockError
 
 BUSY_PERCENT = 15
 
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", "peers")
+LATENCY = "latency"
 LOAD = "load"
-PARTS = (*LOG_PARTS, LOAD)
+PARTS = (*LOG_PARTS, LATENCY, LOAD)
 
 
 def main() -> int:
@@ -52,30 +57,49 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    unless = f"which of: {' '.join(PARTS)} (default: all but {LOAD})"
+    parser.add_argument("--parts", default=" ".join((*LOG_PARTS, LATENCY)), help=unless)
     parser.add_argument(
-        "--parts",
-        default=" ".join(LOG_PARTS),
-        help=f"which of: {' '.join(PARTS)} (default: all but {LOAD})",
+        "--workloads", default="orders", help=f"logs to read: all, or some of {' '.join(WORKLOADS)}"
     )
-    parser.add_argument("--scale", type=float, default=1.0, help="size of the log; 1.0: 960,000 changes")
+    parser.add_argument("--peers", default="", help="only peers with one of these words in their names")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the logs; orders: 960,000 changes")
     parser.add_argument("--rows", type=int, default=table.ROWS, help="size of the table of the part `load`")
+    parser.add_argument(
+        "--seconds", type=int, default=latency_run.SECONDS, help="how long the part `latency` counts changes"
+    )
     parser.add_argument(
         "--repeat", type=int, default=3, help="runs of what is quick, of which the median counts"
     )
     parser.add_argument("--out", type=Path, default=report.RESULTS, help="where the JSON goes")
-    parser.add_argument(
-        "--load-out", type=Path, default=load_run.RESULTS, help=f"where that of the part `{LOAD}` goes"
-    )
+    for part, path in ((LATENCY, latency_run.RESULTS), (LOAD, load_run.RESULTS)):
+        parser.add_argument(
+            f"--{part}-out", type=Path, default=path, help=f"where that of the part `{part}` goes"
+        )
     parser.add_argument("--docs", action="store_true", help="also put the figures into docs/performance.md")
     options = parser.parse_args()
-    options.parts = options.parts.replace(",", " ").split()
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"unknown part {', '.join(sorted(unknown))}; there are: {' '.join(PARTS)}")
+    options.peers = words(options.peers)
+    options.parts = chosen(parser, "part", options.parts, PARTS)
+    options.workloads = chosen(parser, "workload", options.workloads, WORKLOADS)
     if not 0 < options.scale <= 3:
         parser.error("--scale is a number above 0, at most 3")  # the log must stay one file
     if not table.ROWS_MIN <= options.rows <= table.ROWS_MAX:
         parser.error(f"--rows is a number from {table.ROWS_MIN} to {table.ROWS_MAX}")
+    if not latency_run.SECONDS_MIN <= options.seconds <= latency_run.SECONDS_MAX:
+        parser.error(f"--seconds is a number from {latency_run.SECONDS_MIN} to {latency_run.SECONDS_MAX}")
     return options
+
+
+def words(text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def chosen(parser: argparse.ArgumentParser, what: str, text: str, known: Iterable[str]) -> list[str]:
+    """The names in `text`, in the order in which they are known."""
+    names = set(known) if text == "all" else set(words(text))
+    if unknown := names - set(known):
+        parser.error(f"unknown {what} {', '.join(sorted(unknown))}; there are: {' '.join(known)}")
+    return [name for name in known if name in names]
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -84,28 +108,61 @@ def run(options: argparse.Namespace, console: Console) -> int:
             f"Others use {busy:.0f} % of this machine's cores: expect poor figures.", style="yellow"
         )
     if set(options.parts) & set(LOG_PARTS):
-        run_log(options, console)
+        run_logs(options, console)
+    if LATENCY in options.parts:
+        run_latency(options, console)
     if LOAD in options.parts:
         run_load(options, console)
     return 0
 
 
-def run_log(options: argparse.Namespace, console: Console) -> None:
-    console.print(f"the log at scale {options.scale:g} (built the first time, in some minutes) …")
+@dataclass
+class Logs:
+    """What was measured of each workload."""
+
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    about: dict[str, str] = field(default_factory=dict)
+
+    def results(self) -> dict[str, report.Results]:
+        return {name: report.Results(outcomes) for name, outcomes in self.outcomes.items()}
+
+    def all(self) -> report.Results:
+        return report.Results([outcome for outcomes in self.outcomes.values() for outcome in outcomes])
+
+
+def run_logs(options: argparse.Namespace, console: Console) -> None:
+    logs = Logs()
+    for name in options.workloads:
+        console.print(f"{name} at scale {options.scale:g} (its log is built the first time, in minutes) …")
+        outcomes = logs.outcomes.setdefault(name, [])
+        with bench_log.running(options.scale, WORKLOADS[name]) as log, scratch() as folder:
+            logs.about[name] = report.log_of(log)
+            console.print(f"  {logs.about[name]}", markup=False)
+            try:
+                for outcome in measured(log, folder, options):
+                    outcomes.append(replace(outcome, workload=name))
+                    console.print(f"  {line(outcome)}", markup=False)
+            finally:  # the next one may take long: what was measured is kept whatever comes
+                report.write_json(logs.all(), options.out)
+        people().rule(name)
+        report.show(report.Results(outcomes), people())
+    if options.docs:
+        if (orders := logs.results().get("orders")) is not None:
+            report.write_docs(orders, f"Measured on {report.machine()}. {logs.about['orders']}")
+        across.write_docs(logs.results(), logs.about)
+
+
+def run_latency(options: argparse.Namespace, console: Console) -> None:
+    console.print(f"latency at {latency_run.CHANGES_PER_S:,} changes/s for {options.seconds} s …")
     outcomes: list[Outcome] = []
-    with bench_log.running(options.scale) as log, scratch() as folder:
-        counts = log.counts
-        console.print(
-            f"{counts.changes:,} changes, {log.log_bytes / 1e6:.0f} MB, {counts.rows_left:,} rows left"
-        )
-        for outcome in measured(log, folder, options):
+    with scratch() as folder:
+        for outcome in latency_run.measured(folder, options.seconds, options.peers):
             outcomes.append(outcome)
-            console.print(f"  {line(outcome)}", markup=False)
-        results = report.Results(outcomes)
-        report.write_json(results, options.out)
-        report.show(results, people())
-        if options.docs:
-            report.write_docs(results, report.about(log))
+            console.print(f"  {latency_run.line(outcome)}", markup=False)
+    report.write_json(report.Results(outcomes), options.latency_out)
+    latency_run.show(report.Results(outcomes), people())
+    if options.docs:
+        latency_run.write_docs(report.Results(outcomes))
 
 
 def run_load(options: argparse.Namespace, console: Console) -> None:
@@ -126,7 +183,7 @@ def run_load(options: argparse.Namespace, console: Console) -> None:
 
 
 def people() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 120)
+    return Console(width=None if sys.stdout.isatty() else 130)
 
 
 def measured(log: BenchLog, folder: Path, options: argparse.Namespace) -> Iterator[Outcome]:
@@ -135,13 +192,15 @@ def measured(log: BenchLog, folder: Path, options: argparse.Namespace) -> Iterat
         yield from place.receiver_figures()
     if "decode" in options.parts:
         yield from place.decode_figures()
-    if "snapshot" in options.parts:
+    tables = log.workload.name == "orders"  # the others are about logs
+    if "snapshot" in options.parts and tables:
         yield from place.snapshot_figures()
     if "merge" in options.parts:
         yield from place.merge_figures()
     if "peers" in options.parts:
-        yield from peers_snapshot.figures(log, options.repeat)
-        yield from peers_log.figures(log)
+        if tables and not options.peers:
+            yield from peers_snapshot.figures(log, options.repeat)
+        yield from peers_log.figures(log, options.peers)
 
 
 def line(outcome: Outcome) -> str:

@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import pyspark
 
-from bench import measure, peers_log, peers_snapshot, workload
+from bench import java, measure, peers_snapshot, workload
 from bench.load import tasks
 from bench.load.ours import TIMEOUT_S, check_rows
 from bench.load.table import LoadTable
 from bench.measure import Figure, NotRun, Outcome, RunFailed
-from penstock.artifacts import fetch
 from penstock.errors import PenstockError
 
-_FLINK_CDC_VERSION = "3.5.0"
-_FLINK_VERSION = "1.20.3"
 _HEAP = "-Xmx3g"
-_FLINK_OPTIONS = (
-    _HEAP,
-    *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.util", "java.lang", "java.time")),
-)
 
 
 @dataclass(frozen=True)
@@ -69,28 +61,18 @@ def _place(load: LoadTable, connections: int) -> list[str]:
 
 
 def _debezium(load: LoadTable, connections: int) -> list[str]:
-    program = peers_log.compiled("DebeziumSnapshot", peers_log.debezium_jars(), options=(_HEAP,))
+    program = java.compiled("DebeziumSnapshot", java.debezium_jars(), options=(_HEAP,))
     return [*program, *_place(load, connections)]
 
 
 def _flink_cdc(load: LoadTable, connections: int) -> list[str]:
-    program = peers_log.compiled("FlinkSnapshot", _flink_jars(), options=_FLINK_OPTIONS)
+    program = java.compiled("FlinkSnapshot", java.flink_jars(), options=(_HEAP, *java.FLINK_OPTIONS))
     return [*program, *_place(load, connections)]
-
-
-def _flink_jars() -> list[Path]:
-    """The connector that brings its dependencies along (the thin one is not on Maven Central), the MySQL
-    driver, which it leaves to its user, and what a cluster in one process needs."""
-    jars = fetch(f"org.apache.flink:flink-sql-connector-mysql-cdc:{_FLINK_CDC_VERSION}")
-    jars += fetch(peers_snapshot.JDBC_DRIVER)
-    for name in ("flink-clients", "flink-connector-base", "flink-table-common"):
-        jars += fetch(f"org.apache.flink:{name}:{_FLINK_VERSION}", transitive=True)
-    return jars
 
 
 PEERS = (
     Peer(tasks.CONNECTORX, peers_snapshot.CONNECTORX_VERSION, _connectorx, repeated=True),
     Peer(tasks.SPARK_JDBC, pyspark.__version__, _spark_jdbc),
-    Peer(tasks.DEBEZIUM, peers_log.DEBEZIUM_VERSION, _debezium),
-    Peer(tasks.FLINK_CDC, _FLINK_CDC_VERSION, _flink_cdc),
+    Peer(tasks.DEBEZIUM, java.DEBEZIUM_VERSION, _debezium),
+    Peer(tasks.FLINK_CDC, java.FLINK_CDC_VERSION, _flink_cdc),
 )

@@ -1,5 +1,5 @@
-"""python-mysql-replication reads the log. Arguments: host port user password file position table
-tail-table."""
+"""python-mysql-replication reads the log. Arguments: host port user password file position
+database tail-table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 
 
 def main() -> None:
-    host, port, user, password, file, position, table, tail = sys.argv[1:]
+    host, port, user, password, file, position, database, tail = sys.argv[1:]
     settings = {"host": host, "port": int(port), "user": user, "passwd": password}
     stream = pymysqlreplication.BinLogStreamReader(
         connection_settings=settings, server_id=94003, resume_stream=True, log_file=file,
         log_pos=int(position), only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
-        only_tables=[table, tail],
+        only_schemas=[database],
     )  # fmt: skip
     counts = dict.fromkeys((WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent), 0)
     began = cpu_began = 0.0

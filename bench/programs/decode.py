@@ -1,10 +1,10 @@
-"""Decodes the whole relay log into Arrow, as a task does. Arguments: relay-log schema-file layout threads
+"""Decodes the whole relay log into Arrow, as tasks do. Arguments: relay-log schemas-file layout threads
 passes.
 
-The splits are the relay log's own. One thread decodes them one after the other; two share them (layout
-`changelog`) or each build their share of the keys from all of them (layout `latest`, as the pipeline's
-tasks do). A first pass, not timed, counts the changes by kind; of the others the one with the median wall
-time is reported.
+The file has the definition of a table a line. The splits of each table are the relay log's own. One thread
+decodes them one after the other; two share them (layout `changelog`) or each build their share of the keys
+from all of them (layout `latest`, as the pipeline's tasks do). A first pass, not timed, counts the changes by
+kind; of the others the one with the median wall time is reported.
 """
 
 from __future__ import annotations
@@ -29,20 +29,17 @@ SPLIT_BYTES = 24 * 1024**2
 
 
 class Work:
-    """One pass over the splits."""
+    """One pass over the splits of each table, whose definition is the JSON beside them."""
 
-    def __init__(self, table: str, splits: list[Split], layout: str, threads: int) -> None:
-        self._table, self._splits, self._layout, self._threads = table, splits, layout, threads
+    def __init__(self, tables: list[tuple[str, list[Split]]], layout: str, threads: int) -> None:
+        self._tables, self._layout, self._threads = tables, layout, threads
         self._lock = Lock()
         self.rows = 0
         self.bytes = 0
         self.kinds: Counter[str] = Counter()
 
     def run(self, *, count_kinds: bool = False) -> None:
-        if self._layout == "latest":
-            jobs = [partial(self._latest, share, count_kinds) for share in range(self._threads)]
-        else:
-            jobs = [partial(self._changelog, split, count_kinds) for split in self._splits]
+        jobs = [partial(job, count_kinds) for job in self._jobs()]
         if self._threads == 1:
             for job in jobs:
                 job()
@@ -51,11 +48,21 @@ class Work:
             for future in [pool.submit(job) for job in jobs]:
                 future.result()
 
+    def _jobs(self) -> list[partial[None]]:
+        if self._layout == "latest":
+            shares = range(self._threads)
+            return [
+                partial(self._latest, table, splits, share)
+                for table, splits in self._tables
+                for share in shares
+            ]
+        return [partial(self._changelog, table, split) for table, splits in self._tables for split in splits]
+
     def _decoder(
-        self, split: Split, bucket: tuple[int, int] | None = None, seen: KeySet | None = None
+        self, table: str, split: Split, bucket: tuple[int, int] | None = None, seen: KeySet | None = None
     ) -> RangeDecoder:
         return RangeDecoder(
-            self._table,
+            table,
             split.path,
             split.base,
             split.start,
@@ -66,15 +73,15 @@ class Work:
             seen=seen,
         )
 
-    def _changelog(self, split: Split, count_kinds: bool) -> None:
-        for batch in self._decoder(split):
+    def _changelog(self, table: str, split: Split, count_kinds: bool) -> None:
+        for batch in self._decoder(table, split):
             self._took(batch, "_change_type" if count_kinds else None)
 
-    def _latest(self, share: int, count_kinds: bool) -> None:
-        seen = KeySet(self._table)
+    def _latest(self, table: str, splits: list[Split], share: int, count_kinds: bool) -> None:
+        seen = KeySet(table)
         bucket = (share, self._threads) if self._threads > 1 else None
-        for split in reversed(self._splits):
-            for batch in self._decoder(split, bucket, seen):
+        for split in reversed(splits):
+            for batch in self._decoder(table, split, bucket, seen):
                 self._took(batch, "_deleted" if count_kinds else None)
 
     def _took(self, batch: pa.RecordBatch, kind: str | None) -> None:
@@ -87,14 +94,16 @@ class Work:
 
 
 def main() -> None:
-    folder, schema_file, layout, threads, passes = sys.argv[1:]
-    text = Path(schema_file).read_text()
-    schema = TableSchema.from_json(text)
+    folder, schemas_file, layout, threads, passes = sys.argv[1:]
     log = RelayLog.open(folder)
-    splits = log.splits(LogRange(log.start, log.end), schema.table, bytes_aim=SPLIT_BYTES)
+    everything = LogRange(log.start, log.end)
+    tables = [
+        (text, log.splits(everything, TableSchema.from_json(text).table, bytes_aim=SPLIT_BYTES))
+        for text in Path(schemas_file).read_text().splitlines()
+    ]
 
     def work() -> Work:
-        return Work(text, splits, layout, int(threads))
+        return Work(tables, layout, int(threads))
 
     counted = work()
     counted.run(count_kinds=True)
@@ -110,7 +119,7 @@ def main() -> None:
         "rows": counted.rows,
         "arrow_bytes": counted.bytes,
         "kinds": dict(counted.kinds),
-        "splits": len(splits),
+        "splits": sum(len(splits) for _, splits in tables),
         "wall_s": wall_s,
         "cpu_s": cpu_s,
     }

@@ -1,5 +1,5 @@
 // go-mysql's replication package reads the log; rows are decoded, JSON becomes text.
-// Arguments: host port user password file position table tail-table.
+// Arguments: host port user password file position database tail-table.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	if err != nil {
 		fail(err)
 	}
-	table, tail := os.Args[7], os.Args[8]
+	database, tail := os.Args[7], os.Args[8]
 	syncer := replication.NewBinlogSyncer(replication.BinlogSyncerConfig{
 		ServerID: 94004, Flavor: "mysql", Host: os.Args[1], Port: uint16(port), User: os.Args[3], Password: os.Args[4],
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -59,12 +59,11 @@ func main() {
 		if !ok {
 			continue
 		}
-		name := string(rows.Table.Table)
-		if name == tail {
-			break
-		}
-		if name != table {
+		if string(rows.Table.Schema) != database {
 			continue
+		}
+		if string(rows.Table.Table) == tail {
+			break
 		}
 		if began.IsZero() {
 			began, cpuBegan = time.Now(), cpuSeconds()

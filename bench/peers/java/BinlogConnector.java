@@ -4,29 +4,31 @@ import com.github.shyiko.mysql.binlog.event.EventData;
 import com.github.shyiko.mysql.binlog.event.TableMapEventData;
 import com.github.shyiko.mysql.binlog.event.UpdateRowsEventData;
 import com.github.shyiko.mysql.binlog.event.WriteRowsEventData;
+import com.github.shyiko.mysql.binlog.event.deserialization.ColumnType;
 import com.github.shyiko.mysql.binlog.event.deserialization.json.JsonBinary;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
+import java.util.stream.IntStream;
 
 /**
  * mysql-binlog-connector-java reads the log with its default deserialization; JSON columns are made into text, as
- * Debezium and Maxwell do. Arguments: host port user password file position table tail-table json-column-index.
+ * Debezium and Maxwell do. Arguments: host port user password file position database tail-table.
  */
 public final class BinlogConnector {
+    /** A table of the log: whether its changes are counted, whether it is the tail, which columns are JSON. */
+    private record Table(boolean counted, boolean tail, int[] json) {}
+
     private final Window window = new Window();
-    private final Map<Long, String> tables = new HashMap<>();
-    private final String table;
+    private final Map<Long, Table> tables = new HashMap<>();
+    private final String database;
     private final String tail;
-    private final int json;
     private long jsonCharacters;
 
-    private BinlogConnector(String table, String tail, int json) {
-        this.table = table;
+    private BinlogConnector(String database, String tail) {
+        this.database = database;
         this.tail = tail;
-        this.json = json;
     }
 
     public static void main(String[] args) throws IOException {
@@ -34,7 +36,7 @@ public final class BinlogConnector {
         client.setServerId(94001);
         client.setBinlogFilename(args[4]);
         client.setBinlogPosition(Long.parseLong(args[5]));
-        BinlogConnector reader = new BinlogConnector(args[6], args[7], Integer.parseInt(args[8]));
+        BinlogConnector reader = new BinlogConnector(args[6], args[7]);
         client.registerEventListener(event -> reader.onEvent(event.getData()));
         client.registerLifecycleListener(new BinaryLogClient.AbstractLifecycleListener() {
             @Override
@@ -48,38 +50,49 @@ public final class BinlogConnector {
 
     private void onEvent(EventData data) {
         if (data instanceof TableMapEventData map) {
-            tables.put(map.getTableId(), map.getTable());
+            tables.computeIfAbsent(map.getTableId(), id -> table(map));
         } else if (data instanceof WriteRowsEventData event) {
-            String name = tables.get(event.getTableId());
-            if (tail.equals(name)) {
+            Table table = tables.get(event.getTableId());
+            if (table.tail()) {
                 System.out.println(window.end());
                 System.out.flush();
                 Runtime.getRuntime().halt(0);
             }
-            if (table.equals(name)) {
+            if (table.counted()) {
                 window.begin();
                 window.inserts += event.getRows().size();
-                event.getRows().forEach(this::jsonToText);
+                event.getRows().forEach(row -> jsonToText(table, row));
             }
-        } else if (data instanceof UpdateRowsEventData event && table.equals(tables.get(event.getTableId()))) {
+        } else if (data instanceof UpdateRowsEventData event && tables.get(event.getTableId()).counted()) {
             window.updates += event.getRows().size();
             for (Map.Entry<Serializable[], Serializable[]> row : event.getRows()) {
-                jsonToText(row.getKey());
-                jsonToText(row.getValue());
+                jsonToText(tables.get(event.getTableId()), row.getKey());
+                jsonToText(tables.get(event.getTableId()), row.getValue());
             }
-        } else if (data instanceof DeleteRowsEventData event && table.equals(tables.get(event.getTableId()))) {
+        } else if (data instanceof DeleteRowsEventData event && tables.get(event.getTableId()).counted()) {
             window.deletes += event.getRows().size();
-            List<Serializable[]> rows = event.getRows();
-            rows.forEach(this::jsonToText);
+            event.getRows().forEach(row -> jsonToText(tables.get(event.getTableId()), row));
         }
     }
 
-    private void jsonToText(Serializable[] row) {
-        if (row[json] instanceof byte[] bytes) {
-            try {
-                jsonCharacters += JsonBinary.parseAsString(bytes).length();
-            } catch (IOException error) {
-                throw new IllegalStateException(error);
+    private Table table(TableMapEventData map) {
+        boolean ours = database.equals(map.getDatabase());
+        boolean isTail = ours && tail.equals(map.getTable());
+        byte[] types = map.getColumnTypes();
+        int[] json = IntStream.range(0, types.length)
+                .filter(column -> (types[column] & 0xFF) == ColumnType.JSON.getCode())
+                .toArray();
+        return new Table(ours && !isTail, isTail, json);
+    }
+
+    private void jsonToText(Table table, Serializable[] row) {
+        for (int column : table.json()) {
+            if (row[column] instanceof byte[] bytes) {
+                try {
+                    jsonCharacters += JsonBinary.parseAsString(bytes).length();
+                } catch (IOException error) {
+                    throw new IllegalStateException(error);
+                }
             }
         }
     }

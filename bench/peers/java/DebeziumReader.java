@@ -17,16 +17,15 @@ import org.apache.kafka.connect.source.SourceRecord;
 /**
  * Debezium's embedded engine reads the log into Connect records. It starts from an offset file written here, with
  * snapshot.mode=recovery, so that it reads table definitions but no rows first.
- * Arguments: host port user password file position gtids database table tail-table.
+ * Arguments: host port user password file position database tail-table gtids.
  */
 public final class DebeziumReader {
     private static final String NAME = "bench";
 
     public static void main(String[] args) throws Exception {
-        String table = args[8];
-        String tail = args[9];
+        String tail = "." + args[7];
         Path offsets = Files.createTempFile("debezium", ".offsets");
-        writeOffset(offsets, args[4], args[5], args[6]);
+        writeOffset(offsets, args[4], args[5], args[8]);
         Window window = new Window();
         DebeziumEngine<RecordChangeEvent<SourceRecord>> engine = DebeziumEngine
                 .create(ChangeEventFormat.of(Connect.class))
@@ -35,25 +34,21 @@ public final class DebeziumReader {
                     System.err.println("Error: the engine ended: " + message + " " + error);
                     Runtime.getRuntime().halt(1);
                 })
-                .notifying((records, committer) -> onBatch(records, window, table, tail))
+                .notifying((records, committer) -> onBatch(records, window, tail))
                 .build();
         engine.run();
     }
 
-    private static void onBatch(
-            List<RecordChangeEvent<SourceRecord>> records, Window window, String table, String tail) {
+    private static void onBatch(List<RecordChangeEvent<SourceRecord>> records, Window window, String tail) {
         for (RecordChangeEvent<SourceRecord> event : records) {
             SourceRecord record = event.record();
             if (!(record.value() instanceof Struct value) || value.schema().field("op") == null) {
                 continue;
             }
-            if (record.topic().endsWith("." + tail)) {
+            if (record.topic().endsWith(tail)) {
                 System.out.println(window.end());
                 System.out.flush();
                 Runtime.getRuntime().halt(0);
-            }
-            if (!record.topic().endsWith("." + table)) {
-                continue;
             }
             window.begin();
             switch (value.getString("op")) {
@@ -89,8 +84,7 @@ public final class DebeziumReader {
         properties.setProperty("database.password", args[3]);
         properties.setProperty("database.ssl.mode", "disabled");
         properties.setProperty("database.server.id", "94002");
-        properties.setProperty("database.include.list", args[7]);
-        properties.setProperty("table.include.list", args[7] + "." + args[8] + "," + args[7] + "." + args[9]);
+        properties.setProperty("database.include.list", args[6]);
         properties.setProperty("snapshot.mode", "recovery");
         properties.setProperty("include.schema.changes", "false");
         properties.setProperty("tombstones.on.delete", "false");

@@ -16,7 +16,7 @@ from penstock.testing.workload import numbers
 
 _TRANSACTION_ROWS = 100
 
-_TABLE = """CREATE TABLE bench.orders (
+TABLE = """CREATE TABLE bench.orders (
   id BIGINT UNSIGNED NOT NULL PRIMARY KEY,
   customer_id INT UNSIGNED NOT NULL,
   status ENUM('new','paid','packed','sent','closed') NOT NULL,
@@ -34,7 +34,7 @@ _TABLE = """CREATE TABLE bench.orders (
   token BINARY(16) NOT NULL
 ) CHARACTER SET utf8mb4"""
 
-_ROW = """n, CRC32(n) % 4000000000, n % 5 + 1, CRC32(n) % 1000000000 / 10000,
+ROW = """n, CRC32(n) % 4000000000, n % 5 + 1, CRC32(n) % 1000000000 / 10000,
   (CRC32(n) % 1000000) / 7e3, IF(n % 9 = 0, NULL, (n % 4096) / 64e0), CAST(n % 60000 AS SIGNED) - 30000,
   n % 256, TIMESTAMPADD(MICROSECOND, CRC32(n), TIMESTAMPADD(SECOND, n, '2024-01-01')),
   TIMESTAMPADD(SECOND, n, '2024-06-01'),
@@ -45,6 +45,13 @@ _ROW = """n, CRC32(n) % 4000000000, n % 5 + 1, CRC32(n) % 1000000000 / 10000,
   JSON_OBJECT('source', ELT(n % 3 + 1, 'web', 'app', 'shop'),
   'visits', n % 1000, 'tags', JSON_ARRAY('a', n % 10)),
   UNHEX(MD5(n))"""
+"""The values of the row `n`."""
+
+CHANGE = (
+    "status = status % 5 + 1, amount = amount + 0.0001, priority = 255 - priority, "
+    "updated_at = '2024-12-31 23:59:59.999'"
+)
+"""What an update sets; every row differs afterwards."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def write(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None:
 
 def create(server: MySqlClient) -> None:
     """The empty table, in a database made anew."""
-    server.execute("DROP DATABASE IF EXISTS bench", "CREATE DATABASE bench CHARACTER SET utf8mb4", _TABLE)
+    server.execute("DROP DATABASE IF EXISTS bench", "CREATE DATABASE bench CHARACTER SET utf8mb4", TABLE)
 
 
 def change(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None:
@@ -97,7 +104,7 @@ def change(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None
 
 def insert(rows: int, first: int) -> str:
     """One statement that inserts `rows` (≤ 100,000) of them, their ids in order from `first` on."""
-    return f"INSERT INTO bench.orders SELECT {_ROW} FROM {numbers(rows, first)}"
+    return f"INSERT INTO bench.orders SELECT {ROW} FROM {numbers(rows, first)}"
 
 
 def _inserts(orders: Orders) -> Iterator[str]:
@@ -109,10 +116,7 @@ def _updates(orders: Orders) -> Iterator[str]:
     """Each row of every second hundred once."""
     for first in range(1, orders.inserts + 1, 2 * _TRANSACTION_ROWS):
         yield (
-            "UPDATE bench.orders SET status = status % 5 + 1, amount = amount + 0.0001, "
-            "priority = 255 - priority, "
-            f"updated_at = '2024-12-31 23:59:59.999' "
-            f"WHERE id BETWEEN {first} AND {first + _TRANSACTION_ROWS - 1}"
+            f"UPDATE bench.orders SET {CHANGE} WHERE id BETWEEN {first} AND {first + _TRANSACTION_ROWS - 1}"
         )
 
 

@@ -1,0 +1,1 @@
+"""From the source's commit to the target: `make bench PARTS=latency`."""

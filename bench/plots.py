@@ -1,0 +1,142 @@
+"""The pictures of docs/performance.md: who reads which log how fast, and how long a change takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench import svg
+from bench.measure import Figure
+
+_OURS, _OTHERS, _GRID, _GOAL = "#4292c6", "#a0a0a0", "#e4e4e4", "#d62728"
+
+# reading the log ------------------------------------------------------------------------------------------
+
+_LABELS, _BARS, _VALUES, _GAP = 215, 250, 60, 10
+_BAR, _TITLE, _TOP = 13, 24, 40
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    value: Callable[[Figure], float]
+    show: Callable[[float], str]
+
+
+_PANELS = (
+    Panel(
+        "changes per second, logarithmic (more is better)",
+        lambda figure: figure.per_second,
+        lambda value: f"{value / 1000:,.0f} k" if value >= 10_000 else f"{value / 1000:,.1f} k",
+    ),
+    Panel(
+        "CPU-s per million changes, logarithmic (less is better)",
+        lambda figure: figure.cpu_s_per_million,
+        lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}",
+    ),
+)
+
+
+def readers(by_workload: Mapping[str, Sequence[Figure]], ours: Callable[[str], bool]) -> str:
+    """Bars of the figures of each workload, in their order. `ours`: is this system ours."""
+    groups = {name: figures for name, figures in by_workload.items() if figures}
+    height = _TOP + sum(_TITLE + len(figures) * _BAR for figures in groups.values()) + 10
+    width = _LABELS + len(_PANELS) * (_BARS + _VALUES + _GAP)
+    parts = []
+    for number, panel in enumerate(_PANELS):
+        parts += _panel(panel, _LABELS + number * (_BARS + _VALUES + _GAP), groups, ours, height)
+    y = float(_TOP)
+    for name, figures in groups.items():
+        parts.append(svg.text(8, y + _TITLE - 8, name, weight="bold"))
+        y += _TITLE
+        for figure in figures:
+            parts.append(svg.text(_LABELS - 8, y + _BAR - 3, figure.system, anchor="end", size=10))
+            y += _BAR
+    return svg.page(width, height, parts)
+
+
+def _panel(
+    panel: Panel,
+    x: float,
+    groups: Mapping[str, Sequence[Figure]],
+    ours: Callable[[str], bool],
+    height: float,
+) -> Iterator[str]:
+    """Bars begin at the power of ten below the least value."""
+    yield svg.text(x, 16, panel.title, weight="bold")
+    values = [panel.value(figure) for figures in groups.values() for figure in figures]
+    values = [value for value in values if value > 0] or [1.0]
+    low = math.floor(math.log10(min(values)) - 1e-9)
+    high = max(low + 1, math.ceil(math.log10(max(values))))
+    for power in range(low, high + 1):
+        at = x + (power - low) / (high - low) * _BARS
+        yield svg.line(at, _TOP - 4, at, height - 6, _GRID)
+        yield svg.text(at, _TOP - 8, f"{10.0**power:,g}", anchor="middle", size=9)
+    y = float(_TOP)
+    for figures in groups.values():
+        y += _TITLE
+        for figure in figures:
+            value = panel.value(figure)
+            long = (math.log10(value) - low) / (high - low) * _BARS if value > 0 else 0.0
+            yield svg.rectangle(x, y, max(long, 0.5), _BAR - 2, _OURS if ours(figure.system) else _OTHERS)
+            yield svg.text(x + long + 4, y + _BAR - 3, panel.show(value), size=10)
+            y += _BAR
+
+
+# latency --------------------------------------------------------------------------------------------------
+
+_CHART_WIDTH, _CHART_HEIGHT, _LEFT, _RIGHT, _HEAD, _FOOT = 640, 130, 60, 20, 30, 34
+_BUCKETS = 64
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """How often which latency was seen: `counts[i]` between `i` and `i + 1` times `bucket_s`."""
+
+    title: str
+    bucket_s: float
+    counts: Sequence[int]
+    marks: Mapping[str, float]
+    """Lines at some latencies, by their names: p50, p99."""
+
+
+def histograms(charts: Sequence[Latencies], goals: Mapping[str, float]) -> str:
+    """One chart under the other, on one scale; `goals` are drawn into the first."""
+    ends = [len(chart.counts) * chart.bucket_s for chart in charts]
+    longest = max([*ends, *goals.values(), 1e-3])
+    parts: list[str] = []
+    for number, chart in enumerate(charts):
+        top = number * (_HEAD + _CHART_HEIGHT + _FOOT)
+        parts += _histogram(chart, top, longest, goals if number == 0 else {})
+    height = len(charts) * (_HEAD + _CHART_HEIGHT + _FOOT)
+    return svg.page(_LEFT + _CHART_WIDTH + _RIGHT, height, parts)
+
+
+def _histogram(chart: Latencies, top: float, longest: float, goals: Mapping[str, float]) -> Iterator[str]:
+    ground = top + _HEAD + _CHART_HEIGHT
+    wide = longest / _BUCKETS
+    heaps = [0] * _BUCKETS
+    for number, count in enumerate(chart.counts):
+        heaps[min(_BUCKETS - 1, int((number + 0.5) * chart.bucket_s / wide))] += count
+    total, most = sum(heaps) or 1, max(heaps) or 1
+
+    def at(seconds: float) -> float:
+        return _LEFT + seconds / longest * _CHART_WIDTH
+
+    yield svg.text(_LEFT, top + 16, chart.title, weight="bold")
+    for number, count in enumerate(heaps):
+        if count:
+            long = count / most * (_CHART_HEIGHT - 14)
+            yield svg.rectangle(at(number * wide), ground - long, _CHART_WIDTH / _BUCKETS - 1, long, _OURS)
+    yield svg.line(_LEFT, ground, _LEFT + _CHART_WIDTH, ground, "black")
+    yield svg.text(_LEFT - 6, top + _HEAD + 14, f"{100 * most / total:.0f} %", anchor="end", size=10)
+    for part in range(5):
+        seconds = longest * part / 4
+        yield svg.text(at(seconds), ground + 14, f"{seconds:.2f} s", anchor="middle", size=10)
+    for name, seconds in chart.marks.items():
+        yield svg.line(at(seconds), top + _HEAD, at(seconds), ground, "black", dashes="3 3")
+        yield svg.text(at(seconds) + 3, top + _HEAD + 8, f"{name} {seconds:.3f} s", size=10)
+    for name, seconds in goals.items():
+        yield svg.line(at(seconds), top + _HEAD, at(seconds), ground, _GOAL)
+        yield svg.text(at(seconds) + 3, top + _HEAD + 22, name, size=10)

@@ -1,0 +1,54 @@
+"""The limit of a receiver: the stream of the log is read from a raw socket, and nothing is done with it.
+Arguments: pipeline-file binlog position.
+
+The bytes are counted, not even their packets are told apart. The server is asked to end the stream where
+its log ends: it sends an end-of-file packet and closes the connection. Timed from the first byte to the last.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from penstock import config as configuration
+from penstock.sources.mysql.connection import Replication, connect
+
+_BUFFER_BYTES = 1024**2
+_SERVER_ID = 94007
+_EOF_BYTES = 9
+"""Four of the packet's header, five of its body."""
+_TIMEOUT_S = 60
+
+
+def ends(tail: bytes) -> bool:
+    """These last bytes look like an end-of-file packet."""
+    return len(tail) == _EOF_BYTES and tail[:3] == b"\x05\0\0" and tail[4] == 0xFE
+
+
+def main() -> None:
+    file, binlog, position = sys.argv[1:]
+    connection = connect(configuration.load(file).source)
+    with connection.cursor() as cursor:
+        cursor.execute("SET @master_binlog_checksum = @@GLOBAL.binlog_checksum")
+    stream = Replication(connection)  # sets the size of the socket's buffer as for the receiver
+    stream.dump(_SERVER_ID, binlog, int(position), block=False)
+    socket = connection._sock
+    socket.settimeout(_TIMEOUT_S)
+    buffer = memoryview(bytearray(_BUFFER_BYTES))
+    socket.recv_into(buffer, 1)
+    began, cpu_began = ended, cpu_ended = time.monotonic(), time.process_time()
+    size, reads, tail = 1, 1, b""
+    while count := socket.recv_into(buffer):
+        size, reads = size + count, reads + 1
+        tail = (tail + bytes(buffer[max(0, count - _EOF_BYTES) : count]))[-_EOF_BYTES:]
+        ended, cpu_ended = time.monotonic(), time.process_time()
+    stream.close()
+    if not ends(tail):
+        sys.exit(f"Error: the server closed the connection after {size:,} bytes")
+    report = {"wall_s": ended - began, "cpu_s": cpu_ended - cpu_began, "bytes": size, "reads": reads}
+    print(json.dumps(report), flush=True)
+
+
+if __name__ == "__main__":
+    main()
