@@ -23,9 +23,9 @@ test-all: setup  ## All tests, also crash tests and other slow ones
 	cd core && $(CARGO) test --release --quiet
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-bench: setup  ## Penstock and its peers on the same log (PARTS="decode receiver snapshot merge peers load", SCALE=1.0, ROWS=5000000)
-	@$(BIN)/python -m bench.run $(if $(PARTS),--parts "$(PARTS)") $(if $(SCALE),--scale $(SCALE)) \
-		$(if $(ROWS),--rows $(ROWS)) $(ARGS)
+bench: setup  ## Penstock and its peers on the same logs (PARTS, WORKLOADS, PEERS, SCALE, ROWS: docs/performance.md)
+	@$(BIN)/python -m bench.run $(if $(PARTS),--parts "$(PARTS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") \
+		$(if $(PEERS),--peers "$(PEERS)") $(if $(SCALE),--scale $(SCALE)) $(if $(ROWS),--rows $(ROWS)) $(ARGS)
 
 lint: setup  ## ruff, mypy --strict, rustfmt, clippy
 	$(BIN)/ruff check .

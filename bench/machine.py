@@ -26,9 +26,8 @@ class Beside:
     load_before: float
     """Load average of the minute before."""
 
-    def share(self, wall_s: float) -> float:
-        """Of this machine's cores that others had, in percent."""
-        cores = os.cpu_count() or 1
+    def share(self, wall_s: float, cores: int) -> float:
+        """Of the cores that others had, in percent."""
         return 100 * (self.others_cpu_s + self.stolen_cpu_s) / (wall_s * cores) if wall_s else 0.0
 
 

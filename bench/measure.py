@@ -198,7 +198,8 @@ def figure(measured: Measured, *, system: str, version: str, task: str, **detail
         cpu_s = measured.cpu_between(report["began"], report["ended"])
     if (beside := measured.beside) is not None:
         shown = {name: round(value, 2) for name, value in asdict(beside).items()}
-        details = {**details, **shown, "others_percent": round(beside.share(measured.wall_s), 1)}
+        percent = beside.share(measured.wall_s, os.cpu_count() or 1)
+        details = {**details, **shown, "others_percent": round(percent, 1)}
     return Figure(
         system=system, version=str(report.get("version") or version), task=task, changes=report["changes"],
         wall_s=wall_s, cpu_s=cpu_s, rss_mb=report.get("rss_mb", measured.rss_mb),

@@ -21,7 +21,7 @@ def _insert(table: str, first: int) -> str:
 
 class ManyTables(Workload):
     name = "many_tables"
-    about = f"{_TABLES:,} tables of a few rows, changed in turn, at most {_ROWS} rows a transaction"
+    about = f"small tables changed in turn, at most {_ROWS} rows a transaction"
 
     def tables(self, scale: float) -> list[str]:
         return [f"t{number:04}" for number in range(max(_TABLES_MIN, round(_TABLES * scale)))]

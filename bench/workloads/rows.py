@@ -88,7 +88,7 @@ ORDERS = Rows(
 
 LARGE_TRANSACTIONS = Rows(
     name="large_transactions",
-    about="the same table in seven transactions of 100,000 rows each",
+    about="the columns of `orders` in seven large transactions, at full size of 100,000 rows each",
     table=TABLE,
     definition=orders.TABLE,
     row=orders.ROW,

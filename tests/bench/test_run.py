@@ -27,10 +27,12 @@ def test_our_own_parts_are_measured_and_counted_on_a_tiny_log(tmp_path: Path) ->
     parts = "receiver decode snapshot"
     done, figures = bench(tmp_path, "--parts", parts, "--scale", "0.002", "--repeat", "1")
     assert done.returncode == 0, done.stderr
-    assert len(figures) == 8
+    assert [figure["system"] for figure in figures].count("penstock") == 8
+    assert len(figures) == 9  # and the raw socket beside the receiver
     for figure in figures:
         assert "not_run" not in figure, figure
-        assert figure["system"] == "penstock"
+        assert figure["workload"] == "orders"
+        assert 0 <= figure["others_percent"] <= 110
         assert figure["changes"] == (900 if figure["task"].startswith("snapshot") else 1600)
         assert figure["wall_s"] > 0
         assert figure["cpu_s"] >= 0
@@ -42,6 +44,7 @@ def test_our_own_parts_are_measured_and_counted_on_a_tiny_log(tmp_path: Path) ->
     ("arguments", "complaint"),
     [
         (("--parts", "decode pears"), "unknown part pears"),
+        (("--workloads", "orders pears"), "unknown workload pears"),
         (("--scale", "0"), "--scale"),
         (("--parts", "load", "--rows", "10"), "--rows"),
     ],
