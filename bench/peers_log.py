@@ -49,7 +49,8 @@ def _flink_cdc(log: BenchLog) -> list[str]:
 
 
 def _canal(log: BenchLog) -> list[str]:
-    return [*java.compiled("CanalReader", java.canal_jars()), *_arguments(log)]
+    options = ("-Xmx1g", f"-Dlogback.configurationFile={java.PEERS / 'java' / 'logback.xml'}")
+    return [*java.compiled("CanalReader", java.canal_jars(), options=options), *_arguments(log)]
 
 
 def _maxwell(log: BenchLog) -> list[str]:
