@@ -26,12 +26,12 @@ class Panel:
 
 _PANELS = (
     Panel(
-        "changes per second, logarithmic (more is better)",
+        "changes/s, logarithmic (more is better)",
         lambda figure: figure.per_second,
         lambda value: f"{value / 1000:,.0f} k" if value >= 10_000 else f"{value / 1000:,.1f} k",
     ),
     Panel(
-        "CPU-s per million changes, logarithmic (less is better)",
+        "CPU-s per million, logarithmic (less is better)",
         lambda figure: figure.cpu_s_per_million,
         lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}",
     ),
@@ -72,7 +72,7 @@ def _panel(
     for power in range(low, high + 1):
         at = x + (power - low) / (high - low) * _BARS
         yield svg.line(at, _TOP - 4, at, height - 6, _GRID)
-        yield svg.text(at, _TOP - 8, f"{10.0**power:,g}", anchor="middle", size=9)
+        yield svg.text(at, _TOP - 8, _power(power), anchor="middle", size=9)
     y = float(_TOP)
     for figures in groups.values():
         y += _TITLE
@@ -82,6 +82,12 @@ def _panel(
             yield svg.rectangle(x, y, max(long, 0.5), _BAR - 2, _OURS if ours(figure.system) else _OTHERS)
             yield svg.text(x + long + 4, y + _BAR - 3, panel.show(value), size=10)
             y += _BAR
+
+
+def _power(power: int) -> str:
+    names = {3: "k", 6: "M"}
+    step = max((at for at in names if at <= power), default=0)
+    return f"{10.0 ** (power - step):g} {names.get(step, '')}".strip()
 
 
 # latency --------------------------------------------------------------------------------------------------
@@ -102,23 +108,22 @@ class Latencies:
 
 
 def histograms(charts: Sequence[Latencies], goals: Mapping[str, float]) -> str:
-    """One chart under the other, on one scale; `goals` are drawn into the first."""
-    ends = [len(chart.counts) * chart.bucket_s for chart in charts]
-    longest = max([*ends, *goals.values(), 1e-3])
+    """One chart under the other, each on its own scale; `goals` are drawn into the first. A scale ends some
+    way behind its last line: what took longer is in its last bar."""
     parts: list[str] = []
     for number, chart in enumerate(charts):
         top = number * (_HEAD + _CHART_HEIGHT + _FOOT)
-        parts += _histogram(chart, top, longest, goals if number == 0 else {})
+        parts += _histogram(chart, top, goals if number == 0 else {})
     height = len(charts) * (_HEAD + _CHART_HEIGHT + _FOOT)
     return svg.page(_LEFT + _CHART_WIDTH + _RIGHT, height, parts)
 
 
-def _histogram(chart: Latencies, top: float, longest: float, goals: Mapping[str, float]) -> Iterator[str]:
+def _histogram(chart: Latencies, top: float, goals: Mapping[str, float]) -> Iterator[str]:
     ground = top + _HEAD + _CHART_HEIGHT
-    wide = longest / _BUCKETS
+    longest = 1.25 * max([*chart.marks.values(), *goals.values(), chart.bucket_s])
     heaps = [0] * _BUCKETS
     for number, count in enumerate(chart.counts):
-        heaps[min(_BUCKETS - 1, int((number + 0.5) * chart.bucket_s / wide))] += count
+        heaps[min(_BUCKETS - 1, int((number + 0.5) * chart.bucket_s / longest * _BUCKETS))] += count
     total, most = sum(heaps) or 1, max(heaps) or 1
 
     def at(seconds: float) -> float:
@@ -127,16 +132,24 @@ def _histogram(chart: Latencies, top: float, longest: float, goals: Mapping[str,
     yield svg.text(_LEFT, top + 16, chart.title, weight="bold")
     for number, count in enumerate(heaps):
         if count:
-            long = count / most * (_CHART_HEIGHT - 14)
-            yield svg.rectangle(at(number * wide), ground - long, _CHART_WIDTH / _BUCKETS - 1, long, _OURS)
+            tall = count / most * (_CHART_HEIGHT - 40)
+            x, wide = _LEFT + number * _CHART_WIDTH / _BUCKETS, _CHART_WIDTH / _BUCKETS - 1
+            yield svg.rectangle(x, ground - tall, wide, tall, _OURS)
     yield svg.line(_LEFT, ground, _LEFT + _CHART_WIDTH, ground, "black")
-    yield svg.text(_LEFT - 6, top + _HEAD + 14, f"{100 * most / total:.0f} %", anchor="end", size=10)
+    yield svg.text(_LEFT - 6, top + _HEAD + 44, f"{100 * most / total:.0f} %", anchor="end", size=10)
     for part in range(5):
         seconds = longest * part / 4
-        yield svg.text(at(seconds), ground + 14, f"{seconds:.2f} s", anchor="middle", size=10)
-    for name, seconds in chart.marks.items():
-        yield svg.line(at(seconds), top + _HEAD, at(seconds), ground, "black", dashes="3 3")
-        yield svg.text(at(seconds) + 3, top + _HEAD + 8, f"{name} {seconds:.3f} s", size=10)
-    for name, seconds in goals.items():
-        yield svg.line(at(seconds), top + _HEAD, at(seconds), ground, _GOAL)
-        yield svg.text(at(seconds) + 3, top + _HEAD + 22, name, size=10)
+        more = (
+            "≥ " if part == 4 and sum(chart.counts) and chart.bucket_s * len(chart.counts) > longest else ""
+        )
+        yield svg.text(at(seconds), ground + 14, f"{more}{_seconds(seconds)}", anchor="middle", size=10)
+    lines = [(name, seconds, "black", "3 3") for name, seconds in chart.marks.items()]
+    lines += [(name, seconds, _GOAL, "") for name, seconds in goals.items()]
+    for number, (name, seconds, colour, dashes) in enumerate(lines):
+        y = top + _HEAD + 8 + 11 * (number % 3)
+        yield svg.line(at(seconds), y - 8, at(seconds), ground, colour, dashes=dashes)
+        yield svg.text(at(seconds) + 3, y, f"{name} {_seconds(seconds)}", size=10)
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.2f} s"

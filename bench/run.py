@@ -146,10 +146,12 @@ def run_logs(options: argparse.Namespace, console: Console) -> None:
                 report.write_json(logs.all(), options.out)
         people().rule(name)
         report.show(report.Results(outcomes), people())
-    if options.docs:
-        if (orders := logs.results().get("orders")) is not None:
-            report.write_docs(orders, f"Measured on {report.machine()}. {logs.about['orders']}")
-        across.write_docs(logs.results(), logs.about)
+        if options.docs:
+            if name == "orders":
+                report.write_docs(
+                    report.Results(outcomes), f"Measured on {report.machine()}. {logs.about[name]}"
+                )
+            across.write_docs(logs.results(), logs.about)
 
 
 def run_latency(options: argparse.Namespace, console: Console) -> None:

@@ -31,6 +31,10 @@ _BEGIN, _END = (
 
 TASK = f"latency at {CHANGES_PER_S:,} changes/s"
 PIPELINE = "penstock run"
+ENDS = {
+    PIPELINE: "commit → applied to the Iceberg table",
+    peers_log.DEBEZIUM: "commit → record handed out",
+}
 SECONDS, SECONDS_MIN, SECONDS_MAX = 60, 5, 3600
 WARM_S = 20
 INTERVAL_MS = 0
@@ -152,13 +156,15 @@ def write_docs(results: report.Results) -> None:
 def picture(results: report.Results) -> str:
     charts = [
         plots.Latencies(
-            f"{figure.system}: {figure.changes:,} changes", BUCKET_S, figure.details["buckets"],
+            f"{figure.system}: {ENDS[figure.system]}, {figure.changes:,} changes",
+            BUCKET_S,
+            figure.details["buckets"],
             {name: figure.details[f"{name}_s"] for name in ("p50", "p99")},
         )
         for figure in results.outcomes
         if isinstance(figure, Figure)
     ]  # fmt: skip
-    return plots.histograms(charts, {"p50 goal": P50_S, "p99 goal": P99_S})
+    return plots.histograms(charts, {"goal p50": P50_S, "goal p99": P99_S})
 
 
 def _rows(results: report.Results) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import quantiles
 from typing import Any
 
-BUCKET_S = 0.005
+BUCKET_S = 0.001
 
 
 def summary(latencies_s: Sequence[float]) -> dict[str, Any]:
