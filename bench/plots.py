@@ -105,22 +105,24 @@ class Latencies:
     counts: Sequence[int]
     marks: Mapping[str, float]
     """Lines at some latencies, by their names: p50, p99."""
+    goals: Mapping[str, float]
+    """The same for what is promised."""
 
 
-def histograms(charts: Sequence[Latencies], goals: Mapping[str, float]) -> str:
-    """One chart under the other, each on its own scale; `goals` are drawn into the first. A scale ends some
-    way behind its last line: what took longer is in its last bar."""
+def histograms(charts: Sequence[Latencies]) -> str:
+    """One chart under the other, each on its own scale, which ends some way behind its last line: what took
+    longer is in its last bar."""
     parts: list[str] = []
     for number, chart in enumerate(charts):
         top = number * (_HEAD + _CHART_HEIGHT + _FOOT)
-        parts += _histogram(chart, top, goals if number == 0 else {})
+        parts += _histogram(chart, top)
     height = len(charts) * (_HEAD + _CHART_HEIGHT + _FOOT)
     return svg.page(_LEFT + _CHART_WIDTH + _RIGHT, height, parts)
 
 
-def _histogram(chart: Latencies, top: float, goals: Mapping[str, float]) -> Iterator[str]:
+def _histogram(chart: Latencies, top: float) -> Iterator[str]:
     ground = top + _HEAD + _CHART_HEIGHT
-    longest = 1.25 * max([*chart.marks.values(), *goals.values(), chart.bucket_s])
+    longest = 1.25 * max([*chart.marks.values(), *chart.goals.values(), chart.bucket_s])
     heaps = [0] * _BUCKETS
     for number, count in enumerate(chart.counts):
         heaps[min(_BUCKETS - 1, int((number + 0.5) * chart.bucket_s / longest * _BUCKETS))] += count
@@ -144,7 +146,7 @@ def _histogram(chart: Latencies, top: float, goals: Mapping[str, float]) -> Iter
         )
         yield svg.text(at(seconds), ground + 14, f"{more}{_seconds(seconds)}", anchor="middle", size=10)
     lines = [(name, seconds, "black", "3 3") for name, seconds in chart.marks.items()]
-    lines += [(name, seconds, _GOAL, "") for name, seconds in goals.items()]
+    lines += [(name, seconds, _GOAL, "") for name, seconds in chart.goals.items()]
     for number, (name, seconds, colour, dashes) in enumerate(lines):
         y = top + _HEAD + 8 + 11 * (number % 3)
         yield svg.line(at(seconds), y - 8, at(seconds), ground, colour, dashes=dashes)

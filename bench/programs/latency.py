@@ -33,7 +33,7 @@ from penstock.testing.running import RunningPipeline
 _START_S_MAX = 180
 _DRAIN_S_MAX = 600
 _POLL_S = 0.5
-_KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
+KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
 
 
 def main() -> None:
@@ -82,14 +82,14 @@ def logged(config: PipelineConfig) -> tuple[list[tuple[int, int]], dict[str, int
     assert schema is not None, f"the source has no table {TABLE}"
     log = RelayLog.open(config.relay_log_path)
     commits: list[tuple[int, int]] = []
-    counts = dict.fromkeys(_KINDS.values(), 0)
+    counts = dict.fromkeys(KINDS.values(), 0)
     for split in log.splits(LogRange(log.start, log.end), schema.table, bytes_aim=1 << 30):
         where = (split.path, split.base, split.start, split.end)
         for batch in RangeDecoder(
             schema.to_json(), *where, preamble=split.preamble, columns=["id"], before_images=False
         ):
             for item in batch.column("_change_type").value_counts().to_pylist():
-                counts[_KINDS[item["values"]]] += item["counts"]
+                counts[KINDS[item["values"]]] += item["counts"]
             commits += zip(microseconds(batch), batch.column("_sequence").to_pylist(), strict=True)
     return commits, counts
 

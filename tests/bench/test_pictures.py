@@ -70,21 +70,25 @@ def test_the_histogram_shows_every_latency_within_its_scale() -> None:
     latencies = [0.002] * 50 + [0.4] * 50
     kept = summary(latencies)
     assert (kept["p50_s"], kept["max_s"]) == (0.201, 0.4)
-    assert (kept["buckets"][0], kept["buckets"][int(0.4 / BUCKET_S)], sum(kept["buckets"])) == (50, 50, 100)
-    chart = plots.Latencies("two heaps", BUCKET_S, kept["buckets"], {"p50": kept["p50_s"]})
-    picture = plots.histograms([chart], {"goal": 0.3})
+    assert (
+        kept["buckets"][int(0.002 / BUCKET_S)],
+        kept["buckets"][int(0.4 / BUCKET_S)],
+        sum(kept["buckets"]),
+    ) == (50, 50, 100)
+    chart = plots.Latencies("two heaps", BUCKET_S, kept["buckets"], {"p50": kept["p50_s"]}, {"goal": 0.3})
+    picture = plots.histograms([chart])
     ground, *heaps = shapes(picture, "rect")
     assert len(heaps) == 2
     for heap in heaps:
         assert 0 <= float(heap.get("x", -1)) < float(ground.get("width", 0))
 
 
-def test_the_goals_of_the_latency_are_those_of_the_pipeline() -> None:
+def test_the_goals_of_the_latency_are_those_of_each_of_our_ways() -> None:
     details = {"p50_s": 0.25, "p90_s": 0.9, "p99_s": 1.5, "max_s": 2.0, "buckets": [1]}
     pipeline = Figure(latency.PIPELINE, "1", latency.TASK, 10, 1, 1, 1, 1, details=details)
     assert [(goal.text, goal.reached) for goal in latency.check(Results([pipeline]))] == [
-        ("latency p50 ≤ 0.3 s", True),
-        ("latency p99 ≤ 1 s", False),
+        ("penstock run: p50 ≤ 0.3 s", True),
+        ("penstock run: p99 ≤ 1 s", False),
     ]
     assert latency.check(Results([])) == []
 
