@@ -479,3 +479,42 @@ def test_a_fresh_target_is_made_before_anything_is_written_to_it(tmp_path: Path)
     made, events = steps(plan, A)
     assert isinstance(made, RecreateTarget) and isinstance(events, ApplyEvents) and events.mode == "append"
     assert plan is not None and EpochPlan.from_json(plan.to_json()) == plan
+
+
+def test_chunks_are_placed_a_few_at_a_time_while_other_tables_have_events(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(250, B), (350, B)])
+    reading = live(A, snapshot="splitting", written=False)
+    planner, state = make(tmp_path, log, reading, live(B))
+    chunks = [Chunk(A, number, None, None) for number in range(5)]
+    assert state.add_chunks(reading, chunks)
+    marks = Watermarks(log.gtids_at(Offset(220)), SourcePosition("binlog.000001", 220))
+    for chunk in chunks:
+        state.chunk_staged(StagedChunk(chunk, "x", "", 60_000, 1, "", 1, marks, log.server))
+
+    def placed() -> int:
+        plan = planner.plan_next()
+        [step] = steps(plan, A)
+        assert isinstance(step, PlaceChunks)
+        state.chunks_placed(list(step.chunks))
+        done(state, plan)
+        return len(step.chunks)
+
+    assert placed() == 2, "120,000 rows"
+    log.end = Offset(400)
+    assert placed() == 2
+    assert placed() == 1, "nothing is left but this"
+
+
+def test_what_catches_up_is_not_newer_than_all_its_target_has(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(150, A), (250, A), (250, B)])
+    planner, state = make(tmp_path, log, live(A), live(B, resumes=Offset(4)))
+    state.advance(Offset(260))
+    found = {}
+    for _ in range(3):
+        plan = planner.plan_next()
+        if plan is not None:
+            for table in plan.tables:
+                found[table.table] = [step.newer for step in table.steps if isinstance(step, ApplyEvents)]
+            done(state, plan)
+        log.end, log.events = Offset(400), [*log.events, (350, A)]
+    assert found == {A: [True], B: [False]}

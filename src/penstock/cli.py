@@ -227,6 +227,18 @@ def repair(
 
 
 @app.command()
+def compact(
+    file: File,
+    tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the targets' files again so that they are cheaper to read. The pipeline may run meanwhile."""
+    from penstock.commands.compact import compact as command
+
+    command(file, tables or [], as_json=as_json)
+
+
+@app.command()
 def prepare(
     sink: Annotated[list[str] | None, typer.Argument(help="iceberg, delta, parquet, console.")] = None,
     as_json: Json = False,

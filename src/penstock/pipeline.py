@@ -209,6 +209,7 @@ class _Run:
         hold_state(self.spark, config.state)
         warm_up(self.spark)
         self.sink = build_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
+        self.closing.callback(self.sink.close)
         self.sink.check()
         # Before the stream, which goes on with what was planned.
         if config.sink.type != "console":  # what was printed leaves nothing behind

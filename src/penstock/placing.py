@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, Protocol
 
 from penstock.cascades.keys import moves_rows
@@ -70,14 +71,17 @@ class Placing:
         """It is another table from here on, or read again from here on."""
         self._breaks.pop(table, None)
 
-    def chunk_steps(self, state: TableState, reach: LogRange, verdict: Verdict | None) -> list[Step]:
-        """Places what is due. Chunks that cannot be placed any more are set back to be read again."""
+    def chunk_steps(
+        self, state: TableState, reach: LogRange, verdict: Verdict | None, rows_max: int | None = None
+    ) -> list[Step]:
+        """Places what is due, `rows_max` rows at most, but one chunk. Chunks that cannot be placed any more
+        are set back to be read again."""
         if not state.reading or (verdict is not None and verdict.state is not None):
             return []  # no table any more, or one that is read again
         if state.replaces and reach.end <= state.replaces:
             return []  # a row placed at the start itself would not be newer than one placed there before
         staged = [item.staged for item in self._state.chunks(state.table, "staged") if item.staged]
-        placed = self._placed(state, reach, verdict, staged, state.start)
+        placed = _first(self._placed(state, reach, verdict, staged, state.start), rows_max)
         steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
         if state.replaces and not self._append_only and self._last_of_snapshot(state, placed):
             steps.append(DeleteOlder(Offset(state.replaces + 1)))
@@ -183,3 +187,9 @@ class Placing:
         counts = self._state.chunk_counts(state.table)
         waiting = counts.get("planned", 0) + counts.get("staged", 0)
         return state.snapshot == "reading" and bool(placed) and waiting == len(placed)
+
+
+def _first(placed: list[Placed], rows_max: int | None) -> list[Placed]:
+    rows = accumulate(item.chunk.rows for item in placed)
+    count = sum(total <= rows_max for total in rows) if rows_max is not None else len(placed)
+    return placed[: max(1, count)]

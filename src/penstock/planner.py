@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 LATEST_SPLIT_BYTES = 64 * 1024**2
 """Row events of a split are listed before they are read backwards, so this bounds a task's memory."""
 CHANGELOG_SPLIT_BYTES = 32 * 1024**2
+PLACED_ROWS_MAX = 150_000
+"""Rows of chunks that an epoch places of a table while it has events of others: these wait for its end."""
 
 
 @dataclass(frozen=True)
@@ -328,8 +330,10 @@ class Planner:
             steps = first_steps(state)
             if not is_held(state):
                 if state.table in touched and state.start < reach.end:
-                    steps += self._event_steps(state, reach, touched)
-                chunks = self._placing.chunk_steps(state, reach, verdict)
+                    steps += self._event_steps(state, reach, touched, alone)
+                streams = any(name != state.table and name in planned for name in touched)
+                rows_max = PLACED_ROWS_MAX if streams else None
+                chunks = self._placing.chunk_steps(state, reach, verdict, rows_max)
                 for partial in partials.get(state.table, ()) if not chunks else ():
                     chunks = chunks or self._placing.partial_steps(state, partial, reach, verdict)
                 if state.table in cascaded and state.start < reach.end:
@@ -351,8 +355,9 @@ class Planner:
         ]
 
     def _event_steps(
-        self, state: TableState, reach: LogRange, touched: dict[TableId, tuple[int, int]]
+        self, state: TableState, reach: LogRange, touched: dict[TableId, tuple[int, int]], alone: bool
     ) -> list[Step]:
+        """`alone`: the table catches up, and what it does may be in the target already."""
         part = LogRange(max(state.start, reach.start), reach.end)
         events, size = touched.get(state.table, (0, 0))
         if part != reach:
@@ -364,7 +369,7 @@ class Planner:
             return [ApplyEvents(tuple(splits), "changes", size)] if splits else []
         splits = self._log.splits(part, state.table, bytes_aim=LATEST_SPLIT_BYTES)
         mode: Mode = "merge" if state.written or state.replaces else "append"
-        return [ApplyEvents(tuple(splits), mode, size)] if splits else []
+        return [ApplyEvents(tuple(splits), mode, size, newer=not alone)] if splits else []
 
 
 def _is_known(state: TableState) -> bool:

@@ -44,6 +44,6 @@ class Requests:
         if goal is None or now is None or (found is not None and found.catching_up):
             return
         if now >= goal:
-            self._state.answer(request, {"offset": now, "version": self._sink.version(TableId.parse(name))})
+            self._state.answer(request, {"offset": now, "version": self._sink.hold(TableId.parse(name))})
         else:
             yield goal

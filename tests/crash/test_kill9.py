@@ -38,7 +38,8 @@ def case(
 ) -> Callable[[str], Scenario]:
     def make(sink: str) -> Scenario:
         server = mysql_factory()
-        return Scenario(server, "shop", tmp_path, spark, lake_root, sink, {"snapshot": {"chunk_rows": 1500}})
+        options, often = {"snapshot": {"chunk_rows": 1500}}, {"fold_commits": 3}
+        return Scenario(server, "shop", tmp_path, spark, lake_root, sink, options, often)
 
     return make
 

@@ -22,8 +22,10 @@ def scenario(
 ) -> Callable[..., Scenario]:
     """`scenario(sink="iceberg", options={…})`."""
 
-    def make(sink: str = "iceberg", **options: Any) -> Scenario:
-        return Scenario(mysql, mysql.name, tmp_path, spark, lake_root, sink, options)
+    def make(
+        sink: str = "iceberg", *, sink_options: dict[str, Any] | None = None, **options: Any
+    ) -> Scenario:
+        return Scenario(mysql, mysql.name, tmp_path, spark, lake_root, sink, options, sink_options or {})
 
     return make
 

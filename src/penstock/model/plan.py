@@ -43,11 +43,12 @@ class RecreateTarget:
 
 @dataclass(frozen=True)
 class ApplyEvents:
-    """The row events of `splits`."""
+    """The row events of `splits`. `newer`: all that the target has of their keys is older."""
 
     splits: tuple[Split, ...]
     mode: Mode
     bytes: int
+    newer: bool = False
     kind: Literal["events"] = "events"
 
 
@@ -296,7 +297,8 @@ def _step(fields: dict[str, Any]) -> Step:
     if kind == "drop":
         return DropTarget()
     if kind == "events":
-        return ApplyEvents(_splits(fields["splits"]), fields["mode"], fields["bytes"])
+        newer = fields.get("newer", False)
+        return ApplyEvents(_splits(fields["splits"]), fields["mode"], fields["bytes"], newer)
     if kind == "chunks":
         chunks = tuple(StagedChunk.from_json(chunk) for chunk in fields["chunks"])
         scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])

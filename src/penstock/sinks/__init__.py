@@ -24,7 +24,7 @@ def build_sink(
     lake: Lake
     match config.type:
         case "iceberg":
-            from penstock.sinks.iceberg import IcebergSink
+            from penstock.sinks.iceberg.sink import IcebergSink
             from penstock.sinks.shards import ShardedSink
 
             lake = IcebergSink(config, spark, pipeline, merged)

@@ -96,6 +96,14 @@ class Foreign:
         )
 
 
+@dataclass(frozen=True)
+class Compacted:
+    """Data files of a target before and after."""
+
+    before: int
+    after: int
+
+
 TargetState = Missing | Ours | Foreign
 
 
@@ -182,8 +190,17 @@ class Sink(Protocol):
     def version(self, table: TableId) -> str | None:
         """The present version of the target, for `read`; None while it has none."""
 
+    def hold(self, table: TableId) -> str | None:
+        """The present version, which can be read for a day from now on, whatever becomes of older ones."""
+
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         """The target now, or as it was at a version."""
+
+    def compact(self, table: TableId) -> Compacted:
+        """Writes files again so that the target is cheaper to read; changes no row. Writes may go on."""
+
+    def close(self) -> None:
+        """Ends what goes on in the background; to be called before the session is stopped."""
 
 
 def namespace_levels(template: str, table: TableId) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     Commit,
+    Compacted,
     EvolvedColumn,
     Missing,
     Narrowing,
@@ -113,6 +114,15 @@ class ConsoleSink:
 
     def version(self, table: TableId) -> str | None:
         return None
+
+    def hold(self, table: TableId) -> str | None:
+        return None
+
+    def compact(self, table: TableId) -> Compacted:
+        raise append_only("console", "compact")
+
+    def close(self) -> None:
+        pass
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         raise ConfigError(

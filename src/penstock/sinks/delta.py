@@ -44,6 +44,7 @@ from penstock.sinks.base import (
     SHARDS_BY,
     SOURCE,
     Commit,
+    Compacted,
     EvolvedColumn,
     Foreign,
     Missing,
@@ -350,6 +351,20 @@ class DeltaSink:
 
     def version(self, table: TableId) -> str | None:
         return str(self._snapshot(table).version())
+
+    def hold(self, table: TableId) -> str | None:
+        return self.version(table)  # nothing is removed before Delta's own retention
+
+    def compact(self, table: TableId) -> Compacted:
+        before = self._files(table)
+        self._spark.sql(f"OPTIMIZE {self.name(table)}")
+        return Compacted(before, self._files(table))
+
+    def _files(self, table: TableId) -> int:
+        return int(self._spark.sql(f"DESCRIBE DETAIL {self.name(table)}").collect()[0]["numFiles"])
+
+    def close(self) -> None:
+        pass
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         reader = self._spark.read.format("delta")

@@ -12,6 +12,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,9 @@ FILE_BYTES_MAX = 256 * 1024**2
 
 WRITTEN = "path string"
 
-Consume = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Batches = Iterator[pa.RecordBatch]
+
+Consume = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
 @dataclass(frozen=True)
@@ -52,15 +55,22 @@ class Present:
 class Rows:
     """Rows on their way into a sink. Nothing is made before a sink asks for it.
 
-    `frame`: as a DataFrame. `make`: a frame of what a function gives that runs over the batches inside the
-    tasks that make them; its second argument is the schema of the result. `within`: a column and the value
-    that all of them have in it; rows of the target with another value are no matter of theirs.
+    `source`: the DataFrame, or what makes it. `make`: a frame of what a function gives that runs over the
+    batches inside the tasks that make them; its second argument is the schema of the result. `within`: a
+    column and the value that all of them have in it; rows of the target with another value are no matter of
+    theirs. `here`: the same batches, made in this process: they are few, and newer than all that the target
+    has of their keys.
     """
 
-    frame: DataFrame
+    source: DataFrame | Callable[[], DataFrame]
     make: Callable[[Consume, str], DataFrame] | None = None
     present: Present | None = None
     within: tuple[str, str] | None = None
+    here: Callable[[], Batches] | None = None
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        return self.source() if callable(self.source) else self.source
 
     def through(self, consume: Consume, schema: str) -> DataFrame:
         if self.make is not None:
@@ -73,7 +83,9 @@ class Rows:
         def make(consume: Consume, result: str) -> DataFrame:
             return self.through(lambda batches: consume(projection(batches)), result)
 
-        return Rows(map_batches(self.frame, projection, schema), make)
+        return Rows(
+            lambda: map_batches(self.frame, projection, schema), make, here=then(projection, self.here)
+        )
 
 
 @dataclass(frozen=True)
@@ -107,9 +119,10 @@ class FileWriter:
     optional: frozenset[str] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_arrays([pa.array(self._files(batches), pa.string())], ["path"])
+        yield pa.RecordBatch.from_arrays([pa.array(self.files(batches), pa.string())], ["path"])
 
-    def _files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
+    def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
+        """Writes them: paths, each durable."""
         groups = self._groups(batches)
         group = next(groups, None)
         while group is not None:
@@ -158,6 +171,11 @@ class FileWriter:
         if field.name in self.optional:
             return pa.nulls(batch.num_rows, field.type)
         raise InternalError(f"The rows lack the column {field.name} that their target has.")
+
+
+def then(change: Consume, here: Callable[[], Batches] | None) -> Callable[[], Batches] | None:
+    """`Rows.here` of changed batches."""
+    return None if here is None else lambda: change(here())
 
 
 def map_batches(frame: DataFrame, consume: Consume, schema: Any) -> DataFrame:

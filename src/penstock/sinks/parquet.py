@@ -31,6 +31,7 @@ from penstock.sinks.base import (
     FORMAT,
     OWN_COLUMNS,
     Commit,
+    Compacted,
     EvolvedColumn,
     Foreign,
     Missing,
@@ -207,6 +208,15 @@ class ParquetSink:
     def version(self, table: TableId) -> str | None:
         last = self._last_commit(table, self._marker(table))
         return None if last is None else _directory(last)
+
+    def hold(self, table: TableId) -> str | None:
+        return self.version(table)
+
+    def compact(self, table: TableId) -> Compacted:
+        raise append_only("parquet", "compact")
+
+    def close(self) -> None:
+        pass
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         fields = [StructField(field.name, spark_type(field)) for field in _schema(self._marker(table))]

@@ -33,6 +33,7 @@ from penstock.model.shards import ShardRule, Shards
 from penstock.sinks.base import (
     OWN_COLUMNS,
     Commit,
+    Compacted,
     EvolvedColumn,
     Foreign,
     Missing,
@@ -45,7 +46,7 @@ from penstock.sinks.base import (
     refuse_own_names,
     source_columns,
 )
-from penstock.sinks.files import Consume, Rows
+from penstock.sinks.files import Consume, Rows, then
 from penstock.sinks.lake import Sessions, has, quoted, spark_type
 from penstock.sinks.union import Claim, Joined, agree_on_key, joined
 
@@ -252,6 +253,17 @@ class ShardedSink:
         part = self._part(table)
         return self._lake.version(table if part is None else part.target)
 
+    def hold(self, table: TableId) -> str | None:
+        part = self._part(table)
+        return self._lake.hold(table if part is None else part.target)
+
+    def compact(self, table: TableId) -> Compacted:
+        part = self._part(table)
+        return self._lake.compact(table if part is None else part.target)
+
+    def close(self) -> None:
+        self._lake.close()
+
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         """Of a shard: its rows, in its columns."""
         part = self._part(table)
@@ -377,7 +389,7 @@ class ShardedSink:
                 name: present.places[source] for name, source in places.items() if source in present.places
             }
             present = replace(present, places=said)
-        return Rows(marked, make, present, within=(by, str(part.shard)))
+        return Rows(marked, make, present, within=(by, str(part.shard)), here=then(mark, rows.here))
 
 
 @dataclass(frozen=True)

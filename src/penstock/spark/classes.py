@@ -13,6 +13,8 @@ import hashlib
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,13 +148,16 @@ def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
     sink.append(table, _rows(spark, schema, layout), Commit(pipeline, 1))
     for epoch in (2, 3):
         sink.merge(table, _rows(spark, schema, layout), schema.key, Commit(pipeline, epoch))
+    for epoch in (4, 5):
+        sink.merge(table, _few(spark, schema), schema.key, Commit(pipeline, epoch))
+    sink.compact(table)
     SparkTarget(sink.read).sums(schema, RangeBuckets("id", 100), sink.version(table), DEFAULT_TYPES)
     arrow = _arrow(schema, "rows")
     changed = [EvolvedColumn(field, field.name) for field in arrow]
     changed += [EvolvedColumn(pa.field("more", pa.int32()), None, "7")]
-    sink.evolve(table, changed, Commit(pipeline, 4), narrowing="keep")
-    sink.delete_older(table, 2, Commit(pipeline, 5))
-    sink.truncate(table, Commit(pipeline, 6), sequence=9)
+    sink.evolve(table, changed, Commit(pipeline, 6), narrowing="keep")
+    sink.delete_older(table, 2, Commit(pipeline, 7))
+    sink.truncate(table, Commit(pipeline, 8), sequence=9)
     sink.open(table)
 
 
@@ -163,26 +168,33 @@ def _arrow(schema: Any, layout: str) -> pa.Schema:
 
 
 def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
-    """A thousand rows, made in tasks as a pipeline's are; NULL wherever that is allowed."""
+    """A thousand rows, made in tasks as a pipeline's are."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from penstock.sinks.files import Rows
 
     arrow = _arrow(schema, layout)
-
-    def made(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in indexes:
-            count = batch.num_rows
-            known = {
-                "id": batch.column(0),
-                "name": pa.array([f"name {n % 50}" for n in range(count)]),
-                "_deleted": pa.array([n % 10 == 0 for n in range(count)]),
-                "_sequence": batch.column(0),
-                "_change_type": pa.array(["insert"] * count),
-            }
-            columns = [known.get(field.name, pa.nulls(count, field.type)) for field in arrow]
-            yield pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, arrow, strict=True)],
-                                             schema=arrow)  # fmt: skip
-
     spark_schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
-    return Rows(spark.range(1, 1001, 1, 2).mapInArrow(made, spark_schema))
+    return Rows(spark.range(1, 1001, 1, 2).mapInArrow(partial(_made, arrow), spark_schema))
+
+
+def _few(spark: SparkSession, schema: Any) -> Any:
+    """The same, and a hundred of them made here, for a sink that has a use for that."""
+    here = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])
+    return replace(_rows(spark, schema, "latest"), here=here)
+
+
+def _made(arrow: pa.Schema, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """NULL wherever that is allowed."""
+    for batch in indexes:
+        count = batch.num_rows
+        known = {
+            "id": batch.column(0),
+            "name": pa.array([f"name {n % 50}" for n in range(count)]),
+            "_deleted": pa.array([n % 10 == 0 for n in range(count)]),
+            "_sequence": batch.column(0),
+            "_change_type": pa.array(["insert"] * count),
+        }
+        columns = [known.get(field.name, pa.nulls(count, field.type)) for field in arrow]
+        yield pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, arrow, strict=True)],
+                                         schema=arrow)  # fmt: skip

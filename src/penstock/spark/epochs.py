@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,7 +51,7 @@ from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
 from penstock.sources.mysql.computed import Computation
 from penstock.spark import tasks
 from penstock.spark.cascades import Cascades, Consequences
-from penstock.spark.errors import returned
+from penstock.spark.errors import crossing, returned
 from penstock.spark.outcome import TableOutcome, refuse_rereads
 from penstock.spark.record import record
 from penstock.state import StateStore
@@ -60,11 +61,18 @@ log = logging.getLogger(__name__)
 SHARE_BYTES = 24 * 1024**2
 """Log bytes that make one more task worth its start."""
 
+HERE_BYTES_MAX = 16 * 1024**2
+"""Log bytes that the driver decodes itself, where the sink can do without a Spark job."""
+
 KEYS_BYTES_MAX = 256 * 1024**2
 """Log bytes whose keys one task holds at most: 60 MB of keys when rows are 100 bytes."""
 
 ATTEMPTS_MAX = 4
 
+
+BATCH_SECONDS = 10.0
+"""How long one micro-batch takes plans: Spark's own work between two of them takes longer than a small epoch
+does."""
 
 WAIT_SECONDS = 1.0
 """How often a waiting batch looks by itself, should nobody wake it."""
@@ -139,13 +147,15 @@ class EpochRunner:
             return
 
     def run_next(self) -> None:
-        """Waits for a plan that is durable and not yet applied, and applies it. Returns at once after
-        `end`."""
-        while not self._ended:
+        """Waits for a plan that is durable and not yet applied, and applies it; then those that follow it
+        for some time. Returns at once after `end`."""
+        until: float | None = None
+        while not self._ended and (until is None or time.monotonic() < until):
             self._woken.clear()
             if self._run_pending():
-                return
-            self._woken.wait(WAIT_SECONDS)
+                until = until or time.monotonic() + BATCH_SECONDS
+            else:
+                self._woken.wait(WAIT_SECONDS)
 
     def _run_pending(self) -> bool:
         # Under the lock also what is asked for: a batch that Spark has given up may still be in here.
@@ -358,12 +368,12 @@ class EpochRunner:
         arrow = self._arrow(schema, layout, partial_images=present is not None)
         spark_schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
         count, name = len(work), str(schema.table)
-        indexes = self._spark.range(0, count, 1, count)
 
-        def make(consume: Consume, result: str) -> DataFrame:
+        def make(consume: Consume | None, result: Any) -> DataFrame:
+            indexes = self._spark.range(0, count, 1, count)
             return indexes.mapInArrow(tasks.run_tasks(run, work, name, consume), result)
 
-        return Rows(indexes.mapInArrow(tasks.run_tasks(run, work, name), spark_schema), make, present)
+        return Rows(partial(make, None, spark_schema), make, present)
 
     def _events(self, schema: TableSchema, step: ApplyEvents) -> Rows:
         text, types = schema.to_json(), self._types
@@ -383,13 +393,16 @@ class EpochRunner:
             work = tuple(
                 replace(task, bucket=(share, shares) if shares > 1 else None) for share in range(shares)
             )
-            return self._rows(schema, "latest", tasks.decode, work, present)
+            rows = self._rows(schema, "latest", tasks.decode, work, present)
+            if step.newer and present is None and step.bytes <= HERE_BYTES_MAX:
+                return replace(rows, here=partial(_here, task))
+            return rows
         work = tuple(replace(task, splits=(split,)) for split in step.splits)
         reduced = self._rows(schema, "latest", tasks.decode, work, present).frame
         shares = max(self._cores, step.bytes // (2 * SHARE_BYTES))
         by_key = reduced.repartition(shares, *[f"`{name.replace('`', '``')}`" for name in schema.key])
-        rows = map_batches(by_key, _reducer(text, types, str(schema.table)), reduced.schema)
-        return Rows(rows, present=present)
+        one_a_key = map_batches(by_key, _reducer(text, types, str(schema.table)), reduced.schema)
+        return Rows(one_a_key, present=present)
 
     def _computed(self, schema: TableSchema) -> Computation | None:
         return self._computation(schema) if schema.table in self._computed_tables else None
@@ -425,9 +438,13 @@ class EpochRunner:
         self._lost = []
 
 
-def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:
-    from penstock.spark.errors import crossing
+def _here(task: tasks.DecodeTask) -> tasks.Batches:
+    """What the task does, in the driver."""
+    with crossing(str(TableSchema.from_json(task.table).table)):
+        yield from tasks.decode(task)
 
+
+def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:
     def body(batches: Any) -> tasks.Batches:
         with crossing(name):
             yield from tasks.reduce_latest(table, types, batches)

@@ -77,6 +77,8 @@ class Scenario:
     lake_root: Path
     sink: str = "iceberg"
     options: dict[str, Any] = field(default_factory=dict)
+    """Sections of the pipeline file."""
+    sink_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.namespace = f"s{os.getpid()}_{next(_serial)}"
@@ -98,7 +100,12 @@ class Scenario:
                 "password": self.server.password,
             },
             "tables": [f"{self.database}.*"],
-            "sink": {"type": self.sink, "path": str(self.sink_path), "namespace": self.namespace},
+            "sink": {
+                "type": self.sink,
+                "path": str(self.sink_path),
+                "namespace": self.namespace,
+                **self.sink_options,
+            },
             "state": str(self.folder / "state"),
             "spark": {"master": "local[2]", "driver_memory": "1g", "conf": SHORT_LIVED},
             "epoch": {"interval": "200ms"},

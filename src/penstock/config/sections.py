@@ -1,32 +1,12 @@
-"""The pipeline file: every option, its default, its unit and its reason, in one place.
-
-`load(path)` reads YAML, replaces `${NAME}` by environment variables and refuses what it does not know: a typo
-is an error that names the nearest option. Sizes may be written as `256MiB`, times as `500ms`, `10s`, `7d`.
-"""
+"""The sections of a pipeline file: every option of each, its default, its unit and its reason."""
 
 from __future__ import annotations
 
-import difflib
-import os
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
-
-from penstock.errors import ConfigError
-from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
-from penstock.model.shards import ShardRule, contradiction
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)?\s*$")
 _SIZE_UNITS = {
@@ -57,7 +37,7 @@ Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=0)]
 Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0)]
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -68,7 +48,7 @@ def _check_addresses(addresses: list[str]) -> None:
             raise ValueError(f"{address!r} is not an address; write it as host:port")
 
 
-class SourceConfig(_Section):
+class SourceConfig(Section):
     """The database whose log is read."""
 
     type: Literal["mysql"] = "mysql"
@@ -112,7 +92,7 @@ class SourceConfig(_Section):
         return self
 
 
-class StartAt(_Section):
+class StartAt(Section):
     """Where a new relay log begins. Exactly one of the ways."""
 
     at: Literal["latest", "earliest"] | None = None
@@ -138,7 +118,7 @@ class StartAt(_Section):
         return self
 
 
-class RelayLogConfig(_Section):
+class RelayLogConfig(Section):
     path: Path | None = None
     """Directory; None: `relay` inside the pipeline's state directory. Pipelines of one source may share
     it."""
@@ -159,7 +139,7 @@ class RelayLogConfig(_Section):
     """The receiver waits, rather than writes, while the file system has less than this left."""
 
 
-class TablesConfig(_Section):
+class TablesConfig(Section):
     include: list[str] = Field(min_length=1)
     """Names `database.table`; `*` and `?` are wildcards in either part."""
     exclude: list[str] = []
@@ -181,7 +161,7 @@ class TablesConfig(_Section):
         return self
 
 
-class LoadConfig(_Section):
+class LoadConfig(Section):
     """No chunk begins while there is more load than this. Looked at about once a second."""
 
     threads_running_max: int | None = Field(None, ge=1)
@@ -199,7 +179,7 @@ class LoadConfig(_Section):
         return self
 
 
-class SnapshotConfig(_Section):
+class SnapshotConfig(Section):
     mode: Literal["initial", "never", "only"] = "initial"
     chunk_rows: int = Field(50_000, ge=1)
     """Rows aimed at per chunk; also the most that is read again after a failure."""
@@ -224,7 +204,7 @@ class SnapshotConfig(_Section):
         return self
 
 
-class RestConfig(_Section):
+class RestConfig(Section):
     """Signals over HTTP, for whoever has the token. There is no TLS: an address that others reach belongs
     behind a proxy that has it."""
 
@@ -256,7 +236,7 @@ class RestConfig(_Section):
         return host.strip("[]"), int(port)
 
 
-class SignalsConfig(_Section):
+class SignalsConfig(Section):
     """Ways on which signals come, besides `penstock signal` and Python."""
 
     file: Path | None = None
@@ -268,16 +248,16 @@ class SignalsConfig(_Section):
     """A server in the running pipeline."""
 
 
-class EpochConfig(_Section):
+class EpochConfig(Section):
     bytes_max: Bytes = 512 * 1024**2
     """Log bytes of one epoch. Soft: an epoch holds whole transactions, at least one."""
-    interval: Milliseconds = 500
+    interval: Milliseconds = 200
     """Shortest time between the plans of two epochs, so that small commits gather."""
     tables_parallel: int = Field(4, ge=1, le=256)
     """Tables of one epoch written at once."""
 
 
-class SinkConfig(_Section):
+class SinkConfig(Section):
     type: Literal["iceberg", "delta", "parquet", "console"] = "iceberg"
     path: Path | None = None
     """Directory of the warehouse (iceberg), of the tables (delta) or of the change log (parquet)."""
@@ -288,12 +268,20 @@ class SinkConfig(_Section):
     """Target database of a table; `{database}` is the source's."""
     before_images: bool = True
     """parquet, console: write the row before an update as `update_preimage`."""
+    equality_deletes: bool = True
+    """iceberg: small epochs are committed without a Spark job. That leaves equality deletes in a table until
+    they are turned into deletion vectors, in the background. Not all readers know them: `false` for these."""
+    fold_commits: int = Field(64, ge=1)
+    """iceberg: ... namely after so many small commits to a table."""
     maintain_epochs: int = Field(50, ge=1)
-    """iceberg: every so many epochs old snapshots of a table are expired."""
+    """iceberg: after so many commits to a table, small ones not counted, its old snapshots are expired and
+    small files put together."""
     snapshots_keep: int = Field(20, ge=1)
-    """iceberg: the newest snapshots are always kept, so that `verify` and readers can go back."""
+    """iceberg: the newest snapshots are always kept, so that readers can go back."""
     snapshots_age: Milliseconds = 3_600_000
-    """iceberg: ... and so are all younger than this."""
+    """iceberg: ... and so are those younger than this."""
+    snapshots_max: int = Field(500, ge=1)
+    """iceberg: ... unless there are more than this: every commit writes all of them down anew."""
 
     @property
     def append_only(self) -> bool:
@@ -307,14 +295,14 @@ class SinkConfig(_Section):
         return self
 
 
-class SparkConfig(_Section):
+class SparkConfig(Section):
     master: str = "local[*]"
     app_name: str = "penstock"
     driver_memory: str = "2g"
     conf: dict[str, str] = {}
 
 
-class SchemaConfig(_Section):
+class SchemaConfig(Section):
     """What becomes of changes of definitions, and of changes that the log does not tell."""
 
     changes: Literal["evolve", "ignore", "fail"] = "evolve"
@@ -331,169 +319,3 @@ class SchemaConfig(_Section):
     history_table: str | None = Field("penstock.{pipeline}_schema_history", pattern=r"^[^.]+\.[^.]+$")
     """A table at the target that is told of every change of a definition, named as a source table
     `database.table` would be; `{pipeline}` is the pipeline's name. null: none. The console has none."""
-
-
-class PipelineConfig(_Section):
-    """One pipeline: a source, some of its tables, a sink."""
-
-    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
-    source: SourceConfig
-    tables: TablesConfig
-    merge_shards: tuple[ShardRule, ...] = ()
-    """Tables that are one table at the target (iceberg, delta), told apart there by a column."""
-    sink: SinkConfig = SinkConfig()
-    state: Path
-    """Directory of everything the pipeline remembers. On local disk."""
-    start: StartAt = StartAt(at="latest")
-    relay_log: RelayLogConfig = RelayLogConfig()
-    snapshot: SnapshotConfig = SnapshotConfig()
-    signals: SignalsConfig = SignalsConfig()
-    epoch: EpochConfig = EpochConfig()
-    types: TypeOptions = DEFAULT_TYPES
-    evolution: SchemaConfig = Field(SchemaConfig(), alias="schema")
-    cascades: Literal["park", "apply", "ignore"] = "park"
-    """A table whose rows a foreign key changes (ON DELETE or UPDATE CASCADE, SET NULL): before MySQL 9.6
-    such changes are not in the log. `park` leaves it alone and says so; `apply` works out the changes and
-    makes them at the target (iceberg, delta); `ignore` follows the table without them."""
-    spark: SparkConfig = SparkConfig()
-
-    @model_validator(mode="after")
-    def _can_merge_shards(self) -> PipelineConfig:
-        if self.merge_shards and self.sink.type not in ("iceberg", "delta"):
-            raise ValueError(f"`merge_shards` needs the sink iceberg or delta, not {self.sink.type}")
-        if (why := contradiction(self.merge_shards, self.tables.include)) is not None:
-            raise ValueError(f"`merge_shards`: {why}")
-        if self.history_table in [rule.target for rule in self.merge_shards]:
-            raise ValueError("`merge_shards` and `schema.history_table` name one target")
-        return self
-
-    @model_validator(mode="after")
-    def _can_apply_cascades(self) -> PipelineConfig:
-        if self.cascades != "apply":
-            return self
-        if self.sink.type not in ("iceberg", "delta"):
-            raise ValueError(
-                f"`cascades: apply` changes rows of the target, which a sink of type {self.sink.type} "
-                "cannot; use iceberg or delta, or cascades: park"
-            )
-        if self.snapshot.mode == "never":
-            raise ValueError(
-                "`cascades: apply` needs the rows that foreign keys change at the target, and "
-                "`snapshot.mode: never` leaves them out"
-            )
-        if self.evolution.rereads == "keep":
-            raise ValueError(
-                "`cascades: apply` reads tables again where it cannot work out what a foreign key did, which "
-                "`schema.rereads: keep` forbids"
-            )
-        return self
-
-    @property
-    def history_table(self) -> TableId | None:
-        """The table at the target that holds the history of definitions."""
-        name = self.evolution.history_table
-        if name is None or self.sink.type == "console":
-            return None
-        return TableId.parse(name.replace("{pipeline}", self.name))
-
-    @property
-    def relay_log_path(self) -> Path:
-        return self.relay_log.path or self.state / "relay"
-
-
-def load(path: str | Path) -> PipelineConfig:
-    """Reads and checks a pipeline file. Relative paths in it count from the file's folder.
-
-    Raises `ConfigError` naming the file, the option and the cure.
-    """
-    path = Path(path)
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"The pipeline file {path} cannot be read: {error.strerror}.",
-            hint="Give the path of a YAML file; README shows one.",
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"The pipeline file {path} is not UTF-8 text: {error}.") from error
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"The pipeline file {path} is not valid YAML: {error}.") from error
-    if not isinstance(document, dict):
-        raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
-    return parse(_expand(document, path), where=str(path), base=path.resolve().parent)
-
-
-def save(config: PipelineConfig, path: Path) -> None:
-    """Writes what `load` reads, for nobody but this account: it holds passwords. Relative paths of `config`
-    count from where this process works, wherever the file lies."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        yaml.safe_dump(_rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True), file)
-
-
-def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:
-    """The same for options that are already a dictionary (`Pipeline(...)` in Python)."""
-    try:
-        config = PipelineConfig.model_validate(document)
-    except ValidationError as error:
-        raise ConfigError(f"{where}: " + "; ".join(_explain(item) for item in error.errors()) + ".") from None
-    return config if base is None else _rooted(config, base)
-
-
-def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
-    def absolute(path: Path | None) -> Path | None:
-        return None if path is None else (base / path.expanduser()).resolve()
-
-    return config.model_copy(
-        update={
-            "state": absolute(config.state),
-            "relay_log": config.relay_log.model_copy(update={"path": absolute(config.relay_log.path)}),
-            "sink": config.sink.model_copy(update={"path": absolute(config.sink.path)}),
-            "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),
-        }
-    )
-
-
-def _expand(value: Any, path: Path) -> Any:
-    if isinstance(value, dict):
-        return {name: _expand(item, path) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_expand(item, path) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def replace(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise ConfigError(
-                f"{path} uses ${{{match[1]}}}, but the environment variable {match[1]} is not set.",
-                hint=f"export {match[1]}=...",
-            )
-        return os.environ[match[1]]
-
-    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", replace, value)
-
-
-def _explain(item: Any) -> str:
-    location = [str(part) for part in item["loc"]]
-    where = ".".join(location)
-    if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        near = difflib.get_close_matches(location[-1], _options(location[:-1]), n=1)
-        return f"unknown option `{where}`" + (f" (did you mean `{near[0]}`?)" if near else "")
-    if item["type"] == "missing":
-        return f"option `{where}` is missing"
-    message = item["msg"].removeprefix("Value error, ")
-    return f"option `{where}`: {message}" if where else message
-
-
-def _options(location: list[str]) -> list[str]:
-    section: Any = PipelineConfig
-    for name in location:
-        field = next((f for n, f in section.model_fields.items() if name == (f.alias or n)), None)
-        section = None if field is None else field.annotation
-        if section is TypeOptions:
-            return [option.name for option in fields(TypeOptions)]
-        if not isinstance(section, type) or not issubclass(section, BaseModel):
-            return []
-    return [field.alias or name for name, field in section.model_fields.items()]

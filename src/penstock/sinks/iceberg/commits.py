@@ -1,5 +1,5 @@
 """Where an Iceberg table says which of our commits it holds: in a property of each snapshot, and in
-properties of the table (`iceberg.py` argues why both)."""
+properties of the table (`sink.py` argues why both)."""
 
 from __future__ import annotations
 

@@ -9,19 +9,18 @@ rollback of the table visible instead of hiding it behind the property.
 Measured (1 M rows, 2 cores, merge of 1k / 100k rows): version 3 with hash distribution 1.2 / 1.4 s, version 2
 1.2 / 1.7 s; without distribution more and smaller files for nothing. Version 3 also gives ADD COLUMN …
 DEFAULT without touching a file. Appends write Parquet in the tasks themselves and commit it here
-(`sinks/files.py`).
+(`sinks/files.py`); few changes are committed without a Spark job (`small.py`).
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-import time
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -49,6 +48,7 @@ from penstock.sinks.base import (
     SHARDS_BY,
     SOURCE,
     Commit,
+    Compacted,
     EvolvedColumn,
     Foreign,
     Missing,
@@ -67,8 +67,11 @@ from penstock.sinks.base import (
     source_columns,
 )
 from penstock.sinks.evolve import Change, assignments, changes, dropped
-from penstock.sinks.files import WRITTEN, FileWriter, Rows, written
-from penstock.sinks.iceberg_commits import COMMIT, Commits
+from penstock.sinks.files import WRITTEN, Rows, written
+from penstock.sinks.iceberg.commits import COMMIT, Commits
+from penstock.sinks.iceberg.files import Classes, Described, file_writer
+from penstock.sinks.iceberg.small import SmallCommits
+from penstock.sinks.iceberg.upkeep import Upkeep
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
@@ -85,6 +88,8 @@ from penstock.sinks.lake import (
 
 PIPELINE = "penstock.pipeline"
 
+HELD_MS = 24 * 3_600_000
+
 _PROPERTIES = {
     "format-version": "3",
     "write.delete.mode": "merge-on-read",
@@ -94,6 +99,8 @@ _PROPERTIES = {
     "write.merge.distribution-mode": "hash",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "50",
+    # Every commit reads and writes the list of manifests more than once.
+    "commit.manifest.min-count-to-merge": "16",
 }
 
 
@@ -113,7 +120,12 @@ class IcebergSink:
         self._pipeline = pipeline
         self._merged = merged or {}
         self._commits = Commits(pipeline)
+        self._classes = Classes(spark._jvm)
+        self._small = SmallCommits(self._classes, self._commits)
+        self._upkeep = Upkeep(spark, self._classes, config, self._load, self._alone)
         self._sessions = Sessions(spark)
+        self._locks: dict[TableId, threading.RLock] = {}
+        self._guard = threading.Lock()
 
     def check(self) -> None:
         if self._config.path is not None:
@@ -171,7 +183,8 @@ class IcebergSink:
 
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
-            self._spark.sql(f"DROP TABLE {self.name(table)} PURGE")
+            with self._alone(table):
+                self._spark.sql(f"DROP TABLE {self.name(table)} PURGE")
 
     def clear(self, table: TableId) -> None:
         try:
@@ -198,43 +211,37 @@ class IcebergSink:
         raise InternalError("The iceberg sink moves no targets.")
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        if self._done(table, commit):
+        if (target := self._unless_done(table, commit)) is None:
             return False
-        target = self._load(table)
-        writer = file_writer(target)
+        if self._write_small(table, target, rows, (), commit):
+            return True
+        writer = file_writer(self._classes, target)
         if writer is None:
             frame = live_rows(rows.frame).writeTo(self.name(table))
             frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
             return self._record(table, commit)
         files = written(rows.through(writer, WRITTEN))
         self._add_files(target, files, commit)
-        self._maintain(table, commit)
+        self._upkeep.noted(table, small=False)
         return True
 
     def _add_files(self, target: Any, files: list[str], commit: Commit) -> None:
         """One commit: the files, and the commit's key beside them."""
-        iceberg = self._jvm.org.apache.iceberg
         transaction = target.newTransaction()
         if files:
-            append = transaction.newAppend()
-            metrics = iceberg.MetricsConfig.forTable(target)
+            append, described = transaction.newAppend(), Described(self._classes, target)
             for file in files:
-                data = target.io().newInputFile(file)
-                append.appendFile(
-                    iceberg.DataFiles.builder(target.spec())
-                    .withInputFile(data)
-                    .withFormat("parquet")
-                    .withMetrics(iceberg.parquet.ParquetUtil.fileMetrics(data, metrics))
-                    .build()
-                )
+                append.appendFile(described.data(file))
             append.set(COMMIT, str(commit)).commit()
         self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        if self._done(table, commit):
+        if (target := self._unless_done(table, commit)) is None:
             return False
-        with self._session(commit) as session:
+        if self._write_small(table, target, rows, key, commit):
+            return True
+        with self._alone(table), self._session(commit) as session:
             merge(session, table, self.name(table), rows, key)
         return self._record(table, commit)
 
@@ -243,11 +250,12 @@ class IcebergSink:
     ) -> bool:
         if self._done(table, commit):
             return False
-        transaction = self._load(table).newTransaction()
-        everything = self._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
-        transaction.newDelete().deleteFromRowFilter(everything).set(COMMIT, str(commit)).commit()
-        self._commits.record(transaction, transaction.table(), commit)
-        transaction.commitTransaction()
+        with self._alone(table):
+            transaction = self._load(table).newTransaction()
+            delete = transaction.newDelete().deleteFromRowFilter(self._classes.everything)
+            delete.set(COMMIT, str(commit)).commit()
+            self._commits.record(transaction, transaction.table(), commit)
+            transaction.commitTransaction()
         return True
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
@@ -258,7 +266,7 @@ class IcebergSink:
         # without the session's properties, and the property of the table comes a moment later.
         if self._done(table, commit):
             return False
-        with self._session(commit) as session:
+        with self._alone(table), self._session(commit) as session:
             session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
         return self._record(table, commit)
 
@@ -275,12 +283,12 @@ class IcebergSink:
         the transaction puts in the place of the old ones: no reader ever sees a column half converted."""
         if commit is not None and self._done(table, commit):
             return False
-        present = self.columns(table)
-        changed = changes(table, present, columns, stored=self.stored, widens=widens, narrowing=narrowing)
-        waiting = [change for change in changed if change.how == "convert"]
-        if waiting:
-            self._convert(table, present, waiting)
-        with _refused(table):
+        with self._alone(table), _refused(table):
+            present = self.columns(table)
+            changed = changes(table, present, columns, stored=self.stored, widens=widens, narrowing=narrowing)
+            waiting = [change for change in changed if change.how == "convert"]
+            if waiting:
+                self._convert(table, present, waiting)
             self._evolve(table, present, changed, commit, properties)
         return True
 
@@ -358,6 +366,24 @@ class IcebergSink:
         snapshot = self._load(table).currentSnapshot()
         return None if snapshot is None else str(snapshot.snapshotId())
 
+    def hold(self, table: TableId) -> str | None:
+        target = self._load(table)
+        snapshot = target.currentSnapshot()
+        if snapshot is None:
+            return None
+        number = snapshot.snapshotId()
+        name = f"penstock_{number}"
+        if target.refs().get(name) is None:
+            tags = target.manageSnapshots().createTag(name, number)
+            tags.setMaxRefAgeMs(name, HELD_MS).commit()
+        return str(number)
+
+    def compact(self, table: TableId) -> Compacted:
+        return self._upkeep.compact(table)
+
+    def close(self) -> None:
+        self._upkeep.end()
+
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         at = "" if version is None else f" VERSION AS OF {int(version)}"
         return self._spark.sql(f"SELECT * FROM {self.name(table)}{at}")
@@ -389,22 +415,36 @@ class IcebergSink:
         return Missing()
 
     def _done(self, table: TableId, commit: Commit) -> bool:
+        return self._unless_done(table, commit) is None
+
+    def _unless_done(self, table: TableId, commit: Commit) -> Any | None:
+        """The target as it is now, if it lacks the commit."""
         check_pipeline(commit, self._pipeline)
-        return is_recorded(commit, self.last_commit(table, commit.source))
+        target = self._load(table)
+        return None if is_recorded(commit, self._commits.last(target, commit.source)) else target
+
+    def _write_small(
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
+    ) -> bool:
+        if not self._config.equality_deletes or not self._small.write(target, rows, key, commit):
+            return False
+        self._upkeep.noted(table, small=True)
+        return True
 
     def _record(self, table: TableId, commit: Commit) -> bool:
         target = self._load(table)
         self._commits.record(target, target, commit)
-        self._maintain(table, commit)
+        self._upkeep.noted(table, small=False)
         return True
 
-    def _maintain(self, table: TableId, commit: Commit) -> None:
-        if commit.epoch % self._config.maintain_epochs == 0:
-            self._expire(self._load(table))
-
-    def _expire(self, target: Any) -> None:
-        before_ms = int(time.time() * 1000) - self._config.snapshots_age
-        target.expireSnapshots().expireOlderThan(before_ms).retainLast(self._config.snapshots_keep).commit()
+    @contextmanager
+    def _alone(self, table: TableId) -> Iterator[None]:
+        """Spark's writes of a table, and its housekeeping, take turns: else one would undo the other's
+        premises. Small commits go on beside both."""
+        with self._guard:
+            lock = self._locks.setdefault(table, threading.RLock())
+        with lock:
+            yield
 
     def _type(self, kind: DataType) -> Any:
         struct = f'{{"type":"struct","fields":[{{"name":"c","type":{kind.json()},'
@@ -444,21 +484,6 @@ def widens(old: DataType, kind: DataType) -> bool:
     return pair in ((IntegerType, LongType), (FloatType, DoubleType))
 
 
-_ARROW = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
-"""Iceberg's names of the types that a target can have; decimals are told by their parameters."""
-
-
 def is_half_made(path: Path) -> bool:
     """Whether a directory holds only what making a table begins with.
 
@@ -468,31 +493,3 @@ def is_half_made(path: Path) -> bool:
         return False
     names = [file.name for file in (path / "metadata").iterdir()]
     return all(re.fullmatch(r"\.?[0-9a-f-]{36}\.metadata\.json(\.crc)?", name) for name in names)
-
-
-def file_writer(target: Any) -> FileWriter | None:
-    """Writes data files of a table as its tasks' own work. None: the table needs Spark's writer, because
-    somebody gave it partitions, another format or a place that is not a local directory."""
-    properties = target.properties()
-    directory = urlsplit(target.locationProvider().newDataLocation("file"))
-    plain = target.spec().isUnpartitioned() and properties.get("write.format.default") in (None, "parquet")
-    if directory.scheme not in ("", "file") or not plain:
-        return None
-    fields = []
-    for column in target.schema().columns():
-        kind = _arrow_type(column.type().toString())
-        if kind is None:
-            return None
-        fields.append(pa.field(column.name(), kind, metadata={"PARQUET:field_id": str(column.fieldId())}))
-    codec = properties.get("write.parquet.compression-codec") or "zstd"
-    if codec not in ("zstd", "gzip", "snappy", "lz4"):
-        codec = "none"
-    folder = str(Path(unquote(directory.path) if directory.scheme else directory.path).parent)
-    return FileWriter(folder, pa.schema(fields), codec)
-
-
-def _arrow_type(name: str) -> pa.DataType | None:
-    decimal = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", name)
-    if decimal is not None:
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    return _ARROW.get(name)

@@ -1,0 +1,48 @@
+"""`penstock compact FILE [TABLE…]`: writes targets' files again so that they are cheap to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from rich.console import Console
+
+from penstock import config as configuration
+from penstock.commands.status import describe
+from penstock.commands.verify import choose
+from penstock.errors import ConfigError
+from penstock.sinks.base import Ours
+from penstock.state import StateStore
+
+
+def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
+    """The pipeline may run meanwhile."""
+    from penstock.sinks import build_sink
+    from penstock.spark.session import build_session
+
+    config = configuration.load(file)
+    describe(config)  # refuses a pipeline that was never run
+    if config.sink.append_only:
+        raise ConfigError(
+            f"The sink {config.sink.type} keeps every change in files of its own: nothing to put together.",
+            hint="compact works with the sinks iceberg and delta.",
+        )
+    console, done = Console(stderr=as_json), {}
+    with closing(StateStore(config.state)) as state:
+        chosen = choose(state, tables)
+        spark = build_session(config.spark, config.sink, config.state / "compact")
+        try:
+            sink = build_sink(config.sink, spark, state.uuid, config.merge_shards)
+            for table in (one.table for one in chosen):
+                if not isinstance(sink.open(table), Ours):
+                    continue
+                found = sink.compact(table)
+                done[str(table)] = {"files_before": found.before, "files_after": found.after}
+                if not as_json:
+                    console.print(f"{table}: {found.before:,} files, now {found.after:,}", highlight=False)
+        finally:
+            spark.stop()
+    if as_json:
+        print(json.dumps({"tables": done}))

@@ -1,0 +1,220 @@
+"""The pipeline file: every option, its default, its unit and its reason (those of its sections in
+`sections.py`).
+
+`load(path)` reads YAML, replaces `${NAME}` by environment variables and refuses what it does not know: a typo
+is an error that names the nearest option. Sizes may be written as `256MiB`, times as `500ms`, `10s`, `7d`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from penstock.config.sections import (
+    EpochConfig,
+    RelayLogConfig,
+    RestConfig,
+    SchemaConfig,
+    Section,
+    SignalsConfig,
+    SinkConfig,
+    SnapshotConfig,
+    SourceConfig,
+    SparkConfig,
+    StartAt,
+    TablesConfig,
+)
+from penstock.errors import ConfigError
+from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
+from penstock.model.shards import ShardRule, contradiction
+
+__all__ = [
+    "EpochConfig",
+    "PipelineConfig",
+    "RelayLogConfig",
+    "RestConfig",
+    "SchemaConfig",
+    "SignalsConfig",
+    "SinkConfig",
+    "SnapshotConfig",
+    "SourceConfig",
+    "SparkConfig",
+    "StartAt",
+    "TablesConfig",
+    "load",
+    "parse",
+    "save",
+]
+
+
+class PipelineConfig(Section):
+    """One pipeline: a source, some of its tables, a sink."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
+    source: SourceConfig
+    tables: TablesConfig
+    merge_shards: tuple[ShardRule, ...] = ()
+    """Tables that are one table at the target (iceberg, delta), told apart there by a column."""
+    sink: SinkConfig = SinkConfig()
+    state: Path
+    """Directory of everything the pipeline remembers. On local disk."""
+    start: StartAt = StartAt(at="latest")
+    relay_log: RelayLogConfig = RelayLogConfig()
+    snapshot: SnapshotConfig = SnapshotConfig()
+    signals: SignalsConfig = SignalsConfig()
+    epoch: EpochConfig = EpochConfig()
+    types: TypeOptions = DEFAULT_TYPES
+    evolution: SchemaConfig = Field(SchemaConfig(), alias="schema")
+    cascades: Literal["park", "apply", "ignore"] = "park"
+    """A table whose rows a foreign key changes (ON DELETE or UPDATE CASCADE, SET NULL): before MySQL 9.6
+    such changes are not in the log. `park` leaves it alone and says so; `apply` works out the changes and
+    makes them at the target (iceberg, delta); `ignore` follows the table without them."""
+    spark: SparkConfig = SparkConfig()
+
+    @model_validator(mode="after")
+    def _can_merge_shards(self) -> PipelineConfig:
+        if self.merge_shards and self.sink.type not in ("iceberg", "delta"):
+            raise ValueError(f"`merge_shards` needs the sink iceberg or delta, not {self.sink.type}")
+        if (why := contradiction(self.merge_shards, self.tables.include)) is not None:
+            raise ValueError(f"`merge_shards`: {why}")
+        if self.history_table in [rule.target for rule in self.merge_shards]:
+            raise ValueError("`merge_shards` and `schema.history_table` name one target")
+        return self
+
+    @model_validator(mode="after")
+    def _can_apply_cascades(self) -> PipelineConfig:
+        if self.cascades != "apply":
+            return self
+        if self.sink.type not in ("iceberg", "delta"):
+            raise ValueError(
+                f"`cascades: apply` changes rows of the target, which a sink of type {self.sink.type} "
+                "cannot; use iceberg or delta, or cascades: park"
+            )
+        if self.snapshot.mode == "never":
+            raise ValueError(
+                "`cascades: apply` needs the rows that foreign keys change at the target, and "
+                "`snapshot.mode: never` leaves them out"
+            )
+        if self.evolution.rereads == "keep":
+            raise ValueError(
+                "`cascades: apply` reads tables again where it cannot work out what a foreign key did, which "
+                "`schema.rereads: keep` forbids"
+            )
+        return self
+
+    @property
+    def history_table(self) -> TableId | None:
+        """The table at the target that holds the history of definitions."""
+        name = self.evolution.history_table
+        if name is None or self.sink.type == "console":
+            return None
+        return TableId.parse(name.replace("{pipeline}", self.name))
+
+    @property
+    def relay_log_path(self) -> Path:
+        return self.relay_log.path or self.state / "relay"
+
+
+def load(path: str | Path) -> PipelineConfig:
+    """Reads and checks a pipeline file. Relative paths in it count from the file's folder.
+
+    Raises `ConfigError` naming the file, the option and the cure.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"The pipeline file {path} cannot be read: {error.strerror}.",
+            hint="Give the path of a YAML file; README shows one.",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"The pipeline file {path} is not UTF-8 text: {error}.") from error
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The pipeline file {path} is not valid YAML: {error}.") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
+    return parse(_expand(document, path), where=str(path), base=path.resolve().parent)
+
+
+def save(config: PipelineConfig, path: Path) -> None:
+    """Writes what `load` reads, for nobody but this account: it holds passwords. Relative paths of `config`
+    count from where this process works, wherever the file lies."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        yaml.safe_dump(_rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True), file)
+
+
+def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:
+    """The same for options that are already a dictionary (`Pipeline(...)` in Python)."""
+    try:
+        config = PipelineConfig.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: " + "; ".join(_explain(item) for item in error.errors()) + ".") from None
+    return config if base is None else _rooted(config, base)
+
+
+def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (base / path.expanduser()).resolve()
+
+    return config.model_copy(
+        update={
+            "state": absolute(config.state),
+            "relay_log": config.relay_log.model_copy(update={"path": absolute(config.relay_log.path)}),
+            "sink": config.sink.model_copy(update={"path": absolute(config.sink.path)}),
+            "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),
+        }
+    )
+
+
+def _expand(value: Any, path: Path) -> Any:
+    if isinstance(value, dict):
+        return {name: _expand(item, path) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(item, path) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise ConfigError(
+                f"{path} uses ${{{match[1]}}}, but the environment variable {match[1]} is not set.",
+                hint=f"export {match[1]}=...",
+            )
+        return os.environ[match[1]]
+
+    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", replace, value)
+
+
+def _explain(item: Any) -> str:
+    location = [str(part) for part in item["loc"]]
+    where = ".".join(location)
+    if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        near = difflib.get_close_matches(location[-1], _options(location[:-1]), n=1)
+        return f"unknown option `{where}`" + (f" (did you mean `{near[0]}`?)" if near else "")
+    if item["type"] == "missing":
+        return f"option `{where}` is missing"
+    message = item["msg"].removeprefix("Value error, ")
+    return f"option `{where}`: {message}" if where else message
+
+
+def _options(location: list[str]) -> list[str]:
+    section: Any = PipelineConfig
+    for name in location:
+        field = next((f for n, f in section.model_fields.items() if name == (f.alias or n)), None)
+        section = None if field is None else field.annotation
+        if section is TypeOptions:
+            return [option.name for option in fields(TypeOptions)]
+        if not isinstance(section, type) or not issubclass(section, Section):
+            return []
+    return [field.alias or name for name, field in section.model_fields.items()]

@@ -1,0 +1,173 @@
+"""Files of an Iceberg table that were written by us, not by Spark: how to write them, and how Iceberg learns
+of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.sinks.files import FileWriter
+
+FIELD_ID = b"PARQUET:field_id"
+BOUND_BYTES_MAX = 256
+CODEC = "write.parquet.compression-codec"
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+"""Iceberg's names of the types that a target can have; decimals are told by their parameters."""
+
+
+def file_writer(classes: Classes, target: Any) -> FileWriter | None:
+    """Writes data files of a table without Spark. None: the table needs Spark's writer, because somebody gave
+    it partitions, another format or a place that is not a local directory."""
+    wanted, codec = target.properties().get("write.format.default"), target.properties().get(CODEC)
+    folder = data_folder(target)
+    if folder is None or wanted not in (None, "parquet") or not target.spec().isUnpartitioned():
+        return None
+    fields = []
+    for column in json.loads(classes.schema_json(target.schema()))["fields"]:
+        kind = _arrow_type(column["type"]) if isinstance(column["type"], str) else None
+        if kind is None:
+            return None
+        fields.append(pa.field(column["name"], kind, metadata={FIELD_ID: str(column["id"])}))
+    if codec is None:
+        codec = "zstd"
+    elif codec not in ("zstd", "gzip", "snappy", "lz4"):
+        codec = "none"
+    return FileWriter(str(folder), pa.schema(fields), codec)
+
+
+def data_folder(target: Any) -> Path | None:
+    """The local directory of a table's data files; None: it is none."""
+    url = urlsplit(target.locationProvider().newDataLocation("file"))
+    if url.scheme not in ("", "file"):
+        return None
+    return Path(unquote(url.path) if url.scheme else url.path).parent
+
+
+def local_path(location: str) -> Path:
+    """Of a file that Iceberg names."""
+    url = urlsplit(location)
+    return Path(unquote(url.path) if url.scheme else location)
+
+
+def each(found: Any) -> Iterator[Any]:
+    """Of a Java `CloseableIterable`."""
+    one_by_one = found.iterator()
+    try:
+        while one_by_one.hasNext():
+            yield one_by_one.next()
+    finally:
+        found.close()
+
+
+def _arrow_type(name: str) -> pa.DataType | None:
+    decimal = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", name)
+    if decimal is not None:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return _ARROW.get(name)
+
+
+class Described:
+    """Tells Iceberg of Parquet files of one unpartitioned table, with their counts and bounds."""
+
+    def __init__(self, classes: Classes, target: Any) -> None:
+        self._classes = classes
+        self._io = target.io()
+        self._spec = target.spec()
+        self._metrics = classes.metrics_for(target)
+
+    def data(self, path: str) -> Any:
+        file = self._io.newInputFile(path)
+        metrics = self._classes.file_metrics(file, self._metrics)
+        builder = self._classes.data_file(self._spec).withInputFile(file).withFormat("parquet")
+        return builder.withMetrics(metrics).build()
+
+
+def small_file(classes: Classes, spec: Any, path: str, deletes_by: Sequence[int] = ()) -> Any:
+    """A file of an unpartitioned table, described by its footer as read here (Iceberg's own reading loads
+    Hadoop's configuration anew for each file, which takes as long as the rest of a small commit).
+    `deletes_by`: it holds equality deletes by these field ids."""
+    footer = pq.read_metadata(path)
+    lower, upper = bounds(footer)
+    described: dict[str, Any] = {
+        "spec-id": spec.specId(),
+        "content": "EQUALITY_DELETES" if deletes_by else "DATA",
+        "file-path": path,
+        "file-format": "PARQUET",
+        "partition": {},
+        "file-size-in-bytes": Path(path).stat().st_size,
+        "record-count": footer.num_rows,
+        "lower-bounds": {"keys": list(lower), "values": [value.hex() for value in lower.values()]},
+        "upper-bounds": {"keys": list(upper), "values": [value.hex() for value in upper.values()]},
+    }
+    if deletes_by:
+        described["equality-ids"] = list(deletes_by)
+    return classes.content_file(classes.json.readTree(json.dumps(described)), spec)
+
+
+def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """The least and greatest values by field id, in Iceberg's single-value form, of the columns whose order
+    is the same everywhere."""
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
+    for place, field in enumerate(footer.schema.to_arrow_schema()):
+        form = _bound_form(field.type)
+        groups = [footer.row_group(number).column(place) for number in range(footer.num_row_groups)]
+        found = [group.statistics for group in groups if group.is_stats_set]
+        if form is None or len(found) < len(groups) or not all(one.has_min_max for one in found):
+            continue
+        assert field.metadata is not None
+        least, greatest = form(min(one.min for one in found)), form(max(one.max for one in found))
+        if max(len(least), len(greatest)) <= BOUND_BYTES_MAX:
+            lower[int(field.metadata[FIELD_ID])], upper[int(field.metadata[FIELD_ID])] = least, greatest
+    return lower, upper
+
+
+def _bound_form(kind: pa.DataType) -> Callable[[Any], bytes] | None:
+    if kind == pa.int32():
+        return lambda value: struct.pack("<i", value)
+    if kind == pa.int64():
+        return lambda value: struct.pack("<q", value)
+    if kind == pa.date32():
+        return lambda value: struct.pack("<i", (value - date(1970, 1, 1)).days)
+    if kind == pa.string():
+        return lambda value: value.encode()
+    return None
+
+
+class Classes:
+    """Classes and methods of Iceberg, looked up once: py4j asks the JVM for each part of a name, each
+    time."""
+
+    def __init__(self, jvm: Any) -> None:
+        iceberg = jvm.org.apache.iceberg
+        self.data_file = iceberg.DataFiles.builder
+        self.delete_file = iceberg.FileMetadata.deleteFileBuilder
+        self.metrics_for = iceberg.MetricsConfig.forTable
+        self.file_metrics = iceberg.parquet.ParquetUtil.fileMetrics
+        self.content_file = iceberg.ContentFileParser.fromJson
+        self.json = iceberg.util.JsonUtil.mapper()
+        self.schema_json = iceberg.SchemaParser.toJson
+        self.task_json = iceberg.ScanTaskParser.toJson
+        self.delete_manifest = iceberg.ManifestFiles.readDeleteManifest
+        self.everything = iceberg.expressions.Expressions.alwaysTrue()

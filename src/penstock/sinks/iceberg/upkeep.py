@@ -1,0 +1,169 @@
+"""Housekeeping of Iceberg tables beside the stream: what small commits leave behind is made cheap to read.
+
+One thread does one table at a time. What it does changes no row, so a table can be left at any point of it,
+and whatever fails is tried again after some more commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from penstock.config import SinkConfig
+from penstock.model.schema import TableId
+from penstock.sinks.base import Compacted
+from penstock.sinks.iceberg.files import Classes, each
+from penstock.sinks.iceberg.fold import NotFoldable, fold
+
+log = logging.getLogger(__name__)
+
+SHARE = 0.1
+"""Of the time, that may be spent on one table."""
+MIB = 1024**2
+TIERS = ((4 * MIB, 16 * MIB, 64), (64 * MIB, 256 * MIB, 16))
+"""Files below the first size are put together to files of the second when there are so many of them."""
+UNLIMITED = 2**62
+
+
+@dataclass
+class _Noted:
+    commits: int = 0
+    rest_until: float = 0.0
+    """Monotonic seconds."""
+    waiting: bool = False
+
+
+class Upkeep:
+    """`load` gives a table as it is now; `alone` keeps Spark's own writes of a table out. Thread-safe."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        classes: Classes,
+        config: SinkConfig,
+        load: Callable[[TableId], Any],
+        alone: Callable[[TableId], AbstractContextManager[None]],
+    ) -> None:
+        self._spark = spark
+        self._classes = classes
+        self._config = config
+        self._load = load
+        self._alone = alone
+        self._noted: dict[TableId, _Noted] = {}
+        self._queue: deque[TableId] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._ended = False
+
+    def noted(self, table: TableId, *, small: bool) -> None:
+        """There is one commit more."""
+        with self._changed:
+            found = self._noted.setdefault(table, _Noted())
+            found.commits += 1
+            often = found.commits >= (self._config.fold_commits if small else self._config.maintain_epochs)
+            if not often or found.waiting or self._ended or time.monotonic() < found.rest_until:
+                return
+            found.waiting, found.commits = True, 0
+            self._queue.append(table)
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = InheritableThread(target=self._work, name="upkeep", daemon=True)
+                self._thread.start()
+
+    def end(self) -> None:
+        """Returns once nothing is going on; nothing will be."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or self._queue)
+                if self._ended:
+                    return
+                table = self._queue.popleft()
+            began = time.monotonic()
+            try:
+                self.tidy(table)
+            except Exception as error:
+                log.info("%s: housekeeping is put off: %s", table, str(error).partition("\n")[0][:300])
+            with self._changed:
+                found = self._noted[table]
+                found.waiting = False
+                took = time.monotonic() - began
+                found.rest_until = time.monotonic() + took / SHARE
+
+    def tidy(self, table: TableId) -> None:
+        """Folds equality deletes, puts small files together, forgets old snapshots."""
+        with self._alone(table):
+            target = self._load(table)
+            try:
+                fold(self._spark, self._classes, target)
+            except NotFoldable as why:
+                log.info("%s: the files with equality deletes are written again: %s", table, why)
+                rewrite(self._spark, target, {"delete-file-threshold": "1"})
+            self._pack(target)
+        expire(self._load(table), self._config)
+
+    def compact(self, table: TableId) -> Compacted:
+        """As `tidy`, and every file that is small is written again."""
+        before = len(file_sizes(self._load(table)))
+        self.tidy(table)
+        with self._alone(table):
+            target = self._load(table)
+            rewrite(self._spark, target, {"min-input-files": "2"})
+        return Compacted(before, len(file_sizes(target)))
+
+    def _pack(self, target: Any) -> None:
+        sizes = file_sizes(target)
+        for below, aim, count in TIERS:
+            if sum(size < below for size in sizes) >= count:
+                rewrite(self._spark, target, tier(below, aim, count))
+                return
+
+
+def tier(below: int, aim: int, count: int) -> dict[str, str]:
+    return {
+        "min-file-size-bytes": str(below),
+        "target-file-size-bytes": str(aim),
+        "max-file-size-bytes": str(UNLIMITED),
+        "min-input-files": str(count),
+    }
+
+
+def file_sizes(target: Any) -> list[int]:
+    """Bytes of the data files."""
+    return [one.file().fileSizeInBytes() for one in each(target.newScan().planFiles())]
+
+
+def rewrite(spark: SparkSession, target: Any, options: dict[str, str]) -> None:
+    """Iceberg's own rewriting of data files."""
+    jvm: Any = spark._jvm
+    action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
+    action = action.rewriteDataFiles(target)
+    for name, value in {**options, "remove-dangling-deletes": "true"}.items():
+        action = action.option(name, value)
+    action.execute()
+    target.refresh()
+
+
+def expire(target: Any, config: SinkConfig) -> None:
+    """Snapshots older than the configured age go, and those beyond the configured number, but for the newest
+    ones."""
+    before_ms = int(time.time() * 1000) - config.snapshots_age
+    times = sorted((one.timestampMillis() for one in target.snapshots()), reverse=True)
+    if len(times) > config.snapshots_max:
+        before_ms = max(before_ms, times[config.snapshots_max])
+    target.expireSnapshots().expireOlderThan(before_ms).retainLast(config.snapshots_keep).commit()

@@ -1,0 +1,64 @@
+"""A pipeline that keeps up commits without Spark jobs; what that leaves behind is cleared away beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from penstock.testing.scenario import Scenario
+
+pytestmark = pytest.mark.timeout(900)
+
+Make = Callable[..., Scenario]
+
+
+def snapshots(case: Scenario, table: str) -> list[dict[str, str]]:
+    """Summaries, oldest first."""
+    name = f"lake.{case.namespace}.`{table}`.snapshots"
+    return [row[0] for row in case.spark.sql(f"SELECT summary FROM {name} ORDER BY committed_at").collect()]
+
+
+def compacted(case: Scenario) -> dict[str, dict[str, int]]:
+    done = case.command("compact", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, int]] = json.loads(done.stdout)["tables"]
+    return found
+
+
+def test_small_commits_are_folded_and_compacted_while_the_stream_goes_on(scenario: Make) -> None:
+    case = scenario(epoch={"interval": "50ms"}, sink_options={"fold_commits": 4})
+    case.server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR(20))",
+        "CREATE TABLE pair (x VARCHAR(10), y BIGINT UNSIGNED, v JSON, PRIMARY KEY (x, y))",
+        "INSERT INTO t VALUES " + ", ".join(f"({n}, 0, 'first')" for n in range(500)),
+        "INSERT INTO pair VALUES ('a', 18446744073709551615, '[1]'), ('b', 0, '{}')",
+    )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        for number in range(12):
+            case.server.execute(
+                f"UPDATE t SET a = a + 1 WHERE id % 7 = {number % 7}",
+                f"DELETE FROM t WHERE id = {number}",
+                f"INSERT INTO t VALUES ({1000 + number}, {number}, 'new')",
+                f"UPDATE t SET id = id + 2000 WHERE id = {100 + number}",
+                f"REPLACE INTO pair VALUES ('a', 18446744073709551615, '{number}')",
+                f"INSERT INTO pair VALUES ('A', {number}, NULL)",
+            )
+            case.drain(pipeline)
+        case.assert_equal("t", "pair")
+        found = snapshots(case, "t")
+        small = [one for one in found if one.get("penstock.small")]
+        assert len(small) >= 10, "they were merged by Spark"
+        assert any(int(one.get("removed-equality-deletes", 0)) for one in found), "nothing was folded"
+        files = compacted(case)
+        assert files[f"{case.database}.t"]["files_after"] == 1
+        case.server.execute("UPDATE t SET a = -a WHERE id % 2 = 0", "DELETE FROM pair WHERE y = 3")
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    case.assert_equal("t", "pair")
+    compacted(case)
+    case.assert_equal("t", "pair")
+    for table in ("t", "pair"):
+        assert snapshots(case, table)[-1]["total-equality-deletes"] == "0"
