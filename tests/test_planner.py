@@ -16,7 +16,6 @@ from penstock.config import SchemaConfig
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
-from penstock.model.part import Part
 from penstock.model.plan import (
     ApplyCascades,
     ApplyEvents,
@@ -441,36 +440,6 @@ def test_rows_read_in_one_piece_wait_or_are_read_again(tmp_path: Path, what: str
     assert (plan is not None and plan.range == LogRange(Offset(350), Offset(350))) == waits
 
 
-def part_of(state: StateStore, *, since: int) -> Chunk:
-    """A partial snapshot of A by its key, to be read."""
-    number = state.begin_partial("signal", A, Offset(since), Part(keys=((5,),)))
-    chunk = Chunk(A, 0, None, None, number, keys=((5,),))
-    state.set_partial_chunks(state.partials()[-1], [chunk])
-    return chunk
-
-
-def test_a_part_is_placed_although_the_log_of_the_tables_start_is_gone(tmp_path: Path) -> None:
-    log = Log(Offset(300), [(250, B)], start=100)
-    planner, state = make(tmp_path, log, live(A), live(B))
-    state.advance(Offset(200))
-    chunk = part_of(state, since=200)
-    marks = Watermarks(log.gtids_at(Offset(220)), SourcePosition("binlog.000001", 220))
-    state.chunk_staged(StagedChunk(chunk, "x", "", 1, 1, "", 1, marks, log.server))
-    assert [type(step) for step in steps(planner.plan_next(), A)] == [PlaceChunks]
-
-
-def test_a_part_by_a_key_that_the_table_has_no_longer_ends(tmp_path: Path) -> None:
-    now = replace(schema(A, "id", "x", version=2), key=("id", "x"))
-    change = TableEffect(A, (Evolve(now, (ColumnOrigin("id"), ColumnOrigin("x"))),), what="another key")
-    log = Log(Offset(300), [(250, A)], {100: [change]})
-    planner, state = make(tmp_path, log, live(A))
-    part_of(state, since=4)
-    done(state, planner.plan_next())
-    assert state.partials() == []
-    [ended] = state.partials(signal="signal")
-    assert (ended.status, ended.reason) == ("stopped", "the table's key changed")
-
-
 def test_a_fresh_target_is_made_before_anything_is_written_to_it(tmp_path: Path) -> None:
     log = Log(Offset(300), [(250, A)])
     begins = live(A, begins="fresh", written=False, last_epoch=0, snapshot="reading")
@@ -479,30 +448,6 @@ def test_a_fresh_target_is_made_before_anything_is_written_to_it(tmp_path: Path)
     made, events = steps(plan, A)
     assert isinstance(made, RecreateTarget) and isinstance(events, ApplyEvents) and events.mode == "append"
     assert plan is not None and EpochPlan.from_json(plan.to_json()) == plan
-
-
-def test_chunks_are_placed_a_few_at_a_time_while_other_tables_have_events(tmp_path: Path) -> None:
-    log = Log(Offset(300), [(250, B), (350, B)])
-    reading = live(A, snapshot="splitting", written=False)
-    planner, state = make(tmp_path, log, reading, live(B))
-    chunks = [Chunk(A, number, None, None) for number in range(5)]
-    assert state.add_chunks(reading, chunks)
-    marks = Watermarks(log.gtids_at(Offset(220)), SourcePosition("binlog.000001", 220))
-    for chunk in chunks:
-        state.chunk_staged(StagedChunk(chunk, "x", "", 60_000, 1, "", 1, marks, log.server))
-
-    def placed() -> int:
-        plan = planner.plan_next()
-        [step] = steps(plan, A)
-        assert isinstance(step, PlaceChunks)
-        state.chunks_placed(list(step.chunks))
-        done(state, plan)
-        return len(step.chunks)
-
-    assert placed() == 2, "120,000 rows"
-    log.end = Offset(400)
-    assert placed() == 2
-    assert placed() == 1, "nothing is left but this"
 
 
 def test_what_catches_up_is_not_newer_than_all_its_target_has(tmp_path: Path) -> None:
