@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
-from bench.log import running
+from bench.log import cache_name, running
 from bench.measure import Figure
 from bench.ours import Workplace
 from bench.workloads import WORKLOADS
 
 from bench import peers_log
+from penstock.testing import artifacts
 
 SCALE = 0.001
 
@@ -27,6 +29,7 @@ def test_penstock_and_a_peer_find_in_the_log_what_the_server_said_it_changed(
             *Workplace(log, tmp_path, 1).decode_figures(),
             *peers_log.figures(log, ["python-mysql-replication"]),
         ]
+    shutil.rmtree(artifacts.cache_root() / cache_name(WORKLOADS[name], SCALE))
     assert len(found) == 5
     for outcome in found:
         # Counts of each kind were compared, rows left and gone too: otherwise there would be no figure.
