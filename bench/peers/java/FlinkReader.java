@@ -27,8 +27,6 @@ public final class FlinkReader {
         jdbc.setProperty("useSSL", "false");
         Properties debezium = new Properties();
         debezium.setProperty("database.ssl.mode", "disabled");
-        debezium.setProperty("max.batch.size", "20480");
-        debezium.setProperty("max.queue.size", "81920");
         MySqlSource<String> source = MySqlSource.<String>builder()
                 .hostname(args[0])
                 .port(Integer.parseInt(args[1]))
