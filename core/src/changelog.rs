@@ -3,6 +3,7 @@
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+use crate::column::Walk;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::RowsKind;
@@ -19,6 +20,8 @@ pub struct Changelog {
     before_images: bool,
     foreign_key_checks: bool,
     bucket: Option<Bucket>,
+    /// Over images that nobody wants.
+    skip: Option<Walk>,
     /// A row event begun: how many bytes of its images are done.
     open: Option<(RowsAt, usize)>,
 }
@@ -61,7 +64,7 @@ impl Changelog {
         let mut output = Output::new(scan.table(), options)?;
         output.set_format(scan.format());
         let Options { before_images, foreign_key_checks, .. } = *options;
-        Ok(Self { scan, output, before_images, foreign_key_checks, bucket, open: None })
+        Ok(Self { scan, output, before_images, foreign_key_checks, bucket, skip: None, open: None })
     }
 
     pub fn schema(&self) -> SchemaRef {
@@ -86,6 +89,14 @@ impl Changelog {
     /// Decodes rows until the event ends (None) or the batch is full.
     fn decode(&mut self, rows_at: &RowsAt, done: usize) -> Result<Option<usize>> {
         let map = self.scan.map(rows_at);
+        self.output.set_map(&map);
+        if let Some(bucket) = &mut self.bucket {
+            bucket.keys.set_map(&map);
+        }
+        let skip = match &mut self.skip {
+            Some(skip) if skip.is_of(&map) => skip,
+            skip => skip.insert(Walk::new(&map, |_| None)),
+        };
         let (event, format) = self.scan.event(rows_at, Direction::Forward)?;
         let rows = open_rows(&event, format, &map)?;
         if self.foreign_key_checks && rows.flags & RowsEvent::FLAG_NO_FOREIGN_KEY_CHECKS != 0 {
@@ -107,7 +118,10 @@ impl Changelog {
             };
             let mut ahead = images;
             if change == Change::UpdatePreimage && !self.before_images {
-                skip_image(&mut images, &map, rows.present)?;
+                match rows.present.is_full() {
+                    true => skip.run(&mut images, rows.present, &mut [])?,
+                    false => skip_image(&mut images, &map, rows.present)?,
+                }
             } else if self.bucket.as_mut().map_or(Ok(true), |bucket| bucket.wants(&mut ahead, &map, &rows))? {
                 self.output.append(&mut images, &map, rows.present, change, commit_us)?;
             } else {

@@ -2,14 +2,16 @@
 //! groups at both ends of the number are shorter. The first bit is the sign (set: not negative); negative
 //! numbers have all bits inverted, so that images compare as bytes.
 
-use std::io::Write;
-
+use crate::digits::write_padded;
 use crate::error::ValueError;
 
 /// Bytes that 0 to 9 digits take.
 const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 const POWERS: [u32; 10] =
     [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+
+/// All bits of so many bytes.
+const MASKS: [u32; 5] = [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff];
 
 /// The image of a DECIMAL(precision, scale) as it stands in a row.
 #[derive(Debug, Clone, Copy)]
@@ -38,9 +40,15 @@ impl<'a> DecimalImage<'a> {
         Ok(Self { bytes, precision, scale })
     }
 
+    /// The same of bytes that are known to be as many as that; others give an error when they are read.
+    #[inline]
+    pub(crate) fn sized(bytes: &'a [u8], precision: u8, scale: u8) -> Self {
+        Self { bytes, precision, scale }
+    }
+
     #[inline]
     fn negative(self) -> bool {
-        self.bytes[0] & 0x80 == 0
+        self.bytes.first().is_some_and(|first| first & 0x80 == 0)
     }
 
     /// Calls `group(digits, value)` for each group from the left, the integral ones first.
@@ -49,16 +57,22 @@ impl<'a> DecimalImage<'a> {
         let integral = usize::from(self.precision - self.scale);
         let scale = usize::from(self.scale);
         let flip = if self.negative() { u32::MAX } else { 0 };
-        let mut position = 0;
+        // The sign bit is the highest of the first group.
+        let mut sign = 0x80;
+        let mut rest = self.bytes;
         let mut read = |digits: usize| {
             let width = GROUP_BYTES[digits];
-            let mut value = 0_u32;
-            for (index, byte) in self.bytes[position..position + width].iter().enumerate() {
-                let byte = if position == 0 && index == 0 { byte ^ 0x80 } else { *byte };
-                value = value << 8 | u32::from(byte);
-            }
-            value ^= flip & (u64::MAX >> (64 - 8 * width)) as u32;
-            position += width;
+            let Some((bytes, behind)) = rest.split_at_checked(width) else { return Err(short()) };
+            rest = behind;
+            let value = match *bytes {
+                [a] => u32::from(a ^ sign),
+                [a, b] => u32::from(u16::from_be_bytes([a ^ sign, b])),
+                [a, b, c] => u32::from_be_bytes([0, a ^ sign, b, c]),
+                [a, b, c, d] => u32::from_be_bytes([a ^ sign, b, c, d]),
+                _ => 0,
+            };
+            sign = 0;
+            let value = value ^ flip & MASKS[width];
             if value >= POWERS[digits] {
                 return Err(ValueError::new("a group of digits of a decimal is too large"));
             }
@@ -94,7 +108,10 @@ impl<'a> DecimalImage<'a> {
     pub fn write_text(self, out: &mut Vec<u8>) -> Result<(), ValueError> {
         let start = out.len();
         self.groups(|digits, value| {
-            let _ = write!(out, "{value:0digits$}");
+            if digits == 9 {
+                out.push(b'0' + (value / POWERS[8]) as u8);
+            }
+            write_padded(value % POWERS[8], digits.min(8), out);
         })?;
         // Now all `precision` digits stand there.
         let point = out.len() - usize::from(self.scale);
@@ -112,6 +129,11 @@ impl<'a> DecimalImage<'a> {
         }
         Ok(())
     }
+}
+
+#[cold]
+fn short() -> ValueError {
+    ValueError::new("a decimal without all its bytes")
 }
 
 /// The double nearest to a decimal written as text.

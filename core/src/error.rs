@@ -94,35 +94,39 @@ impl std::error::Error for DecodeError {}
 
 /// A value that cannot stand in its column. The caller knows the place and makes a `DecodeError` of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ValueError {
-    reason: Box<str>,
+pub struct ValueError(Box<Reason>);
+
+/// Behind a pointer, so that what can fail answers in a register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reason {
+    text: Box<str>,
     lacks: Option<Lacks>,
 }
 
 impl ValueError {
     #[cold]
     pub fn new(reason: impl Into<Box<str>>) -> Self {
-        Self { reason: reason.into(), lacks: None }
+        Self(Box::new(Reason { text: reason.into(), lacks: None }))
     }
 
     /// The image does not have the value at all.
     #[cold]
     pub fn lacking(lacks: Lacks, reason: impl Into<Box<str>>) -> Self {
-        Self { reason: reason.into(), lacks: Some(lacks) }
+        Self(Box::new(Reason { text: reason.into(), lacks: Some(lacks) }))
     }
 
     #[cold]
     pub fn at(&self, table: &str, column: &str, offset: u64) -> DecodeError {
-        let reason = format!("column `{column}` of {table}: {}", self.reason);
+        let reason = format!("column `{column}` of {table}: {}", self.0.text);
         let mut error = DecodeError::of_table(table, reason, offset);
-        error.0.lacks = self.lacks;
+        error.0.lacks = self.0.lacks;
         error
     }
 }
 
 impl fmt::Display for ValueError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.reason)
+        out.write_str(&self.0.text)
     }
 }
 

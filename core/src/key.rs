@@ -4,10 +4,12 @@
 //! labels spelled out), BINARY padded, floats as bits, TIMESTAMP in UTC. Up to 15 bytes of such values are
 //! the key itself, so most keys cannot collide at all; longer ones are hashed with MD5.
 
+use std::sync::Arc;
+
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use md5::{Digest, Md5};
 
-use crate::column::{ColumnBuilder, TypeOptions, ZeroDates};
+use crate::column::{ColumnBuilder, TypeOptions, Walk, ZeroDates};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
 use crate::output::missing_column;
@@ -45,6 +47,8 @@ pub struct KeyReader {
     /// By the column's position in the table: its place in `builders`.
     places: Vec<Option<usize>>,
     builders: Vec<ColumnBuilder>,
+    /// Over whole images of the table map last seen.
+    walk: Option<Walk>,
     /// By place: what an insert that leaves the column out gives it, where that is known.
     defaults: Vec<Option<ArrayRef>>,
     /// The images are of inserts.
@@ -87,6 +91,7 @@ impl KeyReader {
         let mut reader = Self {
             places: vec![None; table.columns.len()],
             builders: Vec::new(),
+            walk: None,
             defaults: vec![None; positions.len()],
             inserts: false,
             bytes: Vec::new(),
@@ -112,12 +117,24 @@ impl KeyReader {
         self.inserts = inserts;
     }
 
+    /// Of the images to come: those of other maps are read with less haste.
+    pub fn set_map(&mut self, map: &Arc<TableMap>) {
+        if !self.walk.as_ref().is_some_and(|walk| walk.is_of(map)) {
+            let place = |column: usize| self.places.get(column).copied().flatten();
+            let builder = |column: usize| place(column).map(|place| (place, &self.builders[place]));
+            self.walk = Some(Walk::new(map, builder));
+        }
+    }
+
     /// The key of the image at the cursor, which is left behind it.
     #[inline]
     pub fn read(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<Key> {
         let offset = image.offset();
         self.builders.iter_mut().for_each(ColumnBuilder::clear);
-        walk_image(image, map, present, self)?;
+        match self.walk.as_ref().filter(|walk| present.is_full() && walk.is_of(map)) {
+            Some(walk) => walk.run(image, present, &mut self.builders)?,
+            None => walk_image(image, map, present, self)?,
+        }
         self.key(map, offset)
     }
 

@@ -6,6 +6,7 @@
 //! keys between them, so nothing but the keys is held in memory.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::column::{Layout, TypeOptions};
 use crate::cursor::Cursor;
@@ -110,6 +111,7 @@ impl Latest {
     /// Builds survivors of the event until there are none left or the batch is full.
     fn reduce(&mut self, rows_at: &RowsAt) -> Result<()> {
         let map = self.scan.map(rows_at);
+        self.output.set_map(&map);
         let columns = self.scan.table().columns.len();
         let (event, format) = self.scan.event(rows_at, Direction::Backward)?;
         let rows = open_rows(&event, format, &map)?;
@@ -155,11 +157,12 @@ impl Latest {
 /// All images of the event with their keys. Updates have two for each row.
 fn read_keys<'a>(
     rows: &RowsEvent<'a>,
-    map: &TableMap,
+    map: &Arc<TableMap>,
     keys: &mut KeyReader,
     images: &mut Vec<Image>,
 ) -> Result<()> {
     images.clear();
+    keys.set_map(map);
     keys.set_inserts(rows.kind == RowsKind::Insert);
     let mut cursor = rows.images;
     let first = cursor.position();
@@ -245,7 +248,7 @@ pub fn for_each_key(scan: &mut RangeScan, keys: &mut KeyReader, mut take: impl F
 fn read_event_keys(
     scan: &mut RangeScan,
     rows_at: &RowsAt,
-    map: &TableMap,
+    map: &Arc<TableMap>,
     keys: &mut KeyReader,
     images: &mut Vec<Image>,
 ) -> Result<()> {

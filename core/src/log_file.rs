@@ -6,6 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 use crate::error::{DecodeError, Result};
 use crate::event::{Checksum, Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
+use crate::pool;
 
 /// Bytes read at once.
 const WINDOW: u64 = 512 * 1024;
@@ -32,6 +33,12 @@ pub enum Direction {
     Backward,
 }
 
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        pool::give(std::mem::take(&mut self.window));
+    }
+}
+
 impl LogFile {
     /// Opens the file and reads its format description, whatever part of it is wanted.
     pub fn open(path: &str, base: u64) -> Result<Self> {
@@ -51,7 +58,7 @@ impl LogFile {
             path: path.to_owned(),
             base,
             size: 0,
-            window: Vec::new(),
+            window: pool::take(WINDOW as usize),
             window_start: 0,
             format: FormatDescription {
                 binlog_version: 4,

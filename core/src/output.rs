@@ -4,17 +4,24 @@ use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_buffer::{BooleanBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions, BASE};
+use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions, Walk, BASE};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Lacks, Result, ValueError};
 use crate::event::FormatDescription;
 use crate::json;
 use crate::literal::Literals;
+use crate::pool;
 use crate::rows::{walk_image, Present, RowSink, RowsEvent, Taken};
 use crate::schema::{ColumnSchema, TableSchema};
 use crate::table_map::TableMap;
+
+/// Few enough that two batches, one in the making and one in use, stay in the processor's cache.
+pub const BATCH_ROWS: usize = 16_384;
+/// Of row images.
+pub const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// How a range is to be decoded.
 #[derive(Debug, Clone)]
@@ -54,8 +61,8 @@ impl Options {
             partial_images: false,
             defaults: None,
             base: None,
-            batch_rows: 65_536,
-            batch_bytes: 32 * 1024 * 1024,
+            batch_rows: BATCH_ROWS,
+            batch_bytes: BATCH_BYTES,
         }
     }
 }
@@ -71,13 +78,27 @@ pub enum Change {
 }
 
 impl Change {
-    fn name(self) -> &'static str {
+    /// The name, filled up to one length, and its own length.
+    fn name(self) -> (&'static [u8; 16], usize) {
         match self {
-            Self::Insert => "insert",
-            Self::UpdatePreimage => "update_preimage",
-            Self::UpdatePostimage => "update_postimage",
-            Self::Delete => "delete",
+            Self::Insert => (b"insert          ", 6),
+            Self::UpdatePreimage => (b"update_preimage ", 15),
+            Self::UpdatePostimage => (b"update_postimage", 16),
+            Self::Delete => (b"delete          ", 6),
         }
+    }
+
+    fn names(changes: &[Self]) -> StringArray {
+        let mut ends = pool::take(changes.len() + 1);
+        let mut values = pool::take(16 * changes.len());
+        ends.push(0);
+        for change in changes {
+            let (name, length) = change.name();
+            values.extend_from_slice(name);
+            values.truncate(values.len() - (16 - length));
+            ends.push(values.len() as i32);
+        }
+        StringArray::new(OffsetBuffer::new(pool::share(ends)), pool::share(values).into_inner(), None)
     }
 }
 
@@ -105,13 +126,15 @@ struct Base {
     row: Option<String>,
 }
 
-/// A builder for each wanted column, by the column's position in the table.
+/// A builder for each wanted column, in the order of the output.
 struct Columns {
-    builders: Vec<Option<ColumnBuilder>>,
-    /// The builders' positions in the order of the output.
-    order: Vec<usize>,
+    builders: Vec<ColumnBuilder>,
+    /// By the column's position in the table: its place in `builders`.
+    places: Vec<Option<usize>>,
+    /// Over whole images of the table map last seen.
+    walk: Option<Walk>,
     absent: Absent,
-    /// By the column's position in the table, like `builders`.
+    /// By the column's position in the table, like `places`.
     generated: Vec<bool>,
     defaults: Vec<Option<ArrayRef>>,
     /// MariaDB wrote the log: generated columns that an image lacks did not keep their values.
@@ -121,6 +144,10 @@ struct Columns {
 }
 
 impl Columns {
+    fn place(&self, index: usize) -> Option<usize> {
+        self.places.get(index).copied().flatten()
+    }
+
     fn is_derived(&self, index: usize) -> bool {
         self.mariadb && self.generated.get(index) == Some(&true)
     }
@@ -142,12 +169,14 @@ impl RowSink for Columns {
 
     #[inline]
     fn column(&mut self, index: usize) -> Option<&mut ColumnBuilder> {
-        self.builders.get_mut(index).and_then(Option::as_mut)
+        let place = self.place(index)?;
+        self.builders.get_mut(place)
     }
 
     fn absent(&mut self, index: usize) -> Taken {
         let derived = self.is_derived(index);
-        let Some(builder) = self.builders.get_mut(index).and_then(Option::as_mut) else { return Ok(()) };
+        let Some(place) = self.place(index) else { return Ok(()) };
+        let builder = &mut self.builders[place];
         match (self.absent, self.defaults.get(index)) {
             (Absent::Null, _) => builder.append_null(),
             _ if derived && self.computed => builder.append_null(),
@@ -202,10 +231,13 @@ impl Output {
                 (Schema::new(fields), Some(base))
             }
         };
-        let mut builders: Vec<Option<ColumnBuilder>> = table.columns.iter().map(|_| None).collect();
-        for position in &order {
-            let builder = ColumnBuilder::of(table, *position, options.types).map_err(refuse)?;
-            if builders[*position].replace(builder).is_some() {
+        let mut builders = Vec::with_capacity(order.len());
+        let mut places: Vec<Option<usize>> = vec![None; table.columns.len()];
+        for (place, position) in order.iter().enumerate() {
+            let mut builder = ColumnBuilder::of(table, *position, options.types).map_err(refuse)?;
+            builder.make_room(options.batch_rows.min(BATCH_ROWS));
+            builders.push(builder);
+            if places[*position].replace(place).is_some() {
                 return Err(refuse(format!("column `{}` is wanted twice", table.columns[*position].name)));
             }
         }
@@ -217,7 +249,8 @@ impl Output {
         Ok(Self {
             columns: Columns {
                 builders,
-                order,
+                places,
+                walk: None,
                 absent: Absent::Refused,
                 generated,
                 defaults,
@@ -242,8 +275,21 @@ impl Output {
     pub fn set_format(&mut self, format: &FormatDescription) {
         self.columns.mariadb = format.is_mariadb();
         let style = json::Style::of(format);
-        for builder in self.columns.builders.iter_mut().flatten() {
+        for builder in &mut self.columns.builders {
             builder.set_json_style(style);
+        }
+    }
+
+    /// Of the images to come: those of other maps are read with less haste.
+    #[inline]
+    pub fn set_map(&mut self, map: &Arc<TableMap>) {
+        let Columns { builders, places, walk, .. } = &mut self.columns;
+        if !walk.as_ref().is_some_and(|walk| walk.is_of(map)) {
+            let builder = |column: usize| {
+                let place = places.get(column).copied().flatten()?;
+                Some((place, &builders[place]))
+            };
+            *walk = Some(Walk::new(map, builder));
         }
     }
 
@@ -262,7 +308,14 @@ impl Output {
         commit_us: i64,
     ) -> Result<()> {
         let start = image.offset();
-        if !present.is_full() {
+        if present.is_full() {
+            let Columns { builders, walk, .. } = &mut self.columns;
+            if let Some(walk) = walk.as_ref().filter(|walk| walk.is_of(map)) {
+                walk.run(image, present, builders)?;
+                self.close_row(start, image.offset(), change, commit_us, true);
+                return Ok(());
+            }
+        } else {
             self.open_partial(change, |index| present.has(index));
             if let Some(base) = self.wanted_base(change, |index| present.has(index)) {
                 let mut again = *image;
@@ -307,9 +360,8 @@ impl Output {
     fn wanted_base(&mut self, change: Change, has: impl Fn(usize) -> bool) -> Option<&mut Base> {
         let deleted = change == Change::Delete && self.layout == Layout::Latest;
         let columns = &self.columns;
-        let lacks =
-            |index: usize| columns.is_derived(index) && columns.builders[index].is_some() && !has(index);
-        if deleted || !(0..columns.builders.len()).any(lacks) {
+        let lacks = |index: usize| columns.is_derived(index) && columns.place(index).is_some() && !has(index);
+        if deleted || !(0..columns.places.len()).any(lacks) {
             return None;
         }
         self.base.as_mut()
@@ -325,7 +377,7 @@ impl Output {
             (Some(_), Change::Insert) => Absent::Default,
             (Some(_), _) => Absent::Null,
         };
-        let columns = self.columns.builders.len();
+        let columns = self.columns.places.len();
         let known = |index| has(index) || self.columns.computed && self.columns.is_derived(index);
         let text: String = (0..columns).map(|index| if known(index) { '1' } else { '0' }).collect();
         let whole = deleted || change == Change::Insert || !text.contains('0');
@@ -357,30 +409,29 @@ impl Output {
             return Ok(None);
         }
         let failed = |reason: String| DecodeError::new(reason, self.sequences[0] as u64);
-        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.order.len() + 3);
-        for position in &self.columns.order {
-            if let Some(builder) = &mut self.columns.builders[*position] {
-                arrays.push(builder.finish().map_err(|error| failed(error.to_string()))?);
-            }
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.builders.len() + 5);
+        for builder in &mut self.columns.builders {
+            arrays.push(builder.finish().map_err(|error| failed(error.to_string()))?);
         }
         match self.layout {
             Layout::Rows => {}
             Layout::Latest => {
-                let deleted = self.changes.iter().map(|change| *change == Change::Delete).collect::<Vec<_>>();
-                arrays.push(Arc::new(BooleanArray::from(deleted)));
+                let deleted = |row: usize| self.changes[row] == Change::Delete;
+                let deleted = BooleanBuffer::collect_bool(self.changes.len(), deleted);
+                arrays.push(Arc::new(BooleanArray::new(deleted, None)));
             }
             Layout::Changelog => {
-                arrays.push(Arc::new(StringArray::from_iter_values(
-                    self.changes.iter().map(|change| change.name()),
-                )));
+                arrays.push(Arc::new(Change::names(&self.changes)));
             }
         }
         if self.layout != Layout::Rows {
             let room = self.sequences.len();
-            let sequences = std::mem::replace(&mut self.sequences, Vec::with_capacity(room));
-            let commits = std::mem::replace(&mut self.commits, Vec::with_capacity(room));
-            arrays.push(Arc::new(Int64Array::from(sequences)));
-            arrays.push(Arc::new(TimestampMicrosecondArray::from(commits).with_timezone("UTC")));
+            let sequences = std::mem::replace(&mut self.sequences, pool::take(room));
+            let commits = std::mem::replace(&mut self.commits, pool::take(room));
+            arrays.push(Arc::new(Int64Array::new(pool::share(sequences), None)));
+            arrays.push(Arc::new(
+                TimestampMicrosecondArray::new(pool::share(commits), None).with_timezone("UTC"),
+            ));
             if let Some(presents) = &mut self.presents {
                 arrays.push(Arc::new(presents.finish()));
             }

@@ -246,7 +246,7 @@ pub fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
 }
 
 /// What can go wrong with a value: its bytes, or what they say.
-enum Fault {
+pub(crate) enum Fault {
     Input(DecodeError),
     Value(ValueError),
 }
@@ -265,7 +265,7 @@ impl From<ValueError> for Fault {
 
 impl Fault {
     #[cold]
-    fn locate(self, map: &TableMap, index: usize, place: &Cursor<'_>) -> DecodeError {
+    pub(crate) fn locate(self, map: &TableMap, index: usize, place: &Cursor<'_>) -> DecodeError {
         match self {
             Self::Input(error) => error,
             Self::Value(error) => error.of(map, index, place),
@@ -283,7 +283,7 @@ impl ValueError {
 
 /// In the loop over the columns, so that a value costs one jump; what is rare or long stays outside.
 #[inline(always)]
-fn read_value<V: ValueSink>(
+pub(crate) fn read_value<V: ValueSink>(
     image: &mut Cursor<'_>,
     wire: WireType,
     to: &mut V,
@@ -359,7 +359,7 @@ fn read_int<V: ValueSink>(
 
 /// The fraction of a second in (fsp + 1) / 2 bytes: hundredths, ten-thousandths or millionths.
 #[inline]
-fn read_fraction(image: &mut Cursor<'_>, fsp: u8) -> Result<u32> {
+pub(crate) fn read_fraction(image: &mut Cursor<'_>, fsp: u8) -> Result<u32> {
     let fraction = match fsp {
         0 => return Ok(0),
         1 | 2 => image.uint_be(1, "fraction of a second")? * 10_000,
@@ -372,7 +372,7 @@ fn read_fraction(image: &mut Cursor<'_>, fsp: u8) -> Result<u32> {
 /// 40 bits from the highest: sign (always 1), year * 13 + month (17), day (5), hour (5), minute (6), second
 /// (6).
 #[inline]
-fn read_datetime(image: &mut Cursor<'_>, fsp: u8) -> Result<DateTime> {
+pub(crate) fn read_datetime(image: &mut Cursor<'_>, fsp: u8) -> Result<DateTime> {
     let bits = image.uint_be(5, "datetime")?;
     let months = (bits >> 22 & 0x1ffff) as u32;
     Ok(DateTime {

@@ -1,6 +1,6 @@
 //! Dates and times as MySQL has them: fields that need not form a date (`2024-00-10`), times beyond a day.
 
-use std::io::Write;
+use crate::digits::write_padded;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Date {
@@ -64,8 +64,11 @@ impl Date {
     }
 
     pub fn write_text(self, out: &mut Vec<u8>) {
-        // Writing into a Vec cannot fail.
-        let _ = write!(out, "{:04}-{:02}-{:02}", self.year, self.month, self.day);
+        write_padded(self.year.into(), 4, out);
+        out.push(b'-');
+        write_padded(self.month.into(), 2, out);
+        out.push(b'-');
+        write_padded(self.day.into(), 2, out);
     }
 }
 
@@ -108,7 +111,8 @@ impl DateTime {
 
     pub fn write_text(self, fsp: u8, out: &mut Vec<u8>) {
         self.date.write_text(out);
-        let _ = write!(out, " {:02}:{:02}:{:02}", self.hour, self.minute, self.second);
+        out.push(b' ');
+        write_clock(self.hour.into(), self.minute, self.second, out);
         write_fraction(self.micros, fsp, out);
     }
 }
@@ -130,15 +134,24 @@ impl Time {
         if self.negative {
             out.push(b'-');
         }
-        let _ = write!(out, "{:02}:{:02}:{:02}", self.hours, self.minutes, self.seconds);
+        write_clock(self.hours, self.minutes, self.seconds, out);
         write_fraction(self.micros, fsp, out);
     }
+}
+
+fn write_clock(hours: u32, minutes: u8, seconds: u8, out: &mut Vec<u8>) {
+    write_padded(hours, 2, out);
+    out.push(b':');
+    write_padded(minutes.into(), 2, out);
+    out.push(b':');
+    write_padded(seconds.into(), 2, out);
 }
 
 fn write_fraction(micros: u32, fsp: u8, out: &mut Vec<u8>) {
     if fsp > 0 {
         let fsp = usize::from(fsp.min(6));
-        let _ = write!(out, ".{:0width$}", micros / 10_u32.pow(6 - fsp as u32), width = fsp);
+        out.push(b'.');
+        write_padded(micros / 10_u32.pow(6 - fsp as u32), fsp, out);
     }
 }
 

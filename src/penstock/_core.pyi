@@ -233,8 +233,8 @@ class RangeDecoder:
         partial_images: bool = False,
         defaults: pa.RecordBatch | None = None,
         base_columns: Sequence[str] | None = None,
-        batch_rows: int = 65536,
-        batch_bytes: int = 32 * 1024 * 1024,
+        batch_rows: int = 16384,
+        batch_bytes: int = 8 * 1024 * 1024,
     ) -> None: ...
     @property
     def schema(self) -> pa.Schema: ...

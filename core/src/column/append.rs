@@ -1,8 +1,6 @@
 //! Appending values. Each method takes one form a value can have on the wire; a form that cannot stand in the
 //! column is an error, never a changed value.
 
-use std::io::Write as _;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
@@ -13,6 +11,7 @@ use super::encode::{write_base64, write_hex};
 use super::{Binaries, Bytes, ColumnBuilder, Storage, ZeroDates};
 use crate::charset::Charset;
 use crate::decimal::{self, DecimalImage};
+use crate::digits;
 use crate::error::ValueError;
 use crate::schema::ColumnType;
 use crate::temporal::{Date, DateTime, Time};
@@ -41,7 +40,7 @@ impl Bytes {
 impl ColumnBuilder {
     #[inline]
     pub fn append_null(&mut self) {
-        self.nulls.append_null();
+        self.nulls.push(self.len() as u32);
         match &mut self.storage {
             Storage::Bool(values) => values.append(false),
             Storage::Int32(values) | Storage::Date(values) => values.push(0),
@@ -51,6 +50,35 @@ impl ColumnBuilder {
             Storage::Decimal(values, ..) => values.push(0),
             Storage::Text(bytes) | Storage::Binary(bytes) => bytes.ends.push(bytes.end() as i32),
         }
+    }
+
+    /// Of an int32 column.
+    #[inline]
+    pub(super) fn push_i32(&mut self, value: i32) -> Result {
+        let Storage::Int32(values) = &mut self.storage else { return Err(self.unfit("an integer")) };
+        values.push(value);
+        Ok(())
+    }
+
+    /// Of an int64 column.
+    #[inline]
+    pub(super) fn push_i64(&mut self, value: i64) -> Result {
+        let Storage::Int64(values) = &mut self.storage else { return Err(self.unfit("an integer")) };
+        values.push(value);
+        Ok(())
+    }
+
+    /// Bytes that are taken as they are, with zero bytes behind them up to `length`.
+    #[inline]
+    pub(super) fn push_bytes(&mut self, value: &[u8], length: usize) -> Result {
+        let (Storage::Text(bytes) | Storage::Binary(bytes)) = &mut self.storage else {
+            return Err(self.unfit("bytes"));
+        };
+        bytes.values.extend_from_slice(value);
+        if value.len() < length {
+            bytes.values.resize(bytes.values.len() + length - value.len(), 0);
+        }
+        bytes.end_value()
     }
 
     /// Integers of any width, and YEAR as its number (0 is the zero year).
@@ -64,7 +92,6 @@ impl ColumnBuilder {
             Storage::Bool(values) => values.append(value != 0),
             _ => return Err(self.unfit("an integer")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -75,13 +102,11 @@ impl ColumnBuilder {
             Storage::Int64(values) => values.push(i64::try_from(value).map_err(|_| too_large())?),
             Storage::Decimal(values, _, 0) => values.push(value.into()),
             Storage::Text(bytes) => {
-                // Writing into a Vec cannot fail.
-                let _ = write!(bytes.values, "{value}");
+                digits::write_u64(value, &mut bytes.values);
                 bytes.end_value()?;
             }
             _ => return Err(self.unfit("an integer")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -89,7 +114,6 @@ impl ColumnBuilder {
     pub fn append_f32(&mut self, value: f32) -> Result {
         let Storage::Float32(values) = &mut self.storage else { return Err(self.unfit("a float")) };
         values.push(value);
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -97,7 +121,6 @@ impl ColumnBuilder {
     pub fn append_f64(&mut self, value: f64) -> Result {
         let Storage::Float64(values) = &mut self.storage else { return Err(self.unfit("a double")) };
         values.push(value);
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -117,7 +140,6 @@ impl ColumnBuilder {
             }
             _ => return Err(self.unfit("a decimal")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -134,7 +156,6 @@ impl ColumnBuilder {
             Storage::Float64(values) => values.push(decimal::nearest_double(text)?),
             _ => return Err(self.unfit("a decimal")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -177,7 +198,6 @@ impl ColumnBuilder {
             }
             _ => return Err(self.unfit("bytes")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -192,7 +212,6 @@ impl ColumnBuilder {
             (Storage::Decimal(values, _, 0), ColumnType::Bit { .. }) => values.push(value.into()),
             _ => return Err(self.unfit("bits")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -219,7 +238,6 @@ impl ColumnBuilder {
             }
             _ => return Err(self.unfit("a date")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -236,7 +254,6 @@ impl ColumnBuilder {
             }
             _ => return Err(self.unfit("a date and time")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -250,7 +267,6 @@ impl ColumnBuilder {
                 if seconds != 0 && seconds <= u32::MAX.into() && micros < 1_000_000 =>
             {
                 values.push(seconds as i64 * 1_000_000 + i64::from(micros));
-                self.nulls.append_non_null();
                 Ok(())
             }
             _ => self.append_datetime(DateTime::from_timestamp(seconds, micros)),
@@ -267,7 +283,6 @@ impl ColumnBuilder {
             (Storage::Int64(values), ColumnType::Time { .. }) => values.push(value.micros()),
             _ => return Err(self.unfit("a time")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -299,7 +314,6 @@ impl ColumnBuilder {
             }
             _ => return Err(self.unfit("an enum or set value")),
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -312,7 +326,6 @@ impl ColumnBuilder {
         };
         charset.append(value, &mut bytes.values);
         bytes.end_value()?;
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -323,7 +336,6 @@ impl ColumnBuilder {
         };
         bytes.values.extend_from_slice(text);
         bytes.end_value()?;
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -343,7 +355,6 @@ impl ColumnBuilder {
         };
         write(&mut bytes.values)?;
         bytes.end_value()?;
-        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -376,7 +387,6 @@ impl ColumnBuilder {
                 bytes.end_value()?;
             }
         }
-        self.nulls.append_non_null();
         Ok(())
     }
 

@@ -7,51 +7,68 @@ use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, GenericByteArray,
     Int32Array, Int64Array, TimestampMicrosecondArray,
 };
-use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 
 use super::{Bytes, ColumnBuilder, Storage};
 use crate::charset;
 use crate::error::ValueError;
+use crate::pool::share;
 
 impl ColumnBuilder {
     /// The values so far; the builder is empty afterwards and has room for as many again.
     pub fn finish(&mut self) -> Result<ArrayRef, ValueError> {
-        let fresh = Storage::new(&self.data_type(), self.len());
+        let nulls = self.finish_nulls();
+        // Batches of one table are much alike.
+        let bytes = match &self.storage {
+            Storage::Text(bytes) | Storage::Binary(bytes) => bytes.values.len() + bytes.values.len() / 16,
+            _ => 0,
+        };
+        let fresh = self.storage.with_room(self.len(), bytes);
         let storage = std::mem::replace(&mut self.storage, fresh);
-        let nulls = self.nulls.finish();
         Ok(match storage {
             Storage::Bool(mut values) => Arc::new(BooleanArray::new(values.finish(), nulls)),
-            Storage::Int32(values) => Arc::new(Int32Array::new(values.into(), nulls)),
-            Storage::Int64(values) => Arc::new(Int64Array::new(values.into(), nulls)),
-            Storage::Float32(values) => Arc::new(Float32Array::new(values.into(), nulls)),
-            Storage::Float64(values) => Arc::new(Float64Array::new(values.into(), nulls)),
-            Storage::Date(values) => Arc::new(Date32Array::new(values.into(), nulls)),
+            Storage::Int32(values) => Arc::new(Int32Array::new(share(values), nulls)),
+            Storage::Int64(values) => Arc::new(Int64Array::new(share(values), nulls)),
+            Storage::Float32(values) => Arc::new(Float32Array::new(share(values), nulls)),
+            Storage::Float64(values) => Arc::new(Float64Array::new(share(values), nulls)),
+            Storage::Date(values) => Arc::new(Date32Array::new(share(values), nulls)),
             Storage::Timestamp(values, zoned) => Arc::new(
-                TimestampMicrosecondArray::new(values.into(), nulls)
+                TimestampMicrosecondArray::new(share(values), nulls)
                     .with_timezone_opt(zoned.then_some("UTC")),
             ),
             Storage::Decimal(values, precision, scale) => {
                 let array =
-                    Decimal128Array::new(values.into(), nulls).with_precision_and_scale(precision, scale);
+                    Decimal128Array::new(share(values), nulls).with_precision_and_scale(precision, scale);
                 Arc::new(array.map_err(|error| ValueError::new(error.to_string()))?)
             }
-            Storage::Text(bytes) => {
-                self.reserve_bytes(bytes.values.len());
-                text_array(bytes, nulls)?
-            }
+            Storage::Text(bytes) => text_array(bytes, nulls)?,
             Storage::Binary(bytes) => {
-                self.reserve_bytes(bytes.values.len());
                 let (offsets, values) = bytes.into_buffers();
                 Arc::new(GenericByteArray::<GenericBinaryType<i32>>::new(offsets, values, nulls))
             }
         })
     }
 
-    /// Batches of one table are much alike, but one huge value must not be paid for in every later batch.
-    fn reserve_bytes(&mut self, last: usize) {
-        if let Storage::Text(bytes) | Storage::Binary(bytes) = &mut self.storage {
-            bytes.values.reserve(last.min(4 * 1024 * 1024));
+    /// Takes memory for so many rows that were used before, if there is some.
+    pub fn make_room(&mut self, rows: usize) {
+        if self.is_empty() {
+            self.storage = self.storage.with_room(rows, 0);
         }
+    }
+
+    fn finish_nulls(&mut self) -> Option<NullBuffer> {
+        if self.nulls.is_empty() {
+            return None;
+        }
+        let rows = self.len();
+        let mut valid = vec![u8::MAX; rows.div_ceil(8)];
+        if let Some(last) = valid.last_mut().filter(|_| rows % 8 > 0) {
+            *last = (1 << (rows % 8)) - 1;
+        }
+        for row in self.nulls.drain(..) {
+            valid[row as usize / 8] &= !(1 << (row % 8));
+        }
+        Some(NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(valid), 0, rows)))
     }
 
     /// Forgets the values so far and keeps the memory.
@@ -68,13 +85,13 @@ impl ColumnBuilder {
                 bytes.ends.truncate(1);
             }
         }
-        self.nulls.truncate(0);
+        self.nulls.clear();
     }
 }
 
 impl Bytes {
     fn into_buffers(self) -> (OffsetBuffer<i32>, Buffer) {
-        (OffsetBuffer::new(ScalarBuffer::from(self.ends)), Buffer::from_vec(self.values))
+        (OffsetBuffer::new(share(self.ends)), share(self.values).into_inner())
     }
 }
 
@@ -93,7 +110,7 @@ fn text_array(bytes: Bytes, nulls: Option<NullBuffer>) -> Result<ArrayRef, Value
 
 /// The same values with bytes that are no UTF-8 escaped.
 fn escaped(offsets: &OffsetBuffer<i32>, values: &Buffer) -> Result<(OffsetBuffer<i32>, Buffer), ValueError> {
-    let mut escaped = Bytes::new(offsets.len() - 1, values.len());
+    let mut escaped = Bytes::with_room(offsets.len() - 1, values.len());
     for pair in offsets.windows(2) {
         charset::append_utf8(&values[pair[0] as usize..pair[1] as usize], &mut escaped.values);
         let end = i32::try_from(escaped.values.len());

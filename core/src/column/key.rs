@@ -16,7 +16,7 @@ impl ColumnBuilder {
     /// finished.
     #[inline]
     pub fn write_key(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ValueError> {
-        if !self.nulls.is_valid(row) {
+        if self.nulls.binary_search(&(row as u32)).is_ok() {
             return Err(ValueError::new("a key column that is null"));
         }
         match &self.storage {

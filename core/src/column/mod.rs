@@ -22,15 +22,18 @@ mod key;
 mod layout;
 mod options;
 mod sink;
+mod walk;
 
-use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
+use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{DataType, TimeUnit};
 
 pub use key::write_array_key;
 pub use layout::{arrow_schema, Layout, BASE, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE};
 pub use options::{BigintUnsigned, Binaries, Decimals, Times, Tinyint1, TypeOptions, ZeroDates};
+pub use walk::Walk;
 
 use crate::json;
+use crate::pool;
 use crate::schema::{ColumnType, TableSchema};
 
 /// The Arrow type of a column, by the options that hold for it (`TypeOptions::of_column`).
@@ -85,7 +88,8 @@ pub struct ColumnBuilder {
     options: TypeOptions,
     json_style: json::Style,
     storage: Storage,
-    nulls: NullBufferBuilder,
+    /// Rows that are null, in order: what is not null costs nothing here.
+    nulls: Vec<u32>,
 }
 
 enum Storage {
@@ -110,29 +114,43 @@ struct Bytes {
 }
 
 impl Storage {
-    fn new(data_type: &DataType, rows: usize) -> Self {
+    fn empty(data_type: &DataType) -> Self {
         match data_type {
-            DataType::Boolean => Self::Bool(BooleanBufferBuilder::new(rows)),
-            DataType::Int32 => Self::Int32(Vec::with_capacity(rows)),
-            DataType::Int64 => Self::Int64(Vec::with_capacity(rows)),
-            DataType::Float32 => Self::Float32(Vec::with_capacity(rows)),
-            DataType::Float64 => Self::Float64(Vec::with_capacity(rows)),
-            DataType::Decimal128(precision, scale) => {
-                Self::Decimal(Vec::with_capacity(rows), *precision, *scale)
-            }
-            DataType::Date32 => Self::Date(Vec::with_capacity(rows)),
-            DataType::Timestamp(_, zone) => Self::Timestamp(Vec::with_capacity(rows), zone.is_some()),
-            DataType::Binary => Self::Binary(Bytes::new(rows, 0)),
-            _ => Self::Text(Bytes::new(rows, 0)),
+            DataType::Boolean => Self::Bool(BooleanBufferBuilder::new(0)),
+            DataType::Int32 => Self::Int32(Vec::new()),
+            DataType::Int64 => Self::Int64(Vec::new()),
+            DataType::Float32 => Self::Float32(Vec::new()),
+            DataType::Float64 => Self::Float64(Vec::new()),
+            DataType::Decimal128(precision, scale) => Self::Decimal(Vec::new(), *precision, *scale),
+            DataType::Date32 => Self::Date(Vec::new()),
+            DataType::Timestamp(_, zone) => Self::Timestamp(Vec::new(), zone.is_some()),
+            DataType::Binary => Self::Binary(Bytes { values: Vec::new(), ends: vec![0] }),
+            _ => Self::Text(Bytes { values: Vec::new(), ends: vec![0] }),
+        }
+    }
+
+    /// An empty one of the same kind with room, of memory that was used before.
+    fn with_room(&self, rows: usize, bytes: usize) -> Self {
+        match self {
+            Self::Bool(_) => Self::Bool(BooleanBufferBuilder::new(rows)),
+            Self::Int32(_) => Self::Int32(pool::take(rows)),
+            Self::Int64(_) => Self::Int64(pool::take(rows)),
+            Self::Float32(_) => Self::Float32(pool::take(rows)),
+            Self::Float64(_) => Self::Float64(pool::take(rows)),
+            Self::Decimal(_, precision, scale) => Self::Decimal(pool::take(rows), *precision, *scale),
+            Self::Date(_) => Self::Date(pool::take(rows)),
+            Self::Timestamp(_, zoned) => Self::Timestamp(pool::take(rows), *zoned),
+            Self::Text(_) => Self::Text(Bytes::with_room(rows, bytes)),
+            Self::Binary(_) => Self::Binary(Bytes::with_room(rows, bytes)),
         }
     }
 }
 
 impl Bytes {
-    fn new(rows: usize, bytes: usize) -> Self {
-        let mut ends = Vec::with_capacity(rows + 1);
+    fn with_room(rows: usize, bytes: usize) -> Self {
+        let mut ends = pool::take(rows + 1);
         ends.push(0);
-        Self { values: Vec::with_capacity(bytes), ends }
+        Self { values: pool::take(bytes), ends }
     }
 
     fn get(&self, row: usize) -> &[u8] {
@@ -143,8 +161,8 @@ impl Bytes {
 impl ColumnBuilder {
     /// `options` are those that hold for the column.
     pub fn new(kind: ColumnType, options: TypeOptions) -> Self {
-        let storage = Storage::new(&arrow_type(&kind, options), 0);
-        Self { kind, options, json_style: json::Style::default(), storage, nulls: NullBufferBuilder::new(0) }
+        let storage = Storage::empty(&arrow_type(&kind, options));
+        Self { kind, options, json_style: json::Style::default(), storage, nulls: Vec::new() }
     }
 
     /// For the column at `position`. The error says what the schema lacks.
@@ -166,11 +184,19 @@ impl ColumnBuilder {
     }
 
     pub fn len(&self) -> usize {
-        self.nulls.len()
+        match &self.storage {
+            Storage::Bool(values) => values.len(),
+            Storage::Int32(values) | Storage::Date(values) => values.len(),
+            Storage::Float32(values) => values.len(),
+            Storage::Int64(values) | Storage::Timestamp(values, _) => values.len(),
+            Storage::Float64(values) => values.len(),
+            Storage::Decimal(values, ..) => values.len(),
+            Storage::Text(bytes) | Storage::Binary(bytes) => bytes.ends.len() - 1,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.nulls.is_empty()
+        self.len() == 0
     }
 
     /// Bytes held so far, about.

@@ -6,6 +6,7 @@
 //! apart: all others stay the bytes they are, so memory grows with what is changed, not with the document.
 //! Members of an object stand in the order the server keeps them: by length, then by bytes.
 
+use super::string::string;
 use super::{malformed, too_deep, Elements, Result, Style, Writer, DEPTH_MAX};
 use crate::cursor::Cursor;
 
@@ -135,8 +136,8 @@ fn object<const WIDTH: usize>(data: &[u8]) -> Result<Node<'_>> {
     let mut members = Vec::with_capacity(elements.count);
     for _ in 0..elements.count {
         let key = elements.next_key()?;
-        let (kind, data) = elements.next_value()?;
-        members.push((key, Node::Bytes { kind, data }));
+        let (kind, data, start) = elements.next_value()?;
+        members.push((&elements.data[key], Node::Bytes { kind, data: &data[start..] }));
     }
     Ok(Node::Object(members))
 }
@@ -145,8 +146,8 @@ fn array<const WIDTH: usize>(data: &[u8]) -> Result<Node<'_>> {
     let mut elements = Elements::<WIDTH>::open(data, false)?;
     let mut cells = Vec::with_capacity(elements.count);
     for _ in 0..elements.count {
-        let (kind, data) = elements.next_value()?;
-        cells.push(Node::Bytes { kind, data });
+        let (kind, data, start) = elements.next_value()?;
+        cells.push(Node::Bytes { kind, data: &data[start..] });
     }
     Ok(Node::Array(cells))
 }
@@ -156,15 +157,14 @@ fn write(node: &Node<'_>, writer: &mut Writer<'_>, depth: usize) -> Result<()> {
         return Err(too_deep());
     }
     match node {
-        Node::Bytes { kind, data } => writer.value(*kind, data, depth)?,
+        Node::Bytes { kind, data } => writer.value(*kind, data, 0, depth)?,
         Node::Object(members) => {
             writer.out.push(b'{');
             for (index, (key, value)) in members.iter().enumerate() {
                 if index > 0 {
                     writer.out.extend_from_slice(b", ");
                 }
-                writer.string(key);
-                writer.out.extend_from_slice(b": ");
+                string::<true>(key, 0..key.len(), writer.out);
                 write(value, writer, depth + 1)?;
             }
             writer.out.push(b'}');

@@ -6,11 +6,15 @@
 //! server describes the format; this is written from that description.)
 
 mod change;
+mod string;
 
 use std::io::Write;
+use std::ops::Range;
 
+use self::string::string;
 use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
+use crate::digits::{write_i64, write_u64};
 use crate::double::write_double;
 use crate::error::{DecodeError, ValueError};
 use crate::event::FormatDescription;
@@ -56,7 +60,7 @@ pub fn write_text_as(style: Style, document: &[u8], out: &mut Vec<u8>) -> Result
         return Ok(());
     };
     let mut writer = Writer { out, style, work: document.len() };
-    writer.value(*kind, data, 0)
+    writer.value(*kind, data, 0, 0)
 }
 
 struct Writer<'a> {
@@ -68,25 +72,28 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn value(&mut self, kind: u8, data: &[u8], depth: usize) -> Result<()> {
-        let mut cursor = Cursor::new(data, 0);
+    /// The value that begins at `start` of a container's bytes, which is at or before their end.
+    #[inline]
+    fn value(&mut self, kind: u8, data: &[u8], start: usize, depth: usize) -> Result<()> {
+        let mut cursor = Cursor::new(&data[start..], 0);
         match kind {
-            0x00 => self.container::<2>(data, true, depth)?,
-            0x01 => self.container::<4>(data, true, depth)?,
-            0x02 => self.container::<2>(data, false, depth)?,
-            0x03 => self.container::<4>(data, false, depth)?,
+            0x00 => self.object::<2>(cursor.rest(), depth)?,
+            0x01 => self.object::<4>(cursor.rest(), depth)?,
+            0x02 => self.array::<2>(cursor.rest(), depth)?,
+            0x03 => self.array::<4>(cursor.rest(), depth)?,
             0x04 => self.literal(cursor.u8("literal")?)?,
-            0x05 => self.signed(i64::from(cursor.u16("int16")? as i16)),
-            0x06 => self.unsigned(cursor.u16("uint16")?.into()),
-            0x07 => self.signed(i64::from(cursor.u32("int32")? as i32)),
-            0x08 => self.unsigned(cursor.u32("uint32")?.into()),
-            0x09 => self.signed(cursor.i64("int64")?),
-            0x0a => self.unsigned(cursor.u64("uint64")?),
+            0x05 => write_i64(i64::from(cursor.u16("int16")? as i16), self.out),
+            0x06 => write_u64(cursor.u16("uint16")?.into(), self.out),
+            0x07 => write_i64(i64::from(cursor.u32("int32")? as i32), self.out),
+            0x08 => write_u64(cursor.u32("uint32")?.into(), self.out),
+            0x09 => write_i64(cursor.i64("int64")?, self.out),
+            0x0a => write_u64(cursor.u64("uint64")?, self.out),
             0x0b => self.double(cursor.f64("double")?),
             0x0c => {
-                let text = take_sized(&mut cursor)?;
-                self.spend(text.len())?;
-                self.string(text);
+                let length = take_sized(&mut cursor)?.len();
+                self.spend(length)?;
+                let end = start + cursor.position();
+                string::<false>(data, end - length..end, self.out);
             }
             0x0f => {
                 let field_type = cursor.u8("opaque type")?;
@@ -100,30 +107,53 @@ impl Writer<'_> {
     }
 
     /// `WIDTH`: bytes of offsets, 2 in small containers and 4 in large ones.
-    fn container<const WIDTH: usize>(&mut self, data: &[u8], object: bool, depth: usize) -> Result<()> {
-        if depth >= DEPTH_MAX {
-            return Err(too_deep());
-        }
-        let mut elements = Elements::<WIDTH>::open(data, object)?;
-        self.spend(elements.table_size)?;
-        self.out.push(if object { b'{' } else { b'[' });
+    fn object<const WIDTH: usize>(&mut self, data: &[u8], depth: usize) -> Result<()> {
+        let mut elements = self.open::<WIDTH>(data, true, depth)?;
+        self.out.push(b'{');
         for index in 0..elements.count {
             if index > 0 {
                 self.out.extend_from_slice(b", ");
             }
-            if object {
-                let key = elements.next_key()?;
-                self.spend(key.len())?;
-                self.string(key);
-                self.out.extend_from_slice(b": ");
-            }
-            let (kind, data) = elements.next_value()?;
-            self.value(kind, data, depth + 1)?;
+            let key = elements.next_key()?;
+            self.spend(key.len())?;
+            string::<true>(elements.data, key, self.out);
+            let (kind, data, start) = elements.next_value()?;
+            self.value(kind, data, start, depth + 1)?;
         }
-        self.out.push(if object { b'}' } else { b']' });
+        self.out.push(b'}');
         Ok(())
     }
 
+    fn array<const WIDTH: usize>(&mut self, data: &[u8], depth: usize) -> Result<()> {
+        let mut elements = self.open::<WIDTH>(data, false, depth)?;
+        self.out.push(b'[');
+        for index in 0..elements.count {
+            if index > 0 {
+                self.out.extend_from_slice(b", ");
+            }
+            let (kind, data, start) = elements.next_value()?;
+            self.value(kind, data, start, depth + 1)?;
+        }
+        self.out.push(b']');
+        Ok(())
+    }
+
+    #[inline]
+    fn open<'d, const WIDTH: usize>(
+        &mut self,
+        data: &'d [u8],
+        object: bool,
+        depth: usize,
+    ) -> Result<Elements<'d, WIDTH>> {
+        if depth >= DEPTH_MAX {
+            return Err(too_deep());
+        }
+        let elements = Elements::open(data, object)?;
+        self.spend(elements.keys.len() + elements.values.len())?;
+        Ok(elements)
+    }
+
+    #[inline]
     fn spend(&mut self, bytes: usize) -> Result<()> {
         self.work = self.work.checked_sub(bytes).ok_or_else(|| malformed("values that overlap"))?;
         Ok(())
@@ -139,27 +169,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn signed(&mut self, value: i64) {
-        if value < 0 {
-            self.out.push(b'-');
-        }
-        self.unsigned(value.unsigned_abs());
-    }
-
-    fn unsigned(&mut self, mut value: u64) {
-        let mut digits = [0; 20];
-        let mut start = digits.len();
-        loop {
-            start -= 1;
-            digits[start] = b'0' + (value % 10) as u8;
-            value /= 10;
-            if value == 0 {
-                break;
-            }
-        }
-        self.out.extend_from_slice(&digits[start..]);
-    }
-
     /// With `.0` where nothing else tells it from an integer, on servers that do so.
     fn double(&mut self, value: f64) {
         let start = self.out.len();
@@ -167,35 +176,6 @@ impl Writer<'_> {
         if !self.style.bare_doubles && !self.out[start..].iter().any(|byte| matches!(byte, b'.' | b'e')) {
             self.out.extend_from_slice(b".0");
         }
-    }
-
-    fn string(&mut self, text: &[u8]) {
-        self.out.push(b'"');
-        // Without early exit, so that it is done many bytes at once.
-        let plain = text.iter().fold(true, |plain, byte| plain & !needs_escape(*byte));
-        if plain {
-            self.out.extend_from_slice(text);
-        } else {
-            text.iter().for_each(|byte| self.escaped(*byte));
-        }
-        self.out.push(b'"');
-    }
-
-    fn escaped(&mut self, byte: u8) {
-        let short = match byte {
-            b'"' | b'\\' => byte,
-            0x08 => b'b',
-            b'\t' => b't',
-            b'\n' => b'n',
-            0x0c => b'f',
-            b'\r' => b'r',
-            0..=0x1f => {
-                let _ = write!(self.out, "\\u{byte:04x}");
-                return;
-            }
-            _ => return self.out.push(byte),
-        };
-        self.out.extend([b'\\', short]);
     }
 
     /// SQL values that JSON has no type for, by the column type they came from.
@@ -230,10 +210,9 @@ struct Elements<'a, const WIDTH: usize> {
     /// The whole container, no more.
     data: &'a [u8],
     count: usize,
-    /// Bytes of all entries.
-    table_size: usize,
-    keys: Cursor<'a>,
-    values: Cursor<'a>,
+    /// Entries not yet taken.
+    keys: &'a [u8],
+    values: &'a [u8],
 }
 
 impl<'a, const WIDTH: usize> Elements<'a, WIDTH> {
@@ -243,45 +222,49 @@ impl<'a, const WIDTH: usize> Elements<'a, WIDTH> {
         let count = head.uint_le(WIDTH, "element count")? as usize;
         let size = head.uint_le(WIDTH, "container size")? as usize;
         let data = data.get(..size).ok_or_else(|| malformed("a container larger than its document"))?;
-        let (key_entry, value_entry) = (WIDTH + 2, WIDTH + 1);
-        let entry = value_entry + if object { key_entry } else { 0 };
-        let Some(table) = data.get(2 * WIDTH..).filter(|table| count.saturating_mul(entry) <= table.len())
-        else {
-            return Err(malformed("more elements than bytes"));
-        };
-        let keys = Cursor::new(table, 2 * WIDTH as u64);
-        let mut values = keys;
-        if object {
-            values.skip(count * key_entry, "keys")?;
+        let keys = if object { count.saturating_mul(WIDTH + 2) } else { 0 };
+        let values = count.saturating_mul(WIDTH + 1);
+        let table = data.get(2 * WIDTH..).and_then(|table| table.get(..keys.saturating_add(values)));
+        let (keys, values) = table.ok_or_else(|| malformed("more elements than bytes"))?.split_at(keys);
+        Ok(Self { data, count, keys, values })
+    }
+
+    /// Where the next key stands in `data`.
+    #[inline]
+    fn next_key(&mut self) -> Result<Range<usize>> {
+        let Some((entry, rest)) = self.keys.split_at_checked(WIDTH + 2) else { return Err(no_entry()) };
+        self.keys = rest;
+        let start = offset::<WIDTH>(entry);
+        let end = start + usize::from(u16::from_le_bytes([entry[WIDTH], entry[WIDTH + 1]]));
+        if end > self.data.len() {
+            return Err(malformed("a key outside its object"));
         }
-        Ok(Self { data, count, table_size: count * entry, keys, values })
+        Ok(start..end)
     }
 
+    /// The value's type, and bytes with the place among them where it begins. Literals and small integers
+    /// stand in the entry itself; of others, the entry has the offset.
     #[inline]
-    fn next_key(&mut self) -> Result<&'a [u8]> {
-        let offset = self.keys.uint_le(WIDTH, "key offset")? as usize;
-        let length = usize::from(self.keys.u16("key length")?);
-        let key = self.data.get(offset..).and_then(|rest| rest.get(..length));
-        key.ok_or_else(|| malformed("a key outside its object"))
-    }
-
-    /// Literals and small integers stand in the entry itself; of others, the entry has the offset.
-    #[inline]
-    fn next_value(&mut self) -> Result<(u8, &'a [u8])> {
-        let kind = self.values.u8("value type")?;
-        let slot = self.values.take(WIDTH, "value entry")?;
+    fn next_value(&mut self) -> Result<(u8, &'a [u8], usize)> {
+        let Some((entry, rest)) = self.values.split_at_checked(WIDTH + 1) else { return Err(no_entry()) };
+        self.values = rest;
+        let kind = entry[0];
         if matches!(kind, 0x04..=0x06) || (WIDTH == 4 && matches!(kind, 0x07 | 0x08)) {
-            return Ok((kind, slot));
+            return Ok((kind, entry, 1));
         }
-        let offset = Cursor::new(slot, 0).uint_le(WIDTH, "value offset")? as usize;
-        let data = self.data.get(offset..).ok_or_else(|| malformed("a value outside its container"))?;
-        Ok((kind, data))
+        let start = offset::<WIDTH>(&entry[1..]);
+        if start > self.data.len() {
+            return Err(malformed("a value outside its container"));
+        }
+        Ok((kind, self.data, start))
     }
 }
 
 #[inline]
-fn needs_escape(byte: u8) -> bool {
-    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+fn offset<const WIDTH: usize>(entry: &[u8]) -> usize {
+    let mut wide = [0; 4];
+    wide[..WIDTH].copy_from_slice(&entry[..WIDTH]);
+    u32::from_le_bytes(wide) as usize
 }
 
 /// A length of 7 bits a byte, lowest first, the top bit saying that more follow; then as many bytes.
@@ -338,6 +321,11 @@ fn write_base64(data: &[u8], out: &mut Vec<u8>) {
             out.push(if place <= chunk.len() { digit } else { b'=' });
         }
     }
+}
+
+#[cold]
+fn no_entry() -> ValueError {
+    malformed("more elements than entries")
 }
 
 #[cold]

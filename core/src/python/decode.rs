@@ -13,7 +13,7 @@ use crate::changelog::Changelog;
 use crate::column::Layout;
 use crate::error::Result;
 use crate::latest::Latest;
-use crate::output::Options;
+use crate::output::{Options, BATCH_BYTES, BATCH_ROWS};
 use crate::reduce;
 use crate::scan::{RangeScan, Split};
 use crate::seen::SharedKeys;
@@ -56,7 +56,7 @@ impl RangeDecoder {
         before_images = true, foreign_key_checks = false, bucket = None,
         exclude_gtids = None, seen = None, types = "{}",
         partial_images = false, defaults = None, base_columns = None,
-        batch_rows = 65536, batch_bytes = 32 * 1024 * 1024
+        batch_rows = BATCH_ROWS, batch_bytes = BATCH_BYTES
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(

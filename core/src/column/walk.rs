@@ -1,0 +1,284 @@
+//! Row images into builders by steps that are worked out once per table map: how a column stands in the log
+//! and which builder takes it is the same for every row.
+
+use std::sync::Arc;
+
+use super::{ColumnBuilder, Storage};
+use crate::charset::Charset;
+use crate::cursor::Cursor;
+use crate::decimal::{image_size, DecimalImage};
+use crate::error::Result;
+use crate::json;
+use crate::rows::{read_datetime, read_fraction, read_null_bits, read_value, Fault, Present};
+use crate::schema::ColumnType;
+use crate::table_map::{bit_from_low, TableMap};
+use crate::temporal::Date;
+use crate::wire::{Extent, WireType};
+
+/// The steps over the whole images of one table map.
+pub struct Walk {
+    map: Arc<TableMap>,
+    steps: Vec<Step>,
+    /// The same for images without a null: neighbours of fixed size that nobody wants are one step.
+    steps_without_nulls: Vec<Step>,
+    /// Bits of columns in the last byte of null bits.
+    last_nulls: u8,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    column: u32,
+    /// Of the builder.
+    place: u32,
+    action: Action,
+}
+
+/// What is done with a value that is not null.
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Skip(u32),
+    SkipPrefixed(u8),
+    Int8,
+    UInt8,
+    Int16,
+    UInt16,
+    Int24,
+    UInt24,
+    Int32,
+    UInt32,
+    Int64,
+    UInt64,
+    Float,
+    Double,
+    Decimal {
+        size: u8,
+        precision: u8,
+        scale: u8,
+    },
+    Date,
+    DateTime {
+        fsp: u8,
+    },
+    Timestamp {
+        fsp: u8,
+    },
+    Label {
+        width: u8,
+    },
+    /// Bytes as they are.
+    Bytes {
+        prefix: u8,
+    },
+    Padded {
+        prefix: u8,
+        length: u32,
+    },
+    Json {
+        prefix: u8,
+    },
+    /// By way of `ValueSink`.
+    Other(WireType),
+}
+
+/// The place of a column that nobody wants.
+const NOWHERE: u32 = u32::MAX;
+
+impl Walk {
+    /// `builder`: of a column's position in the table the builder's place, if the column is wanted, and the
+    /// builder.
+    pub fn new<'b>(
+        map: &Arc<TableMap>,
+        builder: impl Fn(usize) -> Option<(usize, &'b ColumnBuilder)>,
+    ) -> Self {
+        let step = |column: usize| {
+            let wire = map.columns[column].wire;
+            let (place, action) = match builder(column) {
+                Some((place, builder)) => (place as u32, action(wire, builder)),
+                None => match wire.extent() {
+                    Extent::Fixed(size) => (NOWHERE, Action::Skip(size.into())),
+                    Extent::Prefixed(prefix) => (NOWHERE, Action::SkipPrefixed(prefix)),
+                },
+            };
+            Step { column: column as u32, place, action }
+        };
+        let steps: Vec<Step> = (0..map.columns.len()).map(step).collect();
+        let mut joined: Vec<Step> = Vec::with_capacity(steps.len());
+        for step in &steps {
+            match (joined.last_mut().map(|last| &mut last.action), step.action) {
+                (Some(Action::Skip(before)), Action::Skip(size)) => *before += size,
+                _ => joined.push(*step),
+            }
+        }
+        let last_nulls = match map.columns.len() % 8 {
+            0 => u8::MAX,
+            used => (1 << used) - 1,
+        };
+        Self { map: map.clone(), steps, steps_without_nulls: joined, last_nulls }
+    }
+
+    #[inline]
+    pub fn is_of(&self, map: &TableMap) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.map), map)
+    }
+
+    /// Sends the row image at the cursor, which has all columns, to the builders and leaves the cursor behind
+    /// it.
+    #[inline]
+    pub fn run(
+        &self,
+        image: &mut Cursor<'_>,
+        present: Present<'_>,
+        builders: &mut [ColumnBuilder],
+    ) -> Result<()> {
+        let nulls = read_null_bits(image, present)?;
+        let without_nulls = match nulls.split_last() {
+            Some((last, others)) => last & self.last_nulls == 0 && others.iter().all(|byte| *byte == 0),
+            None => true,
+        };
+        match without_nulls {
+            true => self.take::<false>(&self.steps_without_nulls, &[], image, builders),
+            false => self.take::<true>(&self.steps, nulls, image, builders),
+        }
+    }
+
+    #[inline(always)]
+    fn take<const NULLS: bool>(
+        &self,
+        steps: &[Step],
+        nulls: &[u8],
+        image: &mut Cursor<'_>,
+        builders: &mut [ColumnBuilder],
+    ) -> Result<()> {
+        for step in steps {
+            let builder = builders.get_mut(step.place as usize);
+            if NULLS && bit_from_low(nulls, step.column as usize) {
+                if let Some(builder) = builder {
+                    builder.append_null();
+                }
+                continue;
+            }
+            match (step.action, builder) {
+                (Action::Skip(size), _) => image.skip(size as usize, "value")?,
+                (Action::SkipPrefixed(prefix), _) => drop(take_prefixed(image, prefix)?),
+                (action, Some(builder)) => {
+                    if let Err(fault) = take_value(image, action, builder) {
+                        return Err(fault.locate(&self.map, step.column as usize, image));
+                    }
+                }
+                (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How values of this form get into this builder.
+fn action(wire: WireType, builder: &ColumnBuilder) -> Action {
+    let utf8 = ColumnType::Text { charset: Charset::Utf8, trimmed: false };
+    let prefix = match wire.extent() {
+        Extent::Prefixed(prefix) => prefix,
+        Extent::Fixed(_) => 0,
+    };
+    match (wire, &builder.storage, &builder.kind) {
+        (WireType::Int { width, unsigned }, Storage::Int32(_), _) => match (width, unsigned) {
+            (1, false) => Action::Int8,
+            (1, true) => Action::UInt8,
+            (2, false) => Action::Int16,
+            (2, true) => Action::UInt16,
+            (3, false) => Action::Int24,
+            (3, true) => Action::UInt24,
+            (4, false) => Action::Int32,
+            _ => Action::Other(wire),
+        },
+        (WireType::Int { width: 4, unsigned: true }, Storage::Int64(_), _) => Action::UInt32,
+        (WireType::Int { width: 8, unsigned: false }, Storage::Int64(_), _) => Action::Int64,
+        (WireType::Int { width: 8, unsigned: true }, Storage::Decimal(_, _, 0), _) => Action::UInt64,
+        (WireType::Float, Storage::Float32(_), _) => Action::Float,
+        (WireType::Double, Storage::Float64(_), _) => Action::Double,
+        (WireType::Decimal { precision, scale }, Storage::Decimal(..), _) => {
+            Action::Decimal { size: image_size(precision, scale) as u8, precision, scale }
+        }
+        (WireType::Date, Storage::Date(_), _) => Action::Date,
+        (WireType::DateTime { fsp }, Storage::Timestamp(..), _) => Action::DateTime { fsp },
+        (WireType::Timestamp { fsp }, Storage::Timestamp(..), _) => Action::Timestamp { fsp },
+        (WireType::Enum { width } | WireType::Set { width }, Storage::Text(_), _) => Action::Label { width },
+        (
+            WireType::Char { .. } | WireType::Varchar { .. } | WireType::Blob { .. },
+            Storage::Text(_),
+            kind,
+        ) if *kind == utf8 => Action::Bytes { prefix },
+        (
+            WireType::Char { .. } | WireType::Varchar { .. } | WireType::Blob { .. },
+            Storage::Binary(_),
+            ColumnType::Binary { padded },
+        ) => match *padded {
+            None => Action::Bytes { prefix },
+            Some(length) => Action::Padded { prefix, length },
+        },
+        (WireType::Json { prefix }, Storage::Text(_), ColumnType::Json) => Action::Json { prefix },
+        _ => Action::Other(wire),
+    }
+}
+
+#[inline(always)]
+fn take_value(
+    image: &mut Cursor<'_>,
+    action: Action,
+    builder: &mut ColumnBuilder,
+) -> std::result::Result<(), Fault> {
+    match action {
+        Action::Int8 => builder.push_i32(i32::from(image.u8("integer")? as i8))?,
+        Action::UInt8 => builder.push_i32(i32::from(image.u8("integer")?))?,
+        Action::Int16 => builder.push_i32(i32::from(image.u16("integer")? as i16))?,
+        Action::UInt16 => builder.push_i32(i32::from(image.u16("integer")?))?,
+        Action::Int24 => builder.push_i32(((image.uint_le(3, "integer")? as i32) << 8) >> 8)?,
+        Action::UInt24 => builder.push_i32(image.uint_le(3, "integer")? as i32)?,
+        Action::Int32 => builder.push_i32(image.u32("integer")? as i32)?,
+        Action::UInt32 => builder.push_i64(image.u32("integer")?.into())?,
+        Action::Int64 => builder.push_i64(image.i64("integer")?)?,
+        Action::UInt64 => builder.append_u64(image.u64("integer")?)?,
+        Action::Float => builder.append_f32(image.f32("float")?)?,
+        Action::Double => builder.append_f64(image.f64("double")?)?,
+        Action::Decimal { size, precision, scale } => {
+            let bytes = image.take(size.into(), "decimal")?;
+            builder.append_decimal(DecimalImage::sized(bytes, precision, scale))?
+        }
+        Action::Date => {
+            let bits = image.uint_le(3, "date")?;
+            builder.append_date(Date {
+                year: (bits >> 9) as u16,
+                month: (bits >> 5 & 15) as u8,
+                day: (bits & 31) as u8,
+            })?
+        }
+        Action::DateTime { fsp } => builder.append_datetime(read_datetime(image, fsp)?)?,
+        Action::Timestamp { fsp } => {
+            let seconds = image.uint_be(4, "timestamp")?;
+            builder.append_timestamp(seconds, read_fraction(image, fsp)?)?
+        }
+        Action::Label { width } => builder.append_label(image.uint_le(width.into(), "label")?)?,
+        Action::Bytes { prefix } => builder.push_bytes(take_prefixed(image, prefix)?, 0)?,
+        Action::Padded { prefix, length } => {
+            builder.push_bytes(take_prefixed(image, prefix)?, length as usize)?
+        }
+        Action::Json { prefix } => {
+            let (document, style) = (take_prefixed(image, prefix)?, builder.json_style);
+            builder.append_json(|out| json::write_text_as(style, document, out))?
+        }
+        Action::Other(wire) => read_value(image, wire, builder)?,
+        Action::Skip(_) | Action::SkipPrefixed(_) => {}
+    }
+    Ok(())
+}
+
+/// Most lengths have one or two bytes.
+#[inline(always)]
+fn take_prefixed<'a>(image: &mut Cursor<'a>, prefix: u8) -> Result<&'a [u8]> {
+    const WHAT: &str = "value";
+    let length = match prefix {
+        1 => usize::from(image.u8(WHAT)?),
+        2 => usize::from(image.u16(WHAT)?),
+        _ => return image.take_prefixed(prefix.into(), WHAT),
+    };
+    image.take(length, WHAT)
+}

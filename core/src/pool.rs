@@ -1,0 +1,145 @@
+//! The memory of batches that are gone, for batches to come.
+//!
+//! A batch takes some megabytes, which an allocator gives back to the system as soon as they are free, and to
+//! get them again costs a page fault every 4 KiB: a third of all time. So the buffers of a batch come back
+//! here when its last reader drops it, in whatever thread, and the next batch of any decoder of the process
+//! is built in them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer, ToByteSlice};
+
+/// Of all that is kept.
+const KEPT_BYTES_MAX: usize = 48 << 20;
+/// Of one buffer: what one huge value needed is not kept.
+const BUFFER_BYTES_MAX: usize = 8 << 20;
+/// What is smaller comes from the allocator, which keeps such pieces itself.
+const BUFFER_BYTES_MIN: usize = 16 << 10;
+
+static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// What buffers are made of.
+pub trait Pooled: ArrowNativeType {
+    fn kept() -> &'static Mutex<Vec<Vec<Self>>>;
+}
+
+macro_rules! pooled {
+    ($($type:ty)*) => {
+        $(impl Pooled for $type {
+            fn kept() -> &'static Mutex<Vec<Vec<Self>>> {
+                static KEPT: Mutex<Vec<Vec<$type>>> = Mutex::new(Vec::new());
+                &KEPT
+            }
+        })*
+    };
+}
+
+pooled! { u8 i32 i64 f32 f64 i128 }
+
+/// An empty vector with room for `room` values. 0: nobody knows how many will come.
+pub fn take<T: Pooled>(room: usize) -> Vec<T> {
+    // Never waits: a process that was forked while another thread was here would wait forever.
+    let Ok(mut kept) = T::kept().try_lock() else { return Vec::with_capacity(room) };
+    let sizes = kept.iter().enumerate().map(|(place, values)| (values.capacity(), place));
+    let best = match room {
+        0 => sizes.max(),
+        room => sizes.filter(|(capacity, _)| *capacity >= room).min(),
+    };
+    match best {
+        Some((capacity, place)) => {
+            KEPT_BYTES.fetch_sub(capacity * size_of::<T>(), Ordering::Relaxed);
+            kept.remove(place)
+        }
+        None => Vec::with_capacity(room),
+    }
+}
+
+/// Keeps the vector's memory, in place of what was kept longest if there is too much.
+pub fn give<T: Pooled>(mut values: Vec<T>) {
+    let bytes = values.capacity() * size_of::<T>();
+    if !(BUFFER_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&bytes) {
+        return;
+    }
+    let Ok(mut kept) = T::kept().try_lock() else { return };
+    values.clear();
+    kept.push(values);
+    let mut total = KEPT_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    while total > KEPT_BYTES_MAX && !kept.is_empty() {
+        let oldest = kept.remove(0).capacity() * size_of::<T>();
+        KEPT_BYTES.fetch_sub(oldest, Ordering::Relaxed);
+        total -= oldest;
+    }
+}
+
+/// The values for readers; their memory comes back when the last one is done.
+pub fn share<T: Pooled>(values: Vec<T>) -> ScalarBuffer<T> {
+    let length = values.len();
+    if values.capacity() * size_of::<T>() < BUFFER_BYTES_MIN {
+        return ScalarBuffer::from(values);
+    }
+    // A few values must not hold the memory of many.
+    if length < values.capacity() / 4 {
+        let few = values.as_slice().to_vec();
+        give(values);
+        return ScalarBuffer::from(few);
+    }
+    let buffer = Buffer::from(bytes::Bytes::from_owner(Shared(values)));
+    ScalarBuffer::new(buffer, 0, length)
+}
+
+struct Shared<T: Pooled>(Vec<T>);
+
+impl<T: Pooled> AsRef<[u8]> for Shared<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.0.to_byte_slice()
+    }
+}
+
+impl<T: Pooled> Drop for Shared<T> {
+    fn drop(&mut self) {
+        give(std::mem::take(&mut self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pool is everybody's in this process, so sizes here are those nobody else takes.
+    #[test]
+    fn memory_comes_back_when_the_last_reader_is_done() {
+        let mut values: Vec<f32> = take(123_456);
+        values.extend((0..100_000).map(|number| number as f32));
+        let address = values.as_ptr();
+        let shared = share(values);
+        let reader = shared.clone();
+        drop(shared);
+        assert_eq!((reader.len(), reader[99_999]), (100_000, 99_999.0));
+        let other: Vec<f32> = take(123_456);
+        assert_ne!(other.as_ptr(), address);
+        drop(reader);
+        let again: Vec<f32> = take(123_456);
+        assert_eq!((again.as_ptr(), again.len()), (address, 0));
+    }
+
+    #[test]
+    fn few_values_do_not_hold_the_memory_of_many() {
+        let mut values: Vec<i128> = take(100_000);
+        values.push(7);
+        let shared = share(values);
+        assert_eq!(&shared[..], [7]);
+        assert!(shared.inner().capacity() < 1000);
+    }
+
+    #[test]
+    fn what_is_kept_has_a_limit() {
+        for _ in 0..40 {
+            give(Vec::<f64>::with_capacity(500_000));
+        }
+        let kept: usize = f64::kept().lock().unwrap().iter().map(|values| values.capacity() * 8).sum();
+        assert!(kept <= KEPT_BYTES_MAX);
+        give(Vec::<f64>::with_capacity(BUFFER_BYTES_MAX));
+        assert!(f64::kept().lock().unwrap().iter().all(|values| values.capacity() * 8 <= BUFFER_BYTES_MAX));
+    }
+}

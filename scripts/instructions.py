@@ -1,0 +1,91 @@
+"""Counts the instructions that the core needs to decode a row image, and compares them with what was committed.
+
+python3 scripts/instructions.py [--renew]
+
+Instructions do not depend on what else the machine does, so a change that makes the core slower by a few
+percent shows. The log is `core/bench/orders.binlog` (`core/bench/generate.py`), the numbers are in
+`core/bench/instructions.json`. Counted is what more passes over the log add to one pass. Other compilers
+and C libraries give other numbers: renew them together with the tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = ROOT / "core" / "bench"
+NUMBERS = BENCH / "instructions.json"
+LAYOUTS = ("changelog", "after", "latest")
+MORE = 1.05
+LESS = 0.97
+PASSES = 6
+
+
+def main() -> int:
+    renew = sys.argv[1:] == ["--renew"]
+    if shutil.which("valgrind") is None:
+        print("instructions: NOT CHECKED, valgrind is not installed (apt-get install valgrind)")
+        return 1 if renew else 0
+    program = build()
+    images = run([program, *log("changelog"), "1"])[0]
+    found = {layout: round(instructions(program, layout) / images) for layout in LAYOUTS}
+    if renew:
+        NUMBERS.write_text(json.dumps(found, indent=2) + "\n")
+        print(f"instructions: {NUMBERS.relative_to(ROOT)} now has {found}")
+        return 0
+    return compare(found, json.loads(NUMBERS.read_text()))
+
+
+def compare(found: dict[str, int], committed: dict[str, int]) -> int:
+    failed = better = False
+    for layout, count in found.items():
+        limit = committed[layout]
+        share = count / limit
+        failed, better = failed or share > MORE, better or share < LESS
+        print(f"instructions per row image, {layout}: {count} (committed: {limit}, {share - 1:+.1%})")
+    if failed:
+        print(f"More than {MORE - 1:.0%} above what is committed: find out why before you renew the numbers.")
+    elif better:
+        print("Better than what is committed: keep it with `make instructions ARGS=--renew`.")
+    return int(failed)
+
+
+def build() -> str:
+    cargo = shutil.which("cargo") or str(Path.home() / ".cargo" / "bin" / "cargo")
+    command = [cargo, "build", "--release", "--quiet", "--example", "decode"]
+    subprocess.run(command, cwd=ROOT / "core", check=True)
+    return str(ROOT / "core" / "target" / "release" / "examples" / "decode")
+
+
+def log(layout: str) -> list[str]:
+    return [str(BENCH / "orders.json"), str(BENCH / "orders.binlog"), "0", "0", layout]
+
+
+def run(command: list[str]) -> tuple[int, str]:
+    """The rows it says it gave, and what it wrote beside."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])["rows"], done.stderr
+
+
+def instructions(program: str, layout: str) -> float:
+    """Of one pass over the log."""
+    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, *log(layout)]
+    counts = []
+    for passes in (1, 1 + PASSES):
+        _, said = run([*valgrind, str(passes)])
+        collected = re.search(r"Collected : (\d+)", said)
+        if collected is None:
+            sys.exit(f"callgrind did not say what it counted:\n{said}")
+        counts.append(int(collected[1]))
+    return (counts[1] - counts[0]) / PASSES
+
+
+if __name__ == "__main__":
+    sys.exit(main())
