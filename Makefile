@@ -10,7 +10,7 @@ SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PYTHONPATH := $(CURDIR)/src
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup  ## A private MySQL streamed into an Iceberg table, with crashes, verified (about 3 minutes)
 	@$(BIN)/penstock demo $(ARGS)
@@ -26,6 +26,9 @@ test-all: setup  ## All tests, also crash tests and other slow ones
 bench: setup  ## Penstock and its peers on the same logs (PARTS, WORKLOADS, PEERS, SCALE, ROWS: docs/performance.md)
 	@$(BIN)/python -m bench.run $(if $(PARTS),--parts "$(PARTS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") \
 		$(if $(PEERS),--peers "$(PEERS)") $(if $(SCALE),--scale $(SCALE)) $(if $(ROWS),--rows $(ROWS)) $(ARGS)
+
+instructions:  ## Instructions the core needs for a row image, against core/bench/instructions.json (needs valgrind)
+	@python3 scripts/instructions.py $(ARGS)
 
 lint: setup  ## ruff, mypy --strict, rustfmt, clippy
 	$(BIN)/ruff check .
@@ -53,4 +56,4 @@ clean:  ## Remove what was built here (downloads stay in ~/.cache/penstock)
 	rm -rf .venv core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo test test-all bench lint fuzz core setup clean
+.PHONY: help demo test test-all bench instructions lint fuzz core setup clean

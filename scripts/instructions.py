@@ -1,4 +1,4 @@
-"""Counts the instructions that the core needs to decode a row image, and compares them with what was committed.
+"""Counts the instructions the core needs to decode a row image, against what was committed.
 
 python3 scripts/instructions.py [--renew]
 

@@ -1,4 +1,4 @@
-"""Writes the log `orders.binlog` of some changes of `bench.orders`, and the table's schema, from a real MySQL 8.0.
+"""Writes the log `orders.binlog` of some changes of `bench.orders`, and its schema, from a real MySQL 8.0.
 
 PYTHONPATH=src .venv/bin/python core/bench/generate.py
 """

@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Little-endian unsigned integer of 0 to 8 bytes.
-    #[inline]
+    #[inline(always)]
     pub fn uint_le(&mut self, width: usize, what: &'static str) -> Result<u64> {
         Ok(match width {
             1 => self.u8(what)?.into(),
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Big-endian unsigned integer of 0 to 8 bytes.
-    #[inline]
+    #[inline(always)]
     pub fn uint_be(&mut self, width: usize, what: &'static str) -> Result<u64> {
         Ok(match width {
             1 => self.u8(what)?.into(),

@@ -40,15 +40,9 @@ impl<'a> DecimalImage<'a> {
         Ok(Self { bytes, precision, scale })
     }
 
-    /// The same of bytes that are known to be as many as that; others give an error when they are read.
-    #[inline]
-    pub(crate) fn sized(bytes: &'a [u8], precision: u8, scale: u8) -> Self {
-        Self { bytes, precision, scale }
-    }
-
     #[inline]
     fn negative(self) -> bool {
-        self.bytes.first().is_some_and(|first| first & 0x80 == 0)
+        self.bytes[0] & 0x80 == 0
     }
 
     /// Calls `group(digits, value)` for each group from the left, the integral ones first.
@@ -57,27 +51,12 @@ impl<'a> DecimalImage<'a> {
         let integral = usize::from(self.precision - self.scale);
         let scale = usize::from(self.scale);
         let flip = if self.negative() { u32::MAX } else { 0 };
-        // The sign bit is the highest of the first group.
-        let mut sign = 0x80;
-        let mut rest = self.bytes;
+        let (mut rest, mut sign) = (self.bytes, 0x80);
         let mut read = |digits: usize| {
-            let width = GROUP_BYTES[digits];
-            let Some((bytes, behind)) = rest.split_at_checked(width) else { return Err(short()) };
-            rest = behind;
-            let value = match *bytes {
-                [a] => u32::from(a ^ sign),
-                [a, b] => u32::from(u16::from_be_bytes([a ^ sign, b])),
-                [a, b, c] => u32::from_be_bytes([0, a ^ sign, b, c]),
-                [a, b, c, d] => u32::from_be_bytes([a ^ sign, b, c, d]),
-                _ => 0,
-            };
+            let value = read_group(&mut rest, digits, sign, flip)?;
             sign = 0;
-            let value = value ^ flip & MASKS[width];
-            if value >= POWERS[digits] {
-                return Err(ValueError::new("a group of digits of a decimal is too large"));
-            }
             group(digits, value);
-            Ok(())
+            Ok::<(), ValueError>(())
         };
         if integral % 9 > 0 {
             read(integral % 9)?;
@@ -94,10 +73,8 @@ impl<'a> DecimalImage<'a> {
     /// The number times 10^scale. Only for precision up to 38.
     #[inline]
     pub fn unscaled(self) -> Result<i128, ValueError> {
-        if self.precision <= 18 {
-            let mut value = 0_u64;
-            self.groups(|digits, group| value = value * u64::from(POWERS[digits]) + u64::from(group))?;
-            return Ok(if self.negative() { -i128::from(value) } else { i128::from(value) });
+        if let Some(groups) = Groups::short(self.precision, self.scale) {
+            return groups.unscaled(self.bytes).map(i128::from);
         }
         let mut value = 0_i128;
         self.groups(|digits, group| value = value.wrapping_mul(POWERS[digits].into()) + i128::from(group))?;
@@ -131,6 +108,71 @@ impl<'a> DecimalImage<'a> {
     }
 }
 
+/// Takes a group of digits from the bytes. `sign`: the bit to be turned over in its first byte.
+#[inline(always)]
+fn read_group(rest: &mut &[u8], digits: usize, sign: u8, flip: u32) -> Result<u32, ValueError> {
+    let width = GROUP_BYTES[digits];
+    let Some((bytes, behind)) = rest.split_at_checked(width) else { return Err(short()) };
+    *rest = behind;
+    let value = match *bytes {
+        [a] => u32::from(a ^ sign),
+        [a, b] => u32::from(u16::from_be_bytes([a ^ sign, b])),
+        [a, b, c] => u32::from_be_bytes([0, a ^ sign, b, c]),
+        [a, b, c, d] => u32::from_be_bytes([a ^ sign, b, c, d]),
+        _ => 0,
+    };
+    let value = value ^ flip & MASKS[width];
+    if value >= POWERS[digits] {
+        return Err(too_large());
+    }
+    Ok(value)
+}
+
+/// The groups of a number of at most 18 digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Groups {
+    /// Digits of the shorter groups at both ends, and how many of nine are between them.
+    head: u8,
+    whole: u8,
+    tail: u8,
+}
+
+impl Groups {
+    /// None: the number may have more digits, or it has none.
+    #[inline]
+    pub fn short(precision: u8, scale: u8) -> Option<Self> {
+        let integral = precision.checked_sub(scale)?;
+        let groups = Self { head: integral % 9, whole: integral / 9 + scale / 9, tail: scale % 9 };
+        (1..=18).contains(&precision).then_some(groups)
+    }
+
+    /// The number times 10^scale, from exactly the bytes it has.
+    #[inline]
+    pub fn unscaled(self, bytes: &[u8]) -> Result<i64, ValueError> {
+        let negative = bytes.first().is_some_and(|first| first & 0x80 == 0);
+        let flip = if negative { u32::MAX } else { 0 };
+        let (mut rest, mut sign, mut value) = (bytes, 0x80, 0_i64);
+        if self.head > 0 {
+            value = read_group(&mut rest, self.head.into(), sign, flip)?.into();
+            sign = 0;
+        }
+        for _ in 0..self.whole {
+            value = value * i64::from(POWERS[9]) + i64::from(read_group(&mut rest, 9, sign, flip)?);
+            sign = 0;
+        }
+        if self.tail > 0 {
+            let tail = usize::from(self.tail);
+            value = value * i64::from(POWERS[tail]) + i64::from(read_group(&mut rest, tail, sign, flip)?);
+        }
+        Ok(if negative { -value } else { value })
+    }
+}
+
+#[cold]
+fn too_large() -> ValueError {
+    ValueError::new("a group of digits of a decimal is too large")
+}
+
 #[cold]
 fn short() -> ValueError {
     ValueError::new("a decimal without all its bytes")
@@ -159,15 +201,21 @@ pub fn parse_text(text: &[u8], precision: u8, scale: u8) -> Result<i128, ValueEr
         _ => (false, text),
     };
     let (mut value, mut count, mut fraction) = (0_i128, 0_u8, None);
+    // Most numbers fit into one word, which is several times quicker than two.
+    let (mut word, is_short) = (0_u64, digits.len() <= 18);
     for byte in digits {
         match byte {
             b'0'..=b'9' => {
                 // Leading zeros are no digits of the number.
-                count += u8::from(value != 0 || *byte != b'0');
+                count += u8::from(count > 0 || *byte != b'0');
                 if count > 38 {
                     break;
                 }
-                value = value * 10 + i128::from(byte - b'0');
+                let digit = byte - b'0';
+                match is_short {
+                    true => word = word * 10 + u64::from(digit),
+                    false => value = value * 10 + i128::from(digit),
+                }
                 fraction = fraction.map(|digits: u8| digits.saturating_add(1));
             }
             b'.' if fraction.is_none() => fraction = Some(0),
@@ -177,7 +225,7 @@ pub fn parse_text(text: &[u8], precision: u8, scale: u8) -> Result<i128, ValueEr
     let missing = scale.checked_sub(fraction.unwrap_or(0));
     match missing {
         Some(missing) if !digits.is_empty() && count.saturating_add(missing) <= precision.max(missing) => {
-            let value = value * 10_i128.pow(missing.into());
+            let value = (value + i128::from(word)) * 10_i128.pow(missing.into());
             Ok(if negative { -value } else { value })
         }
         _ => Err(ValueError::new(format!("a number that is no DECIMAL({precision},{scale})"))),

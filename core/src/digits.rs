@@ -17,6 +17,8 @@ fn eight(value: u32) -> u64 {
 #[inline]
 pub fn write_u64(value: u64, out: &mut Vec<u8>) {
     match u32::try_from(value) {
+        Ok(value) if value < 10 => out.push(b'0' + value as u8),
+        Ok(value) if value < 10_000 => write_four(value, out),
         Ok(value) if value < 100_000_000 => write_short(value, out),
         _ => write_long(value, out),
     }
@@ -28,6 +30,18 @@ pub fn write_i64(value: i64, out: &mut Vec<u8>) {
         out.push(b'-');
     }
     write_u64(value.unsigned_abs(), out);
+}
+
+/// As `write_short`, of a number below 10,000.
+#[inline]
+fn write_four(value: u32, out: &mut Vec<u8>) {
+    let hundreds = (value * 5243) >> 19;
+    let quarters = hundreds | ((value - hundreds * 100) << 16);
+    let tens = ((quarters * 103) >> 10) & 0x000f_000f;
+    let digits = tens | ((quarters - tens * 10) << 8);
+    let leading = (digits.trailing_zeros() / 8).min(3);
+    out.extend_from_slice(&((digits | ZEROS as u32) >> (8 * leading)).to_le_bytes());
+    out.truncate(out.len() - leading as usize);
 }
 
 #[inline]

@@ -358,7 +358,7 @@ fn read_int<V: ValueSink>(
 }
 
 /// The fraction of a second in (fsp + 1) / 2 bytes: hundredths, ten-thousandths or millionths.
-#[inline]
+#[inline(always)]
 pub(crate) fn read_fraction(image: &mut Cursor<'_>, fsp: u8) -> Result<u32> {
     let fraction = match fsp {
         0 => return Ok(0),
@@ -371,7 +371,7 @@ pub(crate) fn read_fraction(image: &mut Cursor<'_>, fsp: u8) -> Result<u32> {
 
 /// 40 bits from the highest: sign (always 1), year * 13 + month (17), day (5), hour (5), minute (6), second
 /// (6).
-#[inline]
+#[inline(always)]
 pub(crate) fn read_datetime(image: &mut Cursor<'_>, fsp: u8) -> Result<DateTime> {
     let bits = image.uint_be(5, "datetime")?;
     let months = (bits >> 22 & 0x1ffff) as u32;

@@ -72,13 +72,13 @@ impl Date {
     }
 }
 
+#[inline]
 fn days_in_month(year: u16, month: u8) -> u8 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        1..=12 => 31,
-        _ => 0,
+    const DAYS: [u8; 13] = [0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    match DAYS.get(usize::from(month)) {
+        Some(29) if year % 4 != 0 || (year % 100 == 0 && year % 400 != 0) => 28,
+        Some(days) => *days,
+        None => 0,
     }
 }
 

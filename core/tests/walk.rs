@@ -90,7 +90,11 @@ fn both(
 fn types() -> impl Strategy<Value = TypeOptions> {
     let dates = prop_oneof![Just(ZeroDates::Null), Just(ZeroDates::Text), Just(ZeroDates::Error)];
     let binaries = prop_oneof![Just(Binaries::Bytes), Just(Binaries::Hex)];
-    (dates, binaries).prop_map(|(zero_dates, binary)| TypeOptions { zero_dates, binary, ..Default::default() })
+    (dates, binaries).prop_map(|(zero_dates, binary)| TypeOptions {
+        zero_dates,
+        binary,
+        ..Default::default()
+    })
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::charset::Charset;
 use crate::decimal::{self, DecimalImage};
 use crate::digits;
 use crate::error::ValueError;
+use crate::json;
 use crate::schema::ColumnType;
 use crate::temporal::{Date, DateTime, Time};
 
@@ -64,6 +65,14 @@ impl ColumnBuilder {
     #[inline]
     pub(super) fn push_i64(&mut self, value: i64) -> Result {
         let Storage::Int64(values) = &mut self.storage else { return Err(self.unfit("an integer")) };
+        values.push(value);
+        Ok(())
+    }
+
+    /// Of a decimal128 column.
+    #[inline]
+    pub(super) fn push_i128(&mut self, value: i128) -> Result {
+        let Storage::Decimal(values, ..) = &mut self.storage else { return Err(self.unfit("an integer")) };
         values.push(value);
         Ok(())
     }
@@ -345,6 +354,16 @@ impl ColumnBuilder {
             out.extend_from_slice(text);
             Ok(())
         })
+    }
+
+    /// A binary JSON document, as its server prints it.
+    #[inline]
+    pub(super) fn append_json_document(&mut self, document: &[u8]) -> Result {
+        let (Storage::Text(bytes), ColumnType::Json) = (&mut self.storage, &self.kind) else {
+            return Err(self.unfit("a JSON document"));
+        };
+        json::write_text_with(&mut self.json_shapes, self.json_style, document, &mut bytes.values)?;
+        bytes.end_value()
     }
 
     /// A JSON document that `write` appends as the server prints it.

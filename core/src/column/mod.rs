@@ -87,6 +87,7 @@ pub struct ColumnBuilder {
     kind: ColumnType,
     options: TypeOptions,
     json_style: json::Style,
+    json_shapes: json::Shapes,
     storage: Storage,
     /// Rows that are null, in order: what is not null costs nothing here.
     nulls: Vec<u32>,
@@ -162,7 +163,14 @@ impl ColumnBuilder {
     /// `options` are those that hold for the column.
     pub fn new(kind: ColumnType, options: TypeOptions) -> Self {
         let storage = Storage::empty(&arrow_type(&kind, options));
-        Self { kind, options, json_style: json::Style::default(), storage, nulls: Vec::new() }
+        Self {
+            kind,
+            options,
+            json_style: json::Style::default(),
+            json_shapes: json::Shapes::default(),
+            storage,
+            nulls: Vec::new(),
+        }
     }
 
     /// For the column at `position`. The error says what the schema lacks.

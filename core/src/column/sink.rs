@@ -81,8 +81,7 @@ impl ValueSink for ColumnBuilder {
 
     #[inline]
     fn json(&mut self, document: &[u8]) -> Taken {
-        let style = self.json_style;
-        self.append_json(|out| json::write_text_as(style, document, out))
+        self.append_json_document(document)
     }
 
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::{ColumnBuilder, Storage};
 use crate::charset::Charset;
 use crate::cursor::Cursor;
-use crate::decimal::{image_size, DecimalImage};
+use crate::decimal::{image_size, Groups};
 use crate::error::Result;
-use crate::json;
 use crate::rows::{read_datetime, read_fraction, read_null_bits, read_value, Fault, Present};
 use crate::schema::ColumnType;
 use crate::table_map::{bit_from_low, TableMap};
@@ -52,8 +51,7 @@ enum Action {
     Double,
     Decimal {
         size: u8,
-        precision: u8,
-        scale: u8,
+        groups: Groups,
     },
     Date,
     DateTime {
@@ -196,7 +194,10 @@ fn action(wire: WireType, builder: &ColumnBuilder) -> Action {
         (WireType::Float, Storage::Float32(_), _) => Action::Float,
         (WireType::Double, Storage::Float64(_), _) => Action::Double,
         (WireType::Decimal { precision, scale }, Storage::Decimal(..), _) => {
-            Action::Decimal { size: image_size(precision, scale) as u8, precision, scale }
+            match Groups::short(precision, scale) {
+                Some(groups) => Action::Decimal { size: image_size(precision, scale) as u8, groups },
+                None => Action::Other(wire),
+            }
         }
         (WireType::Date, Storage::Date(_), _) => Action::Date,
         (WireType::DateTime { fsp }, Storage::Timestamp(..), _) => Action::DateTime { fsp },
@@ -236,12 +237,11 @@ fn take_value(
         Action::Int32 => builder.push_i32(image.u32("integer")? as i32)?,
         Action::UInt32 => builder.push_i64(image.u32("integer")?.into())?,
         Action::Int64 => builder.push_i64(image.i64("integer")?)?,
-        Action::UInt64 => builder.append_u64(image.u64("integer")?)?,
+        Action::UInt64 => builder.push_i128(image.u64("integer")?.into())?,
         Action::Float => builder.append_f32(image.f32("float")?)?,
         Action::Double => builder.append_f64(image.f64("double")?)?,
-        Action::Decimal { size, precision, scale } => {
-            let bytes = image.take(size.into(), "decimal")?;
-            builder.append_decimal(DecimalImage::sized(bytes, precision, scale))?
+        Action::Decimal { size, groups } => {
+            builder.push_i128(groups.unscaled(image.take(size.into(), "decimal")?)?.into())?
         }
         Action::Date => {
             let bits = image.uint_le(3, "date")?;
@@ -261,10 +261,7 @@ fn take_value(
         Action::Padded { prefix, length } => {
             builder.push_bytes(take_prefixed(image, prefix)?, length as usize)?
         }
-        Action::Json { prefix } => {
-            let (document, style) = (take_prefixed(image, prefix)?, builder.json_style);
-            builder.append_json(|out| json::write_text_as(style, document, out))?
-        }
+        Action::Json { prefix } => builder.append_json_document(take_prefixed(image, prefix)?)?,
         Action::Other(wire) => read_value(image, wire, builder)?,
         Action::Skip(_) | Action::SkipPrefixed(_) => {}
     }

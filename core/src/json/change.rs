@@ -7,7 +7,7 @@
 //! Members of an object stand in the order the server keeps them: by length, then by bytes.
 
 use super::string::string;
-use super::{malformed, too_deep, Elements, Result, Style, Writer, DEPTH_MAX};
+use super::{malformed, too_deep, Elements, Result, Shapes, Style, Writer, DEPTH_MAX};
 use crate::cursor::Cursor;
 
 const REPLACE: u8 = 0;
@@ -51,7 +51,9 @@ pub fn write_changed(document: &[u8], changes: &[u8], out: &mut Vec<u8>) -> Resu
     for ((operation, value), legs) in steps.into_iter().zip(&keys) {
         apply(&mut whole, operation, legs, value)?;
     }
-    let mut writer = Writer { out, style: Style::default(), work: document.len() + changes.len() };
+    let shapes = &mut Shapes::default();
+    let work = document.len() + changes.len();
+    let mut writer = Writer { out, style: Style::default(), shapes, work };
     write(&whole, &mut writer, 0)
 }
 

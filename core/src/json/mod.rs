@@ -6,6 +6,7 @@
 //! server describes the format; this is written from that description.)
 
 mod change;
+mod shape;
 mod string;
 
 use std::io::Write;
@@ -22,6 +23,7 @@ use crate::temporal::{Date, DateTime, Time};
 use crate::wire::code;
 
 pub use self::change::write_changed;
+pub use self::shape::Shapes;
 
 type Result<T> = std::result::Result<T, ValueError>;
 
@@ -55,17 +57,24 @@ pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
 
 /// The same as a certain server prints it.
 pub fn write_text_as(style: Style, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    write_text_with(&mut Shapes::default(), style, document, out)
+}
+
+/// The same, quicker for documents like those that were written with the same `shapes` before.
+#[inline]
+pub fn write_text_with(shapes: &mut Shapes, style: Style, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((kind, data)) = document.split_first() else {
         out.extend_from_slice(b"null");
         return Ok(());
     };
-    let mut writer = Writer { out, style, work: document.len() };
+    let mut writer = Writer { out, style, shapes, work: document.len() };
     writer.value(*kind, data, 0, 0)
 }
 
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
     style: Style,
+    shapes: &'a mut Shapes,
     /// Bytes of the document not yet read. Values never overlap in what a server writes; if they do, the
     /// document is made to explode and the work is refused.
     work: usize,
@@ -109,16 +118,31 @@ impl Writer<'_> {
     /// `WIDTH`: bytes of offsets, 2 in small containers and 4 in large ones.
     fn object<const WIDTH: usize>(&mut self, data: &[u8], depth: usize) -> Result<()> {
         let mut elements = self.open::<WIDTH>(data, true, depth)?;
-        self.out.push(b'{');
-        for index in 0..elements.count {
-            if index > 0 {
-                self.out.extend_from_slice(b", ");
+        let (entries, data) = (elements.keys, elements.data);
+        let (slot, shape) = self.shapes.take::<WIDTH>(entries, data);
+        if let Some(shape) = shape {
+            self.spend(shape.keys_size)?;
+            for index in 0..elements.count {
+                shape.write(index, self.out);
+                let (kind, data, start) = elements.next_value()?;
+                self.value(kind, data, start, depth + 1)?;
             }
-            let key = elements.next_key()?;
-            self.spend(key.len())?;
-            string::<true>(elements.data, key, self.out);
-            let (kind, data, start) = elements.next_value()?;
-            self.value(kind, data, start, depth + 1)?;
+            self.shapes.put(slot, shape);
+        } else {
+            self.out.push(b'{');
+            let mut keys = Vec::with_capacity(elements.count);
+            for index in 0..elements.count {
+                if index > 0 {
+                    self.out.extend_from_slice(b", ");
+                }
+                let key = elements.next_key()?;
+                self.spend(key.len())?;
+                string::<true>(data, key.clone(), self.out);
+                keys.push(key);
+                let (kind, data, start) = elements.next_value()?;
+                self.value(kind, data, start, depth + 1)?;
+            }
+            self.shapes.note::<WIDTH>(slot, entries, data, &keys);
         }
         self.out.push(b'}');
         Ok(())
@@ -268,9 +292,14 @@ fn offset<const WIDTH: usize>(entry: &[u8]) -> usize {
 }
 
 /// A length of 7 bits a byte, lowest first, the top bit saying that more follow; then as many bytes.
+#[inline]
 fn take_sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8]> {
-    let mut length = 0_usize;
-    for shift in [0, 7, 14, 21, 28] {
+    let first = cursor.u8("length")?;
+    if first & 0x80 == 0 {
+        return Ok(cursor.take(first.into(), "string")?);
+    }
+    let mut length = usize::from(first & 0x7f);
+    for shift in [7, 14, 21, 28] {
         let byte = cursor.u8("length")?;
         length |= usize::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
