@@ -5,7 +5,7 @@ const ZEROS: u64 = 0x3030_3030_3030_3030;
 /// The eight digits of a number below 100,000,000, the first one in the lowest byte, as values 0 to 9.
 #[inline]
 fn eight(value: u32) -> u64 {
-    // Halves of four digits, then quarters of two, then single ones; each lane is divided by a multiplication.
+    // Halves of four digits, quarters of two, then single ones; each lane is divided by a multiplication.
     let halves = u64::from(value / 10_000) | (u64::from(value % 10_000) << 32);
     let hundreds = ((halves * 5243) >> 19) & 0x0000_007f_0000_007f;
     let quarters = hundreds | ((halves - hundreds * 100) << 16);
@@ -65,8 +65,8 @@ fn write_long(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a number below 100,000,000 with zeros before it, so that it has `width` (1 to 8) digits, or more if
-/// it is larger.
+/// Appends a number below 100,000,000 with zeros before it, so that it has `width` (1 to 8) digits, or more
+/// if it is larger.
 #[inline]
 pub fn write_padded(value: u32, width: usize, out: &mut Vec<u8>) {
     let digits = eight(value);

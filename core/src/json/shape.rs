@@ -68,7 +68,8 @@ impl Shapes {
         self.slots[slot] = Some(shape);
     }
 
-    /// Keeps the keys of an object just written, unless the slot has others yet. All ranges are inside `data`.
+    /// Keeps the keys of an object just written, unless the slot has others yet. All ranges are inside
+    /// `data`.
     pub(super) fn note<const WIDTH: usize>(
         &mut self,
         slot: usize,

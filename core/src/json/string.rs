@@ -43,7 +43,7 @@ fn load(data: &[u8], range: &Range<usize>) -> Option<u128> {
 /// Whether one of 16 bytes has to be escaped: `"`, `\` and what is below a space.
 #[inline]
 fn any_escape(word: u128) -> bool {
-    // With bit 1 turned over `"` is a space, and what was below a space still is; so 0x21 is above all of them.
+    // With bit 1 turned over `"` is a space, and what was below a space still is: all are below 0x21.
     let low = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
     let backslash = (word ^ (ONES * 0x5c)).wrapping_sub(ONES);
     (low | backslash) & !word & HIGHS != 0
