@@ -45,7 +45,7 @@ PARTS = (*LOG_PARTS, LATENCY, LOAD)
 def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything started here is stopped
-    console = Console(stderr=True)
+    console = Console(stderr=True, width=None if sys.stderr.isatty() else 130)
     try:
         return run(options, console)
     except PenstockError as error:
