@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from bench import across, peers_log, peers_snapshot, report
+from bench import across, ours, peers_log, peers_snapshot, report
 from bench import log as bench_log
 from bench.latency import run as latency_run
 from bench.load import run as load_run
@@ -30,13 +30,15 @@ from bench.load import table
 from bench.log import BenchLog
 from bench.measure import Figure, Outcome
 from bench.ours import Workplace
+from bench.stages import run as stages_run
 from bench.workloads import WORKLOADS
 from penstock.artifacts import cache_directory
 from penstock.errors import PenstockError
 
 BUSY_PERCENT = 15
 
-LOG_PARTS = ("receiver", "decode", "snapshot", "merge", "peers")
+STAGES = "stages"
+LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
 LOAD = "load"
 PARTS = (*LOG_PARTS, LATENCY, LOAD)
@@ -151,6 +153,9 @@ def run_logs(options: argparse.Namespace, console: Console) -> None:
                 report.write_docs(
                     report.Results(outcomes), f"Measured on {report.machine()}. {logs.about[name]}"
                 )
+                stages = report.Results(outcomes).figure(stages_run.TASK)
+                if stages is not None:
+                    stages_run.write_docs(stages, report.Results(outcomes).figure(ours.RECEIVE))
             across.write_docs(logs.results(), logs.about)
 
 
@@ -199,6 +204,8 @@ def measured(log: BenchLog, folder: Path, options: argparse.Namespace) -> Iterat
         yield from place.snapshot_figures()
     if "merge" in options.parts:
         yield from place.merge_figures()
+    if STAGES in options.parts and tables:
+        yield from stages_run.measured(place)
     if "peers" in options.parts:
         if tables and not options.peers:
             yield from peers_snapshot.figures(log, options.repeat)
