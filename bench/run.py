@@ -126,7 +126,11 @@ class Logs:
     about: dict[str, str] = field(default_factory=dict)
 
     def results(self) -> dict[str, report.Results]:
-        return {name: report.Results(outcomes) for name, outcomes in self.outcomes.items()}
+        """Of whole ways; stages have no speed."""
+        return {
+            name: report.Results([one for one in outcomes if one.task != stages_run.TASK])
+            for name, outcomes in self.outcomes.items()
+        }
 
     def all(self) -> report.Results:
         return report.Results([outcome for outcomes in self.outcomes.values() for outcome in outcomes])
@@ -147,12 +151,11 @@ def run_logs(options: argparse.Namespace, console: Console) -> None:
             finally:  # the next one may take long: what was measured is kept whatever comes
                 report.write_json(logs.all(), options.out)
         people().rule(name)
-        report.show(report.Results(outcomes), people())
+        ways = logs.results()[name]
+        report.show(ways, people())
         if options.docs:
             if name == "orders":
-                report.write_docs(
-                    report.Results(outcomes), f"Measured on {report.machine()}. {logs.about[name]}"
-                )
+                report.write_docs(ways, f"Measured on {report.machine()}. {logs.about[name]}")
                 stages = report.Results(outcomes).figure(stages_run.TASK)
                 if stages is not None:
                     stages_run.write_docs(stages, report.Results(outcomes).figure(ours.RECEIVE))
