@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -374,8 +375,9 @@ class IcebergSink:
         number = snapshot.snapshotId()
         name = f"penstock_{number}"
         if target.refs().get(name) is None:
-            tags = target.manageSnapshots().createTag(name, number)
-            tags.setMaxRefAgeMs(name, HELD_MS).commit()
+            # The age of a tag is that of its snapshot.
+            age_ms = max(0, int(time.time() * 1000) - snapshot.timestampMillis()) + HELD_MS
+            target.manageSnapshots().createTag(name, number).setMaxRefAgeMs(name, age_ms).commit()
         return str(number)
 
     def compact(self, table: TableId) -> Compacted:
