@@ -25,16 +25,15 @@ from penstock.config import PipelineConfig, SourceConfig
 from penstock.discovery import Wait, discover
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
-from penstock.model.offset import LogRange, Offset
+from penstock.model.offset import Offset
 from penstock.model.part import PartialSnapshot
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
-from penstock.model.table import TableState
-from penstock.planner import Planner, PlannerLimits
-from penstock.policy import Policies
+from penstock.model.table import TableState, is_catching_up, is_reading
+from penstock.planning import Planning
 from penstock.progress import Progress
-from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.retention import Consumer
 from penstock.requests import Requests
 from penstock.rereads import Rereads
 from penstock.signals.channels import open_channels, rest_server, send
@@ -42,7 +41,6 @@ from penstock.signals.work import Signals, apply_patterns, as_told, is_paused, l
 from penstock.snapshot import stage
 from penstock.snapshot.gate import Gate
 from penstock.snapshot.log import ChunkLog
-from penstock.snapshot.place import PlacementLimits
 from penstock.snapshot.split import WHOLE
 from penstock.snapshot.whole import read_whole
 from penstock.sources.base import Finding, TableFilter, refuse
@@ -51,7 +49,6 @@ from penstock.sources.mysql.computed import computation
 from penstock.sources.mysql.lookout import Lookout
 from penstock.sources.mysql.omitted import omitted_values
 from penstock.sources.mysql.session import SourceSession
-from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
 from penstock.state import StateStore
 from penstock.unpark import unpark
@@ -59,10 +56,10 @@ from penstock.unpark import unpark
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.02
-WINDOW_BYTES_MAX = 512 * 1024**2
-APPEND_BYTES_MAX = 128 * 1024**2
 AWAY_SECONDS = 2.0
 """How long planning rests when the source does not answer what it is asked."""
+QUERY_LOOK_SECONDS = 1.0
+"""How often Spark is asked whether the query lives: each question costs as much as a tick without it."""
 QUERY_RESTARTS_MAX = 5
 """Restarts of the Spark query without an applied epoch in between; then the error ends the run."""
 
@@ -154,6 +151,8 @@ class _Run:
         self.query: Any = None  # what runs the epochs, a StreamingQuery
         self.chunk_log = ChunkLog(config.relay_log_path)
         self.restarts = 0
+        self.query_looked = 0.0
+        self.consumer = Consumer(config.relay_log_path, config.name)
         self.last_plan = 0.0
         self.away_until = 0.0
 
@@ -187,7 +186,10 @@ class _Run:
             targets.check_new(self.sink, self.state)
             gate = self.chunks.gate.to_json
             self.progress = Progress(config, self.state, self.log, self.supervisor, gate=gate, rest=self.rest)
-            self.planner = self._make_planner()
+            self.planning = Planning(
+                self.state, self.log, self.source, config, self.captured, self.sink,
+                applies_cascades=self._applies_cascades,
+            )  # fmt: skip
             self.rereads = Rereads(
                 self.state, self.log, self.source, config, self.sink, cascading=self._cascading_now,
                 wait=self._wait_for, renew=self.supervisor.renew,
@@ -251,30 +253,6 @@ class _Run:
         answer = unpark(self.state, self.log, self.sink, table)
         self._register()  # what it still has to read stays
         return answer
-
-    def _make_planner(self) -> Planner:
-        config = self.config
-        statements = MySqlStatements(
-            self.captured,
-            self.source.read_table,
-            lambda: self.source.traits.statements,
-            read_database=self.source.read_database,
-            earlier=lambda offset: self.log.statements(LogRange(self.log.start, max(self.log.start, offset))),
-            types=config.types,
-            parks_cascades=config.cascades == "park" and not self.source.traits.logs_cascades,
-            keeps_keys=self._applies_cascades,
-        )
-        placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
-        return Planner(
-            self.state,
-            self.log,
-            statements,
-            policies=Policies.of(config, append_only=self.sink.append_only),
-            discard=stage.discard,
-            limits=PlannerLimits(config.epoch.bytes_max, placement),
-            identify=self.sink.identity,
-            cascades=config.types if self._applies_cascades else None,
-        )
 
     def _make_workers(self, lacks_columns: bool) -> None:
         """Who applies epochs, and who reads chunks. `lacks_columns`: the source's row images do."""
@@ -403,7 +381,7 @@ class _Run:
             due = time.monotonic() >= max(rested, self.requests.held_until)
             if due:
                 self.rereads.work()
-            if (due or cuts) and self.planner.plan_next(cuts) is not None:
+            if (due or cuts) and self.planning.next(cuts):
                 self.runner.wake()
                 self.last_plan = time.monotonic()
         except TransientError as error:
@@ -413,6 +391,10 @@ class _Run:
 
     def _check_query(self) -> None:
         assert self.query is not None
+        now = time.monotonic()
+        if self.runner.failure is None and now < self.query_looked + QUERY_LOOK_SECONDS:
+            return
+        self.query_looked = now
         if self.query.isActive:
             return
         error = self.runner.failure or self.query.exception()
@@ -445,13 +427,13 @@ class _Run:
 
     def _register(self) -> None:
         """Tells retention what we may still read: unapplied log, and the windows of unfinished snapshots."""
-        tables = self.state.tables().values()
+        catching_up = self.state.tables_that(is_catching_up)
         needed = [self.state.applied_offset() or self.log.start]
-        needed += [table.start for table in tables if table.reading]
+        needed += [table.start for table in self.state.tables_that(is_reading)]
         needed += self.signals.needed()
         needed += [one.since for one in self.state.partials()]
-        needed += [table.resumes for table in tables if table.catching_up and table.resumes is not None]
-        retention.register(self.config.relay_log_path, self.config.name, min(needed))
+        needed += [table.resumes for table in catching_up if table.resumes is not None]
+        self.consumer.needs(min(needed))
 
     def _finished(self) -> bool:
         only = self.config.snapshot.mode == "only"

@@ -25,6 +25,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver_status
 from penstock.snapshot.progress import SnapshotProgress, TableProgress
 from penstock.state import StateStore
+from penstock.state.chunks import Totals
 
 LOG_RATE_SECONDS = 10.0
 SNAPSHOT_RATE_SECONDS = 60.0
@@ -64,6 +65,7 @@ class Progress:
         self.events = 0
         self.rows = 0
         self.chunks = 0
+        self._documents = TableDocuments(config, state)
         self._recent: deque[tuple[float, int, int]] = deque()
         self._last: dict[str, Any] | None = None
         self._has_news = True
@@ -104,7 +106,9 @@ class Progress:
         if self._last is not None:
             return self._last
         rates = self.rates()
-        document = collect(self._config, self._state, self._log, rates["snapshot_rows_per_s"])
+        document = collect(
+            self._config, self._state, self._log, rates["snapshot_rows_per_s"], self._documents
+        )
         gate = self._gate()
         if document["snapshot"]["done"]:
             gate |= NOT_THROTTLED
@@ -119,6 +123,14 @@ class Progress:
             "updated": time.time(),
         }
 
+    def text(self) -> str:
+        """The same as JSON. What tables say is printed once for as long as they do not change."""
+        document = self.to_json()
+        if document["tables"] is not self._documents.tables:
+            return json.dumps(document)
+        rest = json.dumps({name: value for name, value in document.items() if name != "tables"})
+        return f'{rest[:-1]}, "tables": {self._documents.text}}}'
+
     def end(self) -> None:
         """The pipeline does not run any more."""
         self._last = self.to_json() | {"running": False}
@@ -128,7 +140,7 @@ class Progress:
         begun, self._has_news = time.monotonic(), False
         path = self._config.state / "status.json"
         draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps(self.to_json()), "utf-8")
+        draft.write_text(self.text(), "utf-8")
         draft.replace(path)
         self._reported = time.monotonic()
         self._pause = (self._reported - begun) / REPORT_SHARE
@@ -138,18 +150,65 @@ def plan_events(plan: EpochPlan) -> dict[str, int]:
     return {str(table.table): sum(getattr(step, "bytes", 0) for step in table.steps) for table in plan.tables}
 
 
+class TableDocuments:
+    """What is said of the tables, made anew only when something in the state has changed: of a thousand idle
+    tables it would be most of what an idle pipeline does."""
+
+    def __init__(self, config: PipelineConfig, state: StateStore) -> None:
+        self._state = state
+        self._shards = Shards(config.merge_shards)
+        self._at: tuple[int, ...] | None = None
+        self._text: str | None = None
+        self.tables: list[dict[str, Any]] = []
+        self.progress = SnapshotProgress([])
+        self.snapshot: dict[str, int | bool] = {}
+
+    def refresh(self) -> None:
+        at = self._state.seen()
+        if at != self._at:
+            self._make()
+            self._at, self._text = at, None
+
+    @property
+    def text(self) -> str:
+        """`tables` as JSON."""
+        if self._text is None:
+            self._text = json.dumps(self.tables)
+        return self._text
+
+    def _make(self) -> None:
+        totals = self._state.totals()
+        changes = {change.table: change for change in self._state.history(last_only=True)}
+        verified = self._state.metas(VERIFIED)
+        tables = [
+            (table, _snapshot_of(table, totals.get(table.table, Totals())))
+            for table in self._state.tables().values()
+        ]
+        self.progress = SnapshotProgress([progress for _, progress in tables])
+        self.snapshot = self.progress.to_json()
+        self.tables = [
+            _table(table, progress, changes.get(table.table))
+            | {
+                "verified": _verified(verified.get(str(table.table))),
+                "into": self._shards.into(table.table),
+            }
+            for table, progress in tables
+        ]
+
+
 def collect(
-    config: PipelineConfig, state: StateStore, relay_log: RelayLog, snapshot_rows_per_s: float = 0.0
+    config: PipelineConfig,
+    state: StateStore,
+    relay_log: RelayLog,
+    snapshot_rows_per_s: float = 0.0,
+    documents: TableDocuments | None = None,
 ) -> dict[str, Any]:
     """The pipeline as its state and its relay log show it."""
     end = relay_log.refresh()
     applied = state.applied_offset() or relay_log.start
     behind = LogRange(Offset(min(applied, end)), end)
-    tables = [(table, _snapshot_of(state, table)) for table in state.tables().values()]
-    changes = {change.table: change for change in state.history(last_only=True)}
-    shards = Shards(config.merge_shards)
-    verified = state.metas(VERIFIED)
-    snapshot = SnapshotProgress([progress for _, progress in tables])
+    documents = documents or TableDocuments(config, state)
+    documents.refresh()
     return {
         "pipeline": config.name,
         "uuid": state.uuid,
@@ -160,14 +219,10 @@ def collect(
         "source_position": str(relay_log.position_at(end) or ""),
         "lag": _lag(relay_log, behind),
         "epoch": state.last_epoch(),
-        "snapshot": snapshot.to_json()
+        "snapshot": documents.snapshot
         | NOT_THROTTLED
-        | {"seconds_left": snapshot.seconds_left(snapshot_rows_per_s)},
-        "tables": [
-            _table(table, progress, changes.get(table.table))
-            | {"verified": _verified(verified.get(str(table.table))), "into": shards.into(table.table)}
-            for table, progress in tables
-        ],
+        | {"seconds_left": documents.progress.seconds_left(snapshot_rows_per_s)},
+        "tables": documents.tables,
     }
 
 
@@ -202,15 +257,13 @@ def _is_recent(report: dict[str, Any], seconds: float = REPORT_SECONDS_MAX) -> b
     return bool(time.time() - report.get("updated", 0) < seconds)
 
 
-def _snapshot_of(state: StateStore, table: TableState) -> TableProgress:
-    counts = state.chunk_counts(table.table)
-    placed, read = state.rows_placed(table.table)
+def _snapshot_of(table: TableState, totals: Totals) -> TableProgress:
     return TableProgress(
-        chunks=sum(counts.values()),
-        chunks_read=counts.get("staged", 0) + counts.get("placed", 0),
-        chunks_placed=counts.get("placed", 0),
-        rows_read=read,
-        rows_placed=placed,
+        chunks=totals.chunks,
+        chunks_read=totals.read,
+        chunks_placed=totals.placed,
+        rows_read=totals.rows_read,
+        rows_placed=totals.rows_placed,
         rows_guess=table.rows_guess,
         active=table.reading or bool(table.due),
         finding=table.snapshot == "splitting",

@@ -18,7 +18,7 @@ from penstock.discovery import TableGone, Wait, restart_table
 from penstock.errors import PenstockError, TransientError
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId
-from penstock.model.table import GONE, UNFIT, Change, TableState
+from penstock.model.table import UNFIT, Change, TableState, is_due
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import same_definition
@@ -61,12 +61,9 @@ class Rereads:
     def work(self) -> None:
         """Begins the tables that are due, as far as they can be read now. Never waits for long: epochs of the
         other tables are planned by the same loop."""
-        known = self._state.tables()
-        tables = [
-            table
-            for table in known.values()
-            if table.due and table.status not in GONE and not waits(table, known)
-        ]
+        due = self._state.tables_that(is_due)
+        known = self._state.tables() if due else {}
+        tables = [table for table in due if not waits(table, known)]
         if not tables or time.monotonic() < self._not_before:
             return
         # A backlog that is still to be received is waited for here, one look at a time.

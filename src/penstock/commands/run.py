@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
@@ -37,9 +36,7 @@ def run(file: Path, *, once: bool, as_json: bool) -> None:
 
 def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:
     if as_json:
-        return pipeline.run(
-            once=once, on_progress=lambda progress: print(json.dumps(progress.to_json()), flush=True)
-        )
+        return pipeline.run(once=once, on_progress=lambda progress: print(progress.text(), flush=True))
     console = Console(stderr=True)
     if not console.is_terminal:
         return pipeline.run(once=once, on_progress=_Plain())

@@ -71,6 +71,24 @@ class TableState:
         return self.planned and self.snapshot in ("splitting", "reading")
 
 
+def is_reading(table: TableState) -> bool:
+    return table.reading
+
+
+def is_splitting(table: TableState) -> bool:
+    """Its chunks are being found."""
+    return table.planned and table.snapshot == "splitting"
+
+
+def is_catching_up(table: TableState) -> bool:
+    return table.catching_up
+
+
+def is_due(table: TableState) -> bool:
+    """It is to be read again from its beginning."""
+    return bool(table.due) and table.status not in GONE
+
+
 def new_table(
     schema: TableSchema, start: Offset, *, snapshot: SnapshotStatus, append_only: bool
 ) -> TableState:

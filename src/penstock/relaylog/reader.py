@@ -27,7 +27,14 @@ from penstock.model.schema import TableId
 from penstock.relaylog import index, missing
 from penstock.relaylog.index import Entry, LastTransaction, Prepared, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
-from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, SegmentName, list_segments, read_relay
+from penstock.relaylog.segment import (
+    DAMAGED_HINT,
+    RELAY_FILE,
+    Listing,
+    SegmentName,
+    list_segments,
+    read_relay,
+)
 
 _LOADED_MAX = 256
 """Closed segments whose entries are kept in memory (about 64 entries each)."""
@@ -70,7 +77,7 @@ class RelayLog:
         self._bases: list[Offset] = []
         self._open: SegmentIndex | None = None
         self._closed: OrderedDict[Offset, list[Entry]] = OrderedDict()
-        self._ends: list[Offset] = []
+        self._listing = Listing(folder)
         self.refresh()
 
     @classmethod
@@ -84,7 +91,7 @@ class RelayLog:
 
     def refresh(self) -> Offset:
         """Takes in what was committed (or removed by retention) since; the new end."""
-        names = self._list()
+        names = self._listing.names()
         # The newest segment may not have committed anything yet: then it does not exist.
         while names:
             segment = self._open
@@ -93,7 +100,7 @@ class RelayLog:
             try:
                 segment.read()
             except FileNotFoundError:
-                names = self._list()
+                names = self._listing.names()
                 continue
             if segment.entries:
                 self._open = segment
@@ -109,12 +116,6 @@ class RelayLog:
         self._take(names)
         return self.end
 
-    def _list(self) -> list[SegmentName]:
-        try:
-            return list_segments(self.path)
-        except FileNotFoundError:
-            return []
-
     def _take(self, names: list[SegmentName]) -> None:
         if names == self._names:
             return
@@ -125,15 +126,14 @@ class RelayLog:
 
     def _forget_removed(self) -> bool:
         """Lets go of the oldest segments as far as retention has removed them; False: it has removed none."""
-        first = min((name.base for name in self._list()), default=Offset(0))
+        first = min((name.base for name in self._listing.names()), default=Offset(0))
         names = [name for name in self._names if name.base >= first]
         if not names or names == self._names:
             return False
         self._take(names)
         return True
 
-    # places
-    # ----------------------------------------------------------------------------------------------------
+    # places -------------------------------------------------------------------------------------------------
 
     @property
     @_over_all_segments

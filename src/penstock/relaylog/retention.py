@@ -16,6 +16,8 @@ from penstock.relaylog.segment import CONSUMERS_FOLDER, SegmentName, list_segmen
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 
+SAID_SECONDS = 60.0
+
 
 def register(path: str | Path, name: str, offset: Offset) -> None:
     """Says durably that consumer `name` needs nothing at or before `offset` any more. Creates or replaces."""
@@ -27,6 +29,23 @@ def register(path: str | Path, name: str, offset: Offset) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     data = json.dumps({"offset": int(offset), "updated": time.time()}).encode()
     replace_file(folder / f"{name}.json", data, durable=True)
+
+
+class Consumer:
+    """One who reads the log, and says now and then how far it has come. What has not changed is made durable
+    again only once a minute."""
+
+    def __init__(self, path: str | Path, name: str) -> None:
+        self._path = path
+        self._name = name
+        self._said: tuple[Offset, float] | None = None
+
+    def needs(self, offset: Offset) -> None:
+        """Nothing at or before `offset` any more."""
+        now = time.monotonic()
+        if self._said is None or self._said[0] != offset or now > self._said[1] + SAID_SECONDS:
+            register(self._path, self._name, offset)
+            self._said = offset, now
 
 
 def unregister(path: str | Path, name: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from penstock.model.offset import Offset
 _NAME = re.compile(r"^(\d{20})-(\d{6})\.(binlog|index)$")
 
 DAMAGED_HINT = f"Restore the file. Without a copy, {BEGIN_ANEW}"
+
+_CLOCK_TICK_NS = 100_000_000
+"""Much longer than the steps in which file systems count time."""
 
 FORMAT = 1
 RELAY_FILE = "relay.json"
@@ -55,6 +59,29 @@ def list_segments(folder: Path) -> list[SegmentName]:
             kinds.setdefault(SegmentName(Offset(int(match[1])), int(match[2])), set()).add(match[3])
     complete = sorted(name for name, found in kinds.items() if len(found) == 2)
     return list({name.base: name for name in complete}.values())
+
+
+class Listing:
+    """The segments of a log that is looked at many times a second: listed again only if a file has come or
+    gone. A change within the clock tick of the one before does not show in the folder's time, so a listing
+    holds only if that time was past when it began."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._names: list[SegmentName] = []
+        self._changed_ns = 0
+
+    def names(self) -> list[SegmentName]:
+        """Of a folder that is not there: none."""
+        try:
+            changed_ns = self._folder.stat().st_mtime_ns
+            if changed_ns != self._changed_ns:
+                begun_ns = time.time_ns()
+                self._names = list_segments(self._folder)
+                self._changed_ns = changed_ns if begun_ns - changed_ns > _CLOCK_TICK_NS else 0
+        except FileNotFoundError:
+            return []
+        return list(self._names)
 
 
 def leftovers(folder: Path) -> list[Path]:

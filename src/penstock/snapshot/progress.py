@@ -45,8 +45,10 @@ class SnapshotProgress:
 
     def seconds_left(self, rows_per_s: float) -> int | None:
         """None while there is no rate to judge by, and when nothing is left."""
+        if rows_per_s <= 0:
+            return None
         left = sum(table.rows_left for table in self.tables)
-        return round(left / rows_per_s) if left and rows_per_s > 0 else None
+        return round(left / rows_per_s) if left else None
 
     def to_json(self) -> dict[str, int | bool]:
         return {

@@ -27,7 +27,7 @@ from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.part import PartialSnapshot
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.model.table import TableState
+from penstock.model.table import TableState, is_reading, is_splitting
 from penstock.snapshot import stage
 from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.gate import Gate, Permit
@@ -186,8 +186,7 @@ class SnapshotReader:
 
     def _split_loop(self) -> None:
         while not self._stopping.is_set():
-            waiting = [s for s in self._state.tables().values() if s.snapshot == "splitting" and s.planned]
-            for state in waiting:
+            for state in self._state.tables_that(is_splitting):
                 self._split(state)
             for state, partial in self._partials("splitting"):
                 self._split(state, partial)
@@ -257,8 +256,10 @@ class SnapshotReader:
 
     def _next(self) -> tuple[TableState, Chunk] | None:
         with self._lock:
-            candidates = [(state, 0) for state in self._state.tables().values() if state.reading]
+            candidates = [(state, 0) for state in self._state.tables_that(is_reading)]
             candidates += [(state, partial.number) for state, partial in self._partials("reading")]
+            waiting = self._state.with_planned() if candidates else set()
+            candidates = [(state, number) for state, number in candidates if (state.table, number) in waiting]
             for state, snapshot in candidates:
                 if self._paused(state.table):
                     continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.model.chunk import Chunk, StagedChunk
@@ -15,6 +15,27 @@ from penstock.model.table import ChunkState, ChunkStatus, TableState
 from penstock.state.tables import Tables
 
 _OPEN = "status IN ('splitting', 'reading')"
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Chunks of a table, of these those that are read and placed, and the rows in those."""
+
+    chunks: int = 0
+    read: int = 0
+    placed: int = 0
+    rows_read: int = 0
+    rows_placed: int = 0
+
+    def plus(self, status: str, count: int, rows: int) -> Totals:
+        read, placed = status in ("staged", "placed"), status == "placed"
+        return Totals(
+            self.chunks + count,
+            self.read + read * count,
+            self.placed + placed * count,
+            self.rows_read + read * rows,
+            self.rows_placed + placed * rows,
+        )
 
 
 class Chunks(Tables):
@@ -38,6 +59,11 @@ class Chunks(Tables):
             len(taken) + 1,
         )
         return next((state.chunk for state in map(_chunk, rows) if state.chunk.number not in taken), None)
+
+    def with_planned(self) -> set[tuple[TableId, int]]:
+        """Tables and snapshots of which a chunk is still to be read."""
+        rows = self._rows("SELECT DISTINCT name, snapshot FROM chunks WHERE status = 'planned'")
+        return {(TableId.parse(name), snapshot) for name, snapshot in rows}
 
     def set_rows_guess(self, table: TableId, rows: int) -> None:
         with self.transaction():
@@ -88,6 +114,18 @@ class Chunks(Tables):
         )
         sums = {status: rows or 0 for status, rows in self._rows(sql, str(table), snapshot)}
         return sums.get("placed", 0), sums.get("placed", 0) + sums.get("staged", 0)
+
+    def totals(self) -> dict[TableId, Totals]:
+        """Of the own snapshots of all tables that have chunks."""
+        sql = (
+            "SELECT name, status, count(*), sum(json_extract(manifest, '$.rows')) FROM chunks "
+            "WHERE snapshot = 0 GROUP BY name, status"
+        )
+        found: dict[TableId, Totals] = {}
+        for name, status, count, rows in self._rows(sql):
+            table = TableId.parse(name)
+            found[table] = found.get(table, Totals()).plus(status, count, rows or 0)
+        return found
 
     def chunk_staged(self, staged: StagedChunk) -> None:
         """Records a manifest. The first attempt of a chunk that was recorded stays."""

@@ -61,6 +61,11 @@ CREATE TABLE IF NOT EXISTS snapshots (
 );
 """
 
+_INDEX = """
+CREATE INDEX IF NOT EXISTS chunks_planned ON chunks (name, snapshot, number) WHERE status = 'planned'
+"""
+"""What is still to be read is asked for before each chunk, of snapshots of many chunks and of many tables."""
+
 _UPGRADE = """
 ALTER TABLE chunks RENAME TO chunks_before;
 CREATE TABLE chunks (
@@ -80,6 +85,7 @@ class Database:
     def __init__(self, directory: Path, *, read_only: bool = False) -> None:
         self.path = directory / "state.sqlite"
         self._lock = threading.RLock()
+        self._undone = 0
         try:
             if read_only:
                 self._db = sqlite3.connect(
@@ -108,6 +114,7 @@ class Database:
             if self.meta("format") == _UPGRADED:
                 for statement in _UPGRADE.split(";")[:-1]:
                     self._db.execute(statement)
+            self._db.execute(_INDEX)
             for name, value in (("format", str(FORMAT)), ("uuid", str(uuid.uuid4())), ("position", "")):
                 self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
 
@@ -155,9 +162,19 @@ class Database:
             try:
                 yield
             except BaseException:
+                self._undone += 1
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+
+    def seen(self) -> tuple[int, ...]:
+        """Changes whenever anything in the file does, whoever changed it. Costs next to nothing."""
+        with self._lock:
+            return (*self._others(), self._db.total_changes)
+
+    def _others(self) -> tuple[int, int]:
+        """Changes when another process commits, and when something of ours is taken back."""
+        return int(self._rows("PRAGMA data_version")[0][0]), self._undone
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:

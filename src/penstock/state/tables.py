@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from penstock.model.offset import Offset
@@ -12,21 +14,71 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import Change, TableState
 from penstock.state.database import Database, now_us
 
+Wanted = Callable[[TableState], bool]
+_WANTED_MAX = 32
+
 
 class Tables(Database):
+    """The loops of a pipeline ask for its tables many times a second, and a thousand definitions take a tenth
+    of a second to parse: they are kept as values until something writes to a table."""
+
+    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+        self._puts = 0
+        self._known: dict[TableId, TableState] = {}
+        self._known_at: tuple[int, ...] | None = None
+        self._parsed: dict[str, tuple[tuple[Any, ...], TableState]] = {}
+        self._wanted: dict[Wanted, list[TableState]] = {}
+        super().__init__(directory, read_only=read_only)
+
     def tables(self) -> dict[TableId, TableState]:
-        return {state.table: state for state in map(_table, self._rows("SELECT * FROM tables ORDER BY name"))}
+        with self._lock:
+            return dict(self._tables())
+
+    def tables_that(self, wanted: Wanted) -> list[TableState]:
+        """Those for which `wanted` holds, in the order of their names. It is a function of a module, or a
+        property's, of nothing but the table: it is not asked again while no table has changed."""
+        with self._lock:
+            tables = self._tables()
+            found = self._wanted.get(wanted)
+            if found is None:
+                if len(self._wanted) >= _WANTED_MAX:
+                    self._wanted.clear()
+                found = self._wanted[wanted] = [state for state in tables.values() if wanted(state)]
+            return list(found)
+
+    def _tables(self) -> dict[TableId, TableState]:
+        at = (*self._others(), self._puts)
+        if at != self._known_at:
+            rows = self._rows("SELECT * FROM tables ORDER BY name")
+            before, self._parsed = self._parsed, {}
+            for row in rows:
+                self._parsed[row[0]] = (row, self._parse(row, before))
+            self._known = {state.table: state for _, state in self._parsed.values()}
+            self._wanted.clear()
+            self._known_at = at
+        return self._known
+
+    @staticmethod
+    def _parse(row: tuple[Any, ...], known: dict[str, tuple[tuple[Any, ...], TableState]]) -> TableState:
+        held = known.get(row[0])
+        return held[1] if held is not None and held[0] == row else _table(row)
 
     def table(self, table: TableId) -> TableState | None:
-        rows = self._rows("SELECT * FROM tables WHERE name = ?", str(table))
-        return _table(rows[0]) if rows else None
+        with self._lock:
+            if (*self._others(), self._puts) == self._known_at:
+                return self._known.get(table)
+            # Not all of them: this may be one of a thousand that are written one after the other.
+            rows = self._rows("SELECT * FROM tables WHERE name = ?", str(table))
+            return self._parse(rows[0], self._parsed) if rows else None
 
     def put_table(self, state: TableState) -> None:
+        schema = state.schema.to_json()
         with self.transaction():
+            self._puts += 1
             self._db.execute(
                 f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 16)})",
                 (
-                    str(state.table), state.status, state.start, state.schema.to_json(), state.snapshot,
+                    str(state.table), state.status, state.start, schema, state.snapshot,
                     int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
                     state.replaces, state.rows_guess, state.begins, state.due,
                     json.dumps(state.kept.to_json()) if state.kept else None, state.resumes,
@@ -34,7 +86,7 @@ class Tables(Database):
             )  # fmt: skip
             self._db.execute(
                 "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?, ?)",
-                (str(state.table), state.schema.version, state.start, state.schema.to_json()),
+                (str(state.table), state.schema.version, state.start, schema),
             )
 
     def park(

@@ -176,6 +176,37 @@ class RunningPipeline:
                     found[name] = max(found[name], process.memory_info().rss // 1_000_000)
         return found
 
+    @property
+    def pid(self) -> int:
+        """Of the driver."""
+        assert self._process is not None
+        return self._process.pid
+
+    def processes(self) -> dict[str, list[psutil.Process]]:
+        """Those that live now, by what they are."""
+        found: dict[str, list[psutil.Process]] = {"driver": [], "jvm": [], "receiver": [], "workers": []}
+        if self.alive:
+            found["driver"] = [psutil.Process(self.pid)]
+        found["receiver"] = self._receivers()
+        known = {process.pid for process in found["receiver"]}
+        for process in self._family():
+            command = _command(process)
+            if process.pid in known or not command:
+                continue
+            found["jvm" if "java" in command.partition(" ")[0] else "workers"].append(process)
+        return found
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time that the processes living now have used."""
+        used: dict[str, float] = {}
+        for name, processes in self.processes().items():
+            used[name] = 0.0
+            for process in processes:
+                with contextlib.suppress(psutil.Error):
+                    times = process.cpu_times()
+                    used[name] += times.user + times.system
+        return used
+
     def _family(self) -> list[psutil.Process]:
         if self._process is None:
             return []

@@ -1,0 +1,73 @@
+"""The planner of a pipeline: what it is made of, and when it is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.config import PipelineConfig
+from penstock.model.offset import LogRange, Offset
+from penstock.model.table import is_catching_up
+from penstock.planner import Planner, PlannerLimits
+from penstock.policy import Policies
+from penstock.relaylog.reader import RelayLog
+from penstock.snapshot import stage
+from penstock.snapshot.place import PlacementLimits
+from penstock.sources.base import TableFilter
+from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.statements import MySqlStatements
+from penstock.state import StateStore
+
+WINDOW_BYTES_MAX = 512 * 1024**2
+APPEND_BYTES_MAX = 128 * 1024**2
+
+
+class Planning:
+    """Asks the planner unless it has found nothing to do, and neither the log nor the state has changed
+    since: what it answers follows from these two alone."""
+
+    def __init__(
+        self,
+        state: StateStore,
+        log: RelayLog,
+        source: SourceSession,
+        config: PipelineConfig,
+        captured: TableFilter,
+        sink: Any,
+        *,
+        applies_cascades: bool,
+    ) -> None:
+        self._state = state
+        self._log = log
+        self._nothing_at: tuple[Any, ...] | None = None
+        statements = MySqlStatements(
+            captured,
+            source.read_table,
+            lambda: source.traits.statements,
+            read_database=source.read_database,
+            earlier=lambda offset: log.statements(LogRange(log.start, max(log.start, offset))),
+            types=config.types,
+            parks_cascades=config.cascades == "park" and not source.traits.logs_cascades,
+            keeps_keys=applies_cascades,
+        )
+        placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
+        self._planner = Planner(
+            state,
+            log,
+            statements,
+            policies=Policies.of(config, append_only=sink.append_only),
+            discard=stage.discard,
+            limits=PlannerLimits(config.epoch.bytes_max, placement),
+            identify=sink.identity,
+            cascades=config.types if applies_cascades else None,
+        )
+
+    def next(self, cuts: list[Offset]) -> bool:
+        """Whether an epoch was planned."""
+        there = (self._state.seen(), self._log.refresh())
+        if there == self._nothing_at and not cuts:
+            return False
+        planned = self._planner.plan_next(cuts) is not None
+        # Of tables that catch up the planner looks at every other call.
+        waits = self._state.tables_that(is_catching_up)
+        self._nothing_at = None if planned or waits else there
+        return planned
