@@ -30,7 +30,7 @@ from penstock.model.part import PartialSnapshot
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import TableState, is_catching_up, is_reading
-from penstock.planning import Planning
+from penstock.planning import Attention, Planning
 from penstock.progress import Progress
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.retention import Consumer
@@ -356,15 +356,17 @@ class _Run:
     # the loop -----------------------------------------------------------------------------------------------
 
     def loop(self) -> Progress:
+        attention = Attention(self.state, self.log)
         while not self.stopping.is_set():
             self.supervisor.check()
             self._check_query()
             if self.chunks.error is not None:
                 raise self.chunks.error
-            self._plan()
-            self._report()
-            if self._finished():
-                break
+            if attention.due():
+                self._plan()
+                self._report()
+                if self._finished():
+                    break
             time.sleep(TICK_SECONDS)  # the pace of the loop
         self._report(now=True)
         self.progress.end()

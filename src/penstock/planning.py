@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from penstock.config import PipelineConfig
@@ -19,6 +20,34 @@ from penstock.state import StateStore
 
 WINDOW_BYTES_MAX = 512 * 1024**2
 APPEND_BYTES_MAX = 128 * 1024**2
+
+
+AWAKE_SECONDS = 2.0
+RESTING_SECONDS = 0.2
+
+
+class Attention:
+    """How often the loop of a pipeline looks at everything: at each tick for a while after something has
+    happened, and five times a second otherwise. Whether something happens costs one call of the system: most
+    pipelines are idle most of the time."""
+
+    def __init__(self, state: StateStore, log: RelayLog) -> None:
+        self._state = state
+        self._log = log
+        self._at: tuple[Any, ...] = ()
+        self._awake_until = 0.0
+        self._looked = 0.0
+
+    def due(self) -> bool:
+        """Whether to look now."""
+        now = time.monotonic()
+        at = (self._log.stamp(), self._state.own_changes)
+        if at != self._at:
+            self._at, self._awake_until = at, now + AWAKE_SECONDS
+        if now >= self._awake_until and now < self._looked + RESTING_SECONDS:
+            return False
+        self._looked = now
+        return True
 
 
 class Planning:

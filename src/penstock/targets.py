@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, check
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
+
+OPENED_AT_ONCE = 4
 
 
 def check_paths(config: PipelineConfig) -> None:
@@ -82,8 +85,10 @@ def check(
     """
     newest = state.last_epoch()
     moving = {table for plan in state.pending() for table in plan.moved}
-    for table in state.tables().values():
-        target = _renewed(sink, state, table) if table.table in renewed else sink.open(table.table)
+    tables = list(state.tables().values())
+    targets = _opened(sink, [table.table for table in tables if table.table not in renewed])
+    for table in tables:
+        target = _renewed(sink, state, table) if table.table in renewed else targets[table.table]
         if isinstance(target, Foreign):
             raise target.error(table.table)
         if isinstance(target, Ours) and target.last_commit and target.last_commit.epoch > newest:
@@ -102,6 +107,13 @@ def check(
             sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
 
 
+def _opened(sink: Sink, tables: Iterable[TableId]) -> dict[TableId, TargetState]:
+    """Several at once: most of the time of each goes by on the way to the JVM and to the files."""
+    names = list(tables)
+    with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="targets") as pool:
+        return dict(zip(names, pool.map(sink.open, names), strict=True))
+
+
 def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
     """Nothing is there, if what is there cannot be opened."""
     if not table.last_epoch and table.begins != "fresh":
@@ -118,16 +130,15 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
 
 def check_new(sink: Sink, state: StateStore) -> None:
     """Raises `ConfigError` if the place of a target that is still to be made is taken."""
-    for table in state.tables().values():
-        begins = not table.last_epoch and table.status == "live"
-        if begins and isinstance(target := sink.open(table.table), Foreign):
-            raise target.error(table.table)
+    new = [one.table for one in state.tables().values() if not one.last_epoch and one.status == "live"]
+    for table, target in _opened(sink, new).items():
+        if isinstance(target, Foreign):
+            raise target.error(table)
 
 
 def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId]) -> None:
     """The same for tables that came while others are followed: only they are left alone."""
-    for name in tables:
-        target = sink.open(name)
+    for name, target in _opened(sink, tables).items():
         if isinstance(target, Foreign):
             error = target.error(name)
             state.park(name, offset=state.position or Offset(0), reason=error.message, hint=error.hint)

@@ -189,6 +189,14 @@ class SegmentIndex:
         self._inode = 0
         self._position = 0
 
+    def stamp(self) -> tuple[int, int]:
+        """Of the file as it is now: it changes when there are lines that have come since."""
+        try:
+            status = self.index_path.stat()
+        except FileNotFoundError:
+            return 0, 0
+        return status.st_ino, status.st_size
+
     def read(self) -> None:
         """Takes in lines that have come since, or all of them if the file was replaced."""
         with open(self.index_path, "rb") as file:

@@ -86,7 +86,7 @@ class RelayLog:
 
     @classmethod
     def exists(cls, path: str | Path) -> bool:
-        """A log that readers can open: its receiver has reached the source and knows where it begins."""
+        """Readers can open it: its receiver has reached the source and knows where it begins."""
         return (Path(path) / RELAY_FILE).exists() and bool(list_segments(Path(path)))
 
     def refresh(self) -> Offset:
@@ -115,6 +115,10 @@ class RelayLog:
             )
         self._take(names)
         return self.end
+
+    def stamp(self) -> tuple[int, int]:
+        """Changes when `refresh` would find more; a new segment may show later."""
+        return self._open.stamp() if self._open is not None else (0, 0)
 
     def _take(self, names: list[SegmentName]) -> None:
         if names == self._names:
@@ -276,8 +280,7 @@ class RelayLog:
                 committed = Offset(max(committed, entry.committed))
         return min(not_after, self.end)
 
-    # what a range holds
-    # ----------------------------------------------------------------------------------------
+    # what a range holds -------------------------------------------------------------------------------------
 
     def cut(self, after: Offset, bytes_max: int) -> Offset:
         """The last committed offset within `bytes_max` of `after`; at least the next one; `after` if there
@@ -394,8 +397,7 @@ class RelayLog:
             preamble=tuple((path, segment.base, Offset(offset)) for offset in preamble),
         )
 
-    # entries
-    # ---------------------------------------------------------------------------------------------------
+    # entries ------------------------------------------------------------------------------------------------
 
     def _spans(self, range_: LogRange) -> Iterator[tuple[int, Entry]]:
         """Entries that share bytes with the range, each with its segment's number."""

@@ -64,6 +64,9 @@ FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None], Any]
 FOUND_SECONDS = 0.5
 """How long chunks that were found wait for others, so that they become known together."""
 
+LOOK_SECONDS = 1.0
+"""How often it is looked for work where nothing has changed."""
+
 OUTDATED_MAX = 60
 """Times that a chunk of a partial snapshot does not fit its table; then no statement explains it."""
 
@@ -186,11 +189,20 @@ class SnapshotReader:
 
     def _split_loop(self) -> None:
         while not self._stopping.is_set():
+            known = self._state.own_changes
             for state in self._state.tables_that(is_splitting):
                 self._split(state)
             for state, partial in self._partials("splitting"):
                 self._split(state, partial)
-            self._stopping.wait(0.2)
+            self._rest(known, 0.2)
+
+    def _rest(self, known: int, seconds: float) -> None:
+        """There was nothing to do when the state was at `known` changes: waits until there are others, and so
+        long at least."""
+        until = time.monotonic() + LOOK_SECONDS
+        while not self._stopping.wait(seconds):
+            if self._state.own_changes != known or time.monotonic() > until:
+                return
 
     def _partials(self, status: str) -> list[tuple[TableState, PartialSnapshot]]:
         """Partial snapshots that may go on: those of tables that are not being read as a whole."""
@@ -240,9 +252,10 @@ class SnapshotReader:
     def _read_loop(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "snapshot")
         while not self._stopping.is_set():
+            known = self._state.own_changes
             work = self._next()
             if work is None:
-                self._stopping.wait(0.1)
+                self._rest(known, 0.1)
                 continue
             state, chunk = work
             try:

@@ -167,8 +167,13 @@ class Database:
                 raise
             self._db.execute("COMMIT")
 
+    @property
+    def own_changes(self) -> int:
+        """Grows with each row that this process writes. Costs nothing."""
+        return self._db.total_changes + self._undone
+
     def seen(self) -> tuple[int, ...]:
-        """Changes whenever anything in the file does, whoever changed it. Costs next to nothing."""
+        """Changes whenever anything in the file does, whoever changed it."""
         with self._lock:
             return (*self._others(), self._db.total_changes)
 

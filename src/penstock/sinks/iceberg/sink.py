@@ -76,7 +76,9 @@ from penstock.sinks.iceberg.upkeep import Upkeep
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
+    column_names,
     constant,
+    is_directory_catalog,
     java_map,
     literal_form,
     live_rows,
@@ -127,6 +129,7 @@ class IcebergSink:
         self._sessions = Sessions(spark)
         self._locks: dict[TableId, threading.RLock] = {}
         self._guard = threading.Lock()
+        self._is_local = config.path is not None and is_directory_catalog(spark, config.catalog, config.path)
 
     def check(self) -> None:
         if self._config.path is not None:
@@ -143,7 +146,8 @@ class IcebergSink:
 
     def open(self, table: TableId) -> TargetState:
         name = self.name(table)
-        if not self._spark.catalog.tableExists(name):
+        absent = self._is_local and not self._path(table).exists()  # which takes Spark long to tell
+        if absent or not self._spark.catalog.tableExists(name):
             return self._unless_occupied(table)
         target = self._load(table)
         properties = target.properties()
@@ -156,7 +160,7 @@ class IcebergSink:
             return Foreign(name, reason, cure)
         if (other := other_shape(name, properties.get(SHARDS_BY), self._merged.get(table))) is not None:
             return other
-        columns = [field.name() for field in target.schema().columns()]
+        columns = column_names(self._spark, target)
         snapshot = target.currentSnapshot()
         empty = snapshot is None or snapshot.summary().get("total-records") == "0"
         return Ours(self._commits.last(target, ""), source_columns(columns), empty)
@@ -389,8 +393,6 @@ class IcebergSink:
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         at = "" if version is None else f" VERSION AS OF {int(version)}"
         return self._spark.sql(f"SELECT * FROM {self.name(table)}{at}")
-
-    # --------------------------------------------------------------------------------------------------------
 
     @property
     def _jvm(self) -> Any:
