@@ -39,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"policy"},
     {"renames", "placing"},
     {"planner", "discovery", "progress", "targets", "versions"},
-    {"planning", "rereads", "requests", "signals", "unpark"},
+    {"changes", "planning", "rereads", "requests", "signals", "unpark"},
     {"pipeline"},
     {"testing"},
     {"demo"},

@@ -65,7 +65,7 @@ def discover(
     known = state.tables()
     if config.cascades != "apply":
         _forget_keys(state, known, parks=config.cascades == "park")
-    schemas, start, restless = _at_one_offset(
+    schemas, start, restless = at_one_offset(
         relay_log, source, wait, lambda: source.read_tables(captured), finds=True
     )
     new = {table: schema for table, schema in schemas.items() if table not in known}
@@ -121,7 +121,7 @@ def restart_table(
         raise ConfigError(
             f"Table {table} is not one of this pipeline's.", hint="`penstock status` lists them."
         )
-    found, start, restless = _at_one_offset(relay_log, source, wait, lambda: _one(source, table))
+    found, start, restless = at_one_offset(relay_log, source, wait, lambda: _one(source, table))
     if restless:
         raise TransientError(f"The definition of {table} changes faster than it can be read.")
     if table not in found:
@@ -165,7 +165,7 @@ def _shape(schema: TableSchema) -> tuple[tuple[Column, ...], tuple[str, ...]]:
     return schema.columns, schema.key
 
 
-def _at_one_offset(
+def at_one_offset(
     relay_log: RelayLog,
     source: SourceSession,
     wait: Wait,

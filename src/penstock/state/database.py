@@ -181,6 +181,16 @@ class Database:
         """Changes when another process commits, and when something of ours is taken back."""
         return int(self._rows("PRAGMA data_version")[0][0]), self._undone
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read in the block is of one moment."""
+        with self._lock:
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("COMMIT")
+
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
