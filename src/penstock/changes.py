@@ -138,6 +138,7 @@ class ChangeReader:
         self._before_images = before_images
         self._server = server
         self._live = dict(definitions.schemas)
+        self._texts: dict[TableId, str] = {}
         patterns = TablesConfig(include=[str(table) for table in definitions.schemas])
         self._captured = TableFilter(patterns, fold_case=server().lower_case)
         self._statements = MySqlStatements(
@@ -265,7 +266,9 @@ class ChangeReader:
         yield Committed(reach.end)
 
     def _batches(self, schema: TableSchema, reach: LogRange) -> Iterator[ChangeBatch]:
-        text = schema.to_json()
+        text = self._texts.get(schema.table)
+        if text is None:
+            text = self._texts[schema.table] = schema.to_json()
         for split in self._log.splits(reach, schema.table, bytes_aim=SPLIT_BYTES):
             try:
                 decoder = RangeDecoder(
@@ -307,6 +310,7 @@ class ChangeReader:
                     schema = evolved
                 case Park(reason=reason):
                     schema, unseen, what = None, reason, what or "cannot be followed"
+        self._texts.pop(effect.table, None)
         if schema is None:
             self._live.pop(effect.table, None)
         else:

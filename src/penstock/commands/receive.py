@@ -9,7 +9,8 @@ import signal
 from pathlib import Path
 
 from penstock import config as configuration
-from penstock.sources.mysql.receiver import Receiver, Stopping, stop_with_parent
+from penstock.sources.mysql.receiver import Receiver
+from penstock.sources.mysql.stopping import Stopping, stop_with_parent
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
 import socket
-import threading
 import time
 import uuid as uuids
 import zlib
@@ -54,6 +51,7 @@ from penstock.sources.mysql.connection import (
 )
 from penstock.sources.mysql.follow import Held, Stream
 from penstock.sources.mysql.server import Server, describe
+from penstock.sources.mysql.stopping import Stopping
 
 RETRY_FIRST_S = 0.2
 FAILURES_MAX = 5
@@ -62,44 +60,10 @@ between."""
 DISK_RETRY_S = 1.0
 DISK_WAIT_MAX_S = 60.0
 RETENTION_EVERY_S = 30.0
-
-
-class Stopping:
-    """A request to stop that also wakes whoever waits in `select`. Safe to set from a signal handler."""
-
-    def __init__(self) -> None:
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        os.set_blocking(self._writer, False)
-        self._set = False
-
-    def set(self) -> None:
-        self._set = True
-        self.wake()
-
-    def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
-            os.write(self._writer, b".")
-
-    def __bool__(self) -> bool:
-        return self._set
-
-    def fileno(self) -> int:
-        return self._reader
-
-    def drain(self) -> None:
-        try:
-            while os.read(self._reader, 4096):
-                pass
-        except BlockingIOError:
-            pass
-
-    def sleep(self, seconds: float) -> None:
-        """Sleeps, less when asked to stop."""
-        deadline = time.monotonic() + seconds
-        while not self._set and (left := deadline - time.monotonic()) > 0:
-            select.select([self._reader], [], [], left)
-            self.drain()
+BEHIND_BYTES = 64 * 1024
+"""Read from the socket at once, when a source that is followed closely sends some KiB."""
+FLUSH_PAUSE_S = 0.002
+"""Between two flushes while what comes is no backlog. Each costs two fsyncs and a line of the index."""
 
 
 @dataclass
@@ -113,6 +77,8 @@ class _Session:
     heard: float = 0.0
     flushed: float = 0.0
     dirty: bool = False
+    behind: bool = False
+    """The source sends faster than it commits: it has more than we hold."""
 
 
 class Receiver:
@@ -391,6 +357,7 @@ class Receiver:
                 data = session.replication.read()
                 if data is not None:
                     session.heard = time.monotonic()
+                    session.behind = len(data) >= BEHIND_BYTES
                     self._take(session, data, held)
             else:
                 self.stopping.drain()
@@ -411,9 +378,15 @@ class Receiver:
     def _patience(self, session: _Session) -> float:
         """How long to wait for the socket: until the next flush is due, or a second."""
         if session.dirty and self.writer.ready_to_flush:
-            due = session.flushed + self.config.relay_log.flush_interval / 1000
+            due = session.flushed + self._flush_pause(session)
             return max(0.0, due - time.monotonic())
         return 1.0  # the end of a flush under way wakes us
+
+    def _flush_pause(self, session: _Session) -> float:
+        """Seconds from one flush to the next: no more than it is worth, where somebody waits for each
+        commit."""
+        interval = self.config.relay_log.flush_interval / 1000
+        return interval if session.behind else min(interval, FLUSH_PAUSE_S)
 
     def _take(self, session: _Session, data: bytes, held: Held | None) -> None:
         framer = session.framer
@@ -438,7 +411,7 @@ class Receiver:
 
     def _flush(self, session: _Session, now: float) -> None:
         ready = self.writer.ready_to_flush  # raises what the last flush failed with
-        due = now - session.flushed >= self.config.relay_log.flush_interval / 1000
+        due = now - session.flushed >= self._flush_pause(session)
         if not (session.dirty and ready and due):
             return
         self._commit(session)
@@ -478,17 +451,3 @@ class Receiver:
             "events": framer.events,
         }
         self.status.write()
-
-
-def stop_with_parent(stopping: Stopping, *, grace_s: float = 15.0) -> None:
-    """Stops when standard input ends, which is when the parent has died, however it died. If the clean way
-    takes too long the process ends at once: nothing that was committed is lost by that."""
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        stopping.set()
-        time.sleep(grace_s)
-        os._exit(0)
-
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
