@@ -29,7 +29,7 @@ def restarted(folder: Path, patch: pytest.MonkeyPatch, old: TableState, sink: An
     )  # fmt: skip
     state = StateStore(folder)
     state.put_table(old)
-    patch.setattr(discovery, "_at_one_offset", lambda *a, **k: ({T: SCHEMA}, Offset(90), set()))
+    patch.setattr(discovery, "at_one_offset", lambda *a, **k: ({T: SCHEMA}, Offset(90), set()))
     nothing: Any = None
     discovery.restart_table(
         state, nothing, nothing, T, config, sink=sink, cascading=set(), wait=nothing

@@ -14,8 +14,9 @@ from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import Change, TableState, new_table
+from penstock.model.table import Change, TableState, is_reading, new_table
 from penstock.state import StateStore
+from penstock.state.chunks import Totals
 
 ORDERS = TableId("shop", "orders")
 SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False),), ("id",))
@@ -211,3 +212,58 @@ def test_values_of_names_with_one_beginning_are_asked_for_at_once(tmp_path: Path
     for name in ("verified shop.a", "verified shop.b", "verifie", "verify", "uuid of it"):
         state.set_meta(name, name.upper())
     assert state.metas("verified ") == {"shop.a": "VERIFIED SHOP.A", "shop.b": "VERIFIED SHOP.B"}
+
+
+def test_tables_are_those_of_the_file_whoever_wrote_them(tmp_path: Path) -> None:
+    """They are kept as values in between."""
+    state, other = StateStore(tmp_path), StateStore(tmp_path)
+    live = TableState(ORDERS, Offset(4), SCHEMA)
+    state.put_table(live)
+    assert other.tables() == {ORDERS: live} == state.tables()
+    parked = replace(live, status="parked", reason="why")
+    other.put_table(parked)
+    assert state.tables() == {ORDERS: parked}
+    assert state.table(ORDERS) == parked
+    assert state.tables_that(is_reading) == []
+    reading_ = replace(live, snapshot="reading")
+    state.put_table(reading_)
+    assert state.tables_that(is_reading) == [reading_]
+    assert other.tables_that(is_reading) == [reading_]
+
+
+def test_what_is_taken_back_is_not_kept(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    live = TableState(ORDERS, Offset(4), SCHEMA)
+    state.put_table(live)
+    before = state.seen(), state.own_changes
+    with pytest.raises(ZeroDivisionError), state.transaction():
+        state.put_table(replace(live, snapshot="reading"))
+        assert state.tables_that(is_reading)
+        raise ZeroDivisionError
+    assert state.tables() == {ORDERS: live}
+    assert state.tables_that(is_reading) == []
+    assert (state.seen(), state.own_changes) != before
+
+
+def test_that_something_was_written_shows_in_every_process(tmp_path: Path) -> None:
+    state, other = StateStore(tmp_path), StateStore(tmp_path)
+    before = state.seen()
+    assert state.seen() == before
+    other.set_meta("a", "b")
+    between = state.seen()
+    assert between != before
+    state.set_meta("a", "c")
+    assert state.seen() not in (before, between)
+
+
+def test_totals_are_of_the_own_snapshots_of_tables(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    assert state.totals() == {} and state.with_planned() == set()
+    reading(state, 3)
+    state.chunk_staged(staged(0, "a"))
+    state.chunk_staged(staged(1, "a"))
+    state.chunks_placed([staged(0, "a")])
+    assert state.totals() == {ORDERS: Totals(chunks=3, read=2, placed=1, rows_read=20, rows_placed=10)}
+    assert state.with_planned() == {(ORDERS, 0)}
+    state.chunk_staged(staged(2, "a", last=True))
+    assert state.with_planned() == set()

@@ -30,7 +30,7 @@ from penstock.model.part import PartialSnapshot
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import TableState, is_catching_up, is_reading
-from penstock.planning import Attention, Planning
+from penstock.planning import Attention, Planning, make_planner
 from penstock.progress import Progress
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.retention import Consumer
@@ -186,10 +186,11 @@ class _Run:
             targets.check_new(self.sink, self.state)
             gate = self.chunks.gate.to_json
             self.progress = Progress(config, self.state, self.log, self.supervisor, gate=gate, rest=self.rest)
-            self.planning = Planning(
+            planner = make_planner(
                 self.state, self.log, self.source, config, self.captured, self.sink,
                 applies_cascades=self._applies_cascades,
             )  # fmt: skip
+            self.planning = Planning(self.state, self.log, planner)
             self.rereads = Rereads(
                 self.state, self.log, self.source, config, self.sink, cascading=self._cascading_now,
                 wait=self._wait_for, renew=self.supervisor.renew,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset
+from penstock.model.plan import EpochPlan
 from penstock.model.table import is_catching_up
 from penstock.planner import Planner, PlannerLimits
 from penstock.policy import Policies
@@ -50,45 +52,19 @@ class Attention:
         return True
 
 
+class Asks(Protocol):
+    def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None: ...
+
+
 class Planning:
     """Asks the planner unless it has found nothing to do, and neither the log nor the state has changed
     since: what it answers follows from these two alone."""
 
-    def __init__(
-        self,
-        state: StateStore,
-        log: RelayLog,
-        source: SourceSession,
-        config: PipelineConfig,
-        captured: TableFilter,
-        sink: Any,
-        *,
-        applies_cascades: bool,
-    ) -> None:
+    def __init__(self, state: StateStore, log: RelayLog, planner: Asks) -> None:
         self._state = state
         self._log = log
+        self._planner = planner
         self._nothing_at: tuple[Any, ...] | None = None
-        statements = MySqlStatements(
-            captured,
-            source.read_table,
-            lambda: source.traits.statements,
-            read_database=source.read_database,
-            earlier=lambda offset: log.statements(LogRange(log.start, max(log.start, offset))),
-            types=config.types,
-            parks_cascades=config.cascades == "park" and not source.traits.logs_cascades,
-            keeps_keys=applies_cascades,
-        )
-        placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
-        self._planner = Planner(
-            state,
-            log,
-            statements,
-            policies=Policies.of(config, append_only=sink.append_only),
-            discard=stage.discard,
-            limits=PlannerLimits(config.epoch.bytes_max, placement),
-            identify=sink.identity,
-            cascades=config.types if applies_cascades else None,
-        )
 
     def next(self, cuts: list[Offset]) -> bool:
         """Whether an epoch was planned."""
@@ -100,3 +76,36 @@ class Planning:
         waits = self._state.tables_that(is_catching_up)
         self._nothing_at = None if planned or waits else there
         return planned
+
+
+def make_planner(
+    state: StateStore,
+    log: RelayLog,
+    source: SourceSession,
+    config: PipelineConfig,
+    captured: TableFilter,
+    sink: Any,
+    *,
+    applies_cascades: bool,
+) -> Planner:
+    statements = MySqlStatements(
+        captured,
+        source.read_table,
+        lambda: source.traits.statements,
+        read_database=source.read_database,
+        earlier=lambda offset: log.statements(LogRange(log.start, max(log.start, offset))),
+        types=config.types,
+        parks_cascades=config.cascades == "park" and not source.traits.logs_cascades,
+        keeps_keys=applies_cascades,
+    )
+    placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
+    return Planner(
+        state,
+        log,
+        statements,
+        policies=Policies.of(config, append_only=sink.append_only),
+        discard=stage.discard,
+        limits=PlannerLimits(config.epoch.bytes_max, placement),
+        identify=sink.identity,
+        cascades=config.types if applies_cascades else None,
+    )
