@@ -25,11 +25,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measure import ROOT
-from bench.scaling import Line, tables
+from bench.scaling import Line, chunks, log, tables, transaction
 from penstock.errors import PenstockError
 
 RESULTS = ROOT / "bench" / "results" / "scale.json"
-PARTS = ("tables",)
+PARTS = (tables.PART, chunks.PART, log.PART, transaction.PART)
 
 
 def main() -> int:
@@ -58,13 +58,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, metavar="PART",
                         help=f"which of: {' '.join(PARTS)}")  # fmt: skip
     parser.add_argument("--tables", type=int, default=1000, help="tables of the part `tables`")
+    parser.add_argument("--chunks", type=int, default=10_000, help="chunks of the part `chunks`")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="... and rows of its tables")
+    parser.add_argument("--gib", type=float, default=1.0, help="size of the part `transaction`")
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
     return parser.parse_args()
 
 
 def measured(options: argparse.Namespace) -> Iterator[Line]:
-    if "tables" in options.parts:
+    if tables.PART in options.parts:
         yield from tables.run(options.tables)
+    if chunks.PART in options.parts:
+        yield from chunks.run(options.chunks, options.rows)
+    if log.PART in options.parts:
+        yield from log.run()
+    if transaction.PART in options.parts:
+        yield from transaction.run(options.gib)
 
 
 def keep(lines: list[Line], path: Path, machine: dict[str, Any]) -> None:

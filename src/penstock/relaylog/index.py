@@ -13,7 +13,7 @@ import os
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -276,23 +276,29 @@ def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
     """Neighbours joined up to `span_size` bytes; heads stay alone, and so do files of the source: their
     events do not say which file they came from. What an entry says of its range stays true.
 
-    A span that ends inside a transaction is never joined with one whose transactions ended, unless the sum
-    still ends where `committed` says: the joined entry keeps the later `committed`, so nothing is claimed
-    beyond it.
+    Where it can, a joined entry ends with a transaction: an epoch that ends there is planned without a look
+    at events. A span that ends inside a transaction is never joined with one whose transactions ended, unless
+    the sum still ends where `committed` says: the joined entry keeps the later `committed`, so nothing is
+    claimed beyond it.
     """
     joined: list[Entry] = []
+    group: list[Entry] = []
     for entry in entries:
-        last = joined[-1] if joined else None
-        if (
-            last is not None
-            and last.head is None
-            and last.position.file == entry.position.file
-            and entry.end - last.start <= span_size
-        ):
-            joined[-1] = merge(last, entry)
-        else:
-            joined.append(entry)
-    return joined
+        while group and not _joins(group, entry, span_size):
+            whole = [at for at, one in enumerate(group) if one.end == one.committed]
+            size = whole[-1] + 1 if whole else len(group)
+            joined.append(reduce(merge, group[:size]))
+            group = group[size:]
+        group.append(entry)
+    return [*joined, reduce(merge, group)] if group else joined
+
+
+def _joins(group: list[Entry], entry: Entry, span_size: int) -> bool:
+    return (
+        group[0].head is None
+        and group[-1].position.file == entry.position.file
+        and entry.end - group[0].start <= span_size
+    )
 
 
 def encode(entries: Iterable[Entry]) -> bytes:
