@@ -27,14 +27,7 @@ from penstock.model.schema import TableId
 from penstock.relaylog import index, missing
 from penstock.relaylog.index import Entry, LastTransaction, Prepared, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
-from penstock.relaylog.segment import (
-    DAMAGED_HINT,
-    RELAY_FILE,
-    Listing,
-    SegmentName,
-    list_segments,
-    read_relay,
-)
+from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, Listing, SegmentName, read_relay
 
 _LOADED_MAX = 256
 """Closed segments whose entries are kept in memory (about 64 entries each)."""
@@ -87,7 +80,7 @@ class RelayLog:
     @classmethod
     def exists(cls, path: str | Path) -> bool:
         """Readers can open it: its receiver has reached the source and knows where it begins."""
-        return (Path(path) / RELAY_FILE).exists() and bool(list_segments(Path(path)))
+        return (Path(path) / RELAY_FILE).exists() and bool(Listing(Path(path)).names())
 
     def refresh(self) -> Offset:
         """Takes in what was committed (or removed by retention) since; the new end."""
