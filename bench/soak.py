@@ -71,7 +71,8 @@ class Soak:
     say: Callable[[str], None]
     samples: list[dict[str, Any]] = field(default_factory=list)
     happened: list[dict[str, Any]] = field(default_factory=list)
-    columns: int = 0
+    columns: list[str] = field(default_factory=list)
+    width: int = 60
     tables: list[str] = field(default_factory=list)
 
     def run(self) -> dict[str, Any]:
@@ -132,22 +133,18 @@ class Soak:
     def _change_definition(
         self, server: MySqlServer, pipeline: RunningPipeline, chosen: random.Random
     ) -> str:
-        """At the end of a table, and with a default: the writer names the columns that it fills."""
-        table = chosen.choice(["customers", "products"])
-        if self.columns and chosen.random() < 0.4:
-            name, on = self.extra.pop()
-            self.columns -= 1
-            sql = f"ALTER TABLE shop.{on} DROP COLUMN {name}"
+        """Of tables into which the writer puts no rows as they are columns come and go; others widen."""
+        if chosen.random() < 0.4:
+            self.width += 10
+            sql = f"ALTER TABLE shop.items MODIFY COLUMN comment VARCHAR({self.width}) NULL"
+        elif self.columns and chosen.random() < 0.4:
+            sql = f"ALTER TABLE shop.customers DROP COLUMN {self.columns.pop()}"
         else:
-            name = f"soak_{len(self.happened)}"
+            self.columns.append(f"soak_{len(self.happened)}")
             kind = chosen.choice(["INT DEFAULT 7", "VARCHAR(20) DEFAULT 'new'", "DECIMAL(9, 2)"])
-            self.extra.append((name, table))
-            self.columns += 1
-            sql = f"ALTER TABLE shop.{table} ADD COLUMN {name} {kind}"
+            sql = f"ALTER TABLE shop.customers ADD COLUMN {self.columns[-1]} {kind}"
         server.execute("SET lock_wait_timeout = 60", sql)
         return sql
-
-    extra: list[tuple[str, str]] = field(default_factory=list)
 
     def _read_part(self, server: MySqlServer, pipeline: RunningPipeline, chosen: random.Random) -> str:
         low = chosen.randrange(1, 2000)
