@@ -145,7 +145,7 @@ def test_keys_of_every_type_are_found_by_readers_and_by_the_fold(place: Make, ki
     assert folded(it)
     assert [row[1:] for row in it.rows()] == [("new", 5)] * 3
     assert summary(it)["total-equality-deletes"] == "0"
-    if kind != "bytes":  # Spark gives bytearrays
+    if kind not in ("bytes", "timestamp"):  # Spark gives bytearrays, and times without their zone
         assert it.rows() == expected
 
 
