@@ -19,6 +19,8 @@ from penstock.progress import Progress
 
 PLAIN_EVERY_SECONDS = 5
 PARKED_SHOWN_MAX = 5
+TABLES_SHOWN_MAX = 50
+"""To draw a thousand rows twice a second would cost more than the pipeline does."""
 
 
 def run(file: Path, *, once: bool, as_json: bool) -> None:
@@ -115,7 +117,8 @@ def render(status: dict[str, Any]) -> Table:
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("remarks", overflow="fold")
-    for item in status["tables"]:
+    shown = shown_first(status["tables"])
+    for item in shown:
         chunks = item["chunks"]
         state = item["status"] if item["status"] != "live" else _phase(item["snapshot"])
         state = "to be read again" if item["due"] else "catching up" if item["catching_up"] else state
@@ -129,7 +132,23 @@ def render(status: dict[str, Any]) -> Table:
         if state in ("planning chunks", "snapshot + stream"):
             rows += f" of ~{item['rows_estimate']:,}"
         table.add_row(item["table"], state, placed, rows, Text(remarks))
+    if more := len(status["tables"]) - len(shown):
+        table.add_row(f"… and {more:,} more", "", "", "", "`penstock status FILE --json` lists all.")
     return table
+
+
+def shown_first(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many as a terminal has room for; of more, those with which something is going on."""
+    if len(tables) <= TABLES_SHOWN_MAX:
+        return tables
+
+    def rank(item: dict[str, Any]) -> int:
+        if item["status"] == "parked":
+            return 0
+        return 1 if item["due"] or item["catching_up"] or item["snapshot"] in ("splitting", "reading") else 2
+
+    chosen = {item["table"] for item in sorted(tables, key=rank)[:TABLES_SHOWN_MAX]}
+    return [item for item in tables if item["table"] in chosen]
 
 
 def _last_change(change: dict[str, Any]) -> str:
