@@ -61,7 +61,7 @@ DISK_RETRY_S = 1.0
 DISK_WAIT_MAX_S = 60.0
 RETENTION_EVERY_S = 30.0
 BEHIND_BYTES = 64 * 1024
-"""Read from the socket at once, when a source that is followed closely sends some KiB."""
+"""Between two flushes, when a source that is followed closely sends some KiB."""
 FLUSH_PAUSE_S = 0.002
 """Between two flushes while what comes is no backlog. Each costs two fsyncs and a line of the index."""
 
@@ -77,8 +77,8 @@ class _Session:
     heard: float = 0.0
     flushed: float = 0.0
     dirty: bool = False
-    behind: bool = False
-    """The source sends faster than it commits: it has more than we hold."""
+    unflushed: int = 0
+    """Bytes received since the last flush."""
 
 
 class Receiver:
@@ -357,7 +357,7 @@ class Receiver:
                 data = session.replication.read()
                 if data is not None:
                     session.heard = time.monotonic()
-                    session.behind = len(data) >= BEHIND_BYTES
+                    session.unflushed += len(data)
                     self._take(session, data, held)
             else:
                 self.stopping.drain()
@@ -383,10 +383,10 @@ class Receiver:
         return 1.0  # the end of a flush under way wakes us
 
     def _flush_pause(self, session: _Session) -> float:
-        """Seconds from one flush to the next: no more than it is worth, where somebody waits for each
-        commit."""
+        """Seconds from one flush to the next: few, where somebody waits for each commit; more, where the
+        source sends what it has had for longer."""
         interval = self.config.relay_log.flush_interval / 1000
-        return interval if session.behind else min(interval, FLUSH_PAUSE_S)
+        return interval if session.unflushed >= BEHIND_BYTES else min(interval, FLUSH_PAUSE_S)
 
     def _take(self, session: _Session, data: bytes, held: Held | None) -> None:
         framer = session.framer
@@ -415,7 +415,7 @@ class Receiver:
         if not (session.dirty and ready and due):
             return
         self._commit(session)
-        session.flushed, session.dirty = now, False
+        session.flushed, session.unflushed, session.dirty = now, 0, False
         if self.writer.wants_roll:
             session.framer.roll()
 
