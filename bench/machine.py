@@ -7,10 +7,22 @@ those of others. What a hypervisor gave to other guests (`steal`) is told apart.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from dataclasses import dataclass
 
 import psutil
+
+TOUCHED_BYTES = 1536 * 1024**2
+
+
+def touch_memory() -> None:
+    """Takes memory and gives it back. A virtual machine whose host takes back what lies idle pays for the
+    first use of each page (measured: receiving 296 MB took 0.25 or 0.75 CPU-s, whether its pages had been
+    used a moment ago or not); nobody is measured by that."""
+    with mmap.mmap(-1, min(TOUCHED_BYTES, psutil.virtual_memory().available // 4)) as memory:
+        for page in range(0, len(memory), mmap.PAGESIZE):
+            memory[page] = 1
 
 
 @dataclass(frozen=True)

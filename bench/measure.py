@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.machine import Beside, Watch
+from bench.machine import Beside, Watch, touch_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 _TREE = Path(__file__).with_name("tree.py")
@@ -151,6 +151,7 @@ def run(
     nothing."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         out, log = Path(folder, "usage.json"), Path(folder, "stderr")
+        touch_memory()
         watch = Watch()
         wrapped = [sys.executable, "-I", "-S", str(_TREE), str(out), str(sample_ms), *command]
         with log.open("wb") as errors:
