@@ -3,13 +3,13 @@ and number of connections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from bench import svg as draw
 from bench.goals import Figures
 from bench.load import tasks
 from bench.measure import Figure
+from bench.plots import Panel
 
 _LABEL_WIDTH, _BARS_WIDTH, _VALUE_WIDTH, _GAP = 190, 250, 70, 20
 _BAR_HEIGHT, _GROUP_GAP, _TOP, _BOTTOM = 13, 10, 62, 12
@@ -19,13 +19,6 @@ _OURS = ("#9ecae1", "#4292c6", "#08519c")
 _OTHERS = ("#d0d0d0", "#a0a0a0", "#6a6a6a")
 """Colours for 1, 2 and 4 connections."""
 _SYSTEMS = (tasks.TO_ARROW, tasks.STAGED, *tasks.PEERS)
-
-
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    value: Callable[[Figure], float]
-    show: Callable[[float], str]
 
 
 _PANELS = (

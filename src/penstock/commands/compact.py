@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from rich.console import Console
@@ -33,8 +33,11 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
     with closing(StateStore(config.state)) as state:
         chosen = choose(state, tables)
         spark = build_session(config.spark, config.sink, config.state / "compact")
-        try:
-            sink = build_sink(config.sink, spark, state.uuid, config.merge_shards)
+        with ExitStack() as stack:
+            stack.callback(spark.stop)
+            sink = stack.enter_context(
+                closing(build_sink(config.sink, spark, state.uuid, config.merge_shards))
+            )
             for table in (one.table for one in chosen):
                 if not isinstance(sink.open(table), Ours):
                     continue
@@ -42,7 +45,5 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
                 done[str(table)] = {"files_before": found.before, "files_after": found.after}
                 if not as_json:
                     console.print(f"{table}: {found.before:,} files, now {found.after:,}", highlight=False)
-        finally:
-            spark.stop()
     if as_json:
         print(json.dumps({"tables": done}))

@@ -7,7 +7,6 @@ import queue
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -102,19 +101,6 @@ def target_type(arrow: pa.Schema) -> StructType:
 
 def column_definitions(struct: StructType) -> str:
     return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in struct.fields)
-
-
-def column_names(spark: SparkSession, target: Any) -> list[str]:
-    """Of an Iceberg table. One call for all columns: a start looks at every table."""
-    text = spark._jvm.org.apache.iceberg.SchemaParser.toJson(target.schema())  # type: ignore[union-attr]
-    return [field["name"] for field in json.loads(text)["fields"]]
-
-
-def is_directory_catalog(spark: SparkSession, catalog: str, path: Path) -> bool:
-    """Whether an Iceberg catalog is the one of this directory, with a directory for each table."""
-    prefix = f"spark.sql.catalog.{catalog}"
-    kind, place = (spark.conf.get(f"{prefix}.{name}", "") for name in ("type", "warehouse"))
-    return kind == "hadoop" and place == str(path)
 
 
 def java_map(spark: SparkSession, values: Any) -> dict[str, str]:

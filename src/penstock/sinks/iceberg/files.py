@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from penstock.sinks.files import FileWriter
 
@@ -44,7 +45,7 @@ def file_writer(classes: Classes, target: Any) -> FileWriter | None:
     if folder is None or wanted not in (None, "parquet") or not target.spec().isUnpartitioned():
         return None
     fields = []
-    for column in json.loads(classes.schema_json(target.schema()))["fields"]:
+    for column in schema_fields(classes, target):
         kind = _arrow_type(column["type"]) if isinstance(column["type"], str) else None
         if kind is None:
             return None
@@ -54,6 +55,25 @@ def file_writer(classes: Classes, target: Any) -> FileWriter | None:
     elif codec not in ("zstd", "gzip", "snappy", "lz4"):
         codec = "none"
     return FileWriter(str(folder), pa.schema(fields), codec)
+
+
+def schema_fields(classes: Classes, target: Any) -> list[dict[str, Any]]:
+    """Columns of a table (`id`, `name`, `type`), in one call however many they are."""
+    fields: list[dict[str, Any]] = json.loads(classes.schema_json(target.schema()))["fields"]
+    return fields
+
+
+def is_directory_catalog(spark: SparkSession, catalog: str, path: Path) -> bool:
+    """Whether a catalog is the one of this directory, with a directory for each table."""
+    prefix = f"spark.sql.catalog.{catalog}"
+    kind, place = (spark.conf.get(f"{prefix}.{name}", "") for name in ("type", "warehouse"))
+    return kind == "hadoop" and place == str(path)
+
+
+def field_id(field: pa.Field) -> int | None:
+    """Iceberg's number of a column of a Parquet file; None: it does not say."""
+    known = (field.metadata or {}).get(FIELD_ID)
+    return None if known is None else int(known)
 
 
 def data_folder(target: Any) -> Path | None:
@@ -131,15 +151,15 @@ def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
     for place, field in enumerate(footer.schema.to_arrow_schema()):
-        form = _bound_form(field.type)
-        groups = [footer.row_group(number).column(place) for number in range(footer.num_row_groups)]
+        form, number = _bound_form(field.type), field_id(field)
+        groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
         found = [group.statistics for group in groups if group.is_stats_set]
-        if form is None or len(found) < len(groups) or not all(one.has_min_max for one in found):
+        told = len(found) == len(groups) and all(one.has_min_max for one in found)
+        if form is None or number is None or not told:
             continue
-        assert field.metadata is not None
         least, greatest = form(min(one.min for one in found)), form(max(one.max for one in found))
         if max(len(least), len(greatest)) <= BOUND_BYTES_MAX:
-            lower[int(field.metadata[FIELD_ID])], upper[int(field.metadata[FIELD_ID])] = least, greatest
+            lower[number], upper[number] = least, greatest
     return lower, upper
 
 

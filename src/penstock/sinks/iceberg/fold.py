@@ -25,7 +25,7 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from penstock.sinks.iceberg import vectors
-from penstock.sinks.iceberg.files import FIELD_ID, Classes, data_folder, each, local_path
+from penstock.sinks.iceberg.files import Classes, data_folder, each, field_id, local_path
 from penstock.sinks.iceberg.vectors import Vector
 
 LOCAL_ROWS_MAX = 4_000_000
@@ -185,8 +185,7 @@ def _batches(location: str, fields: Sequence[int]) -> Iterator[pa.RecordBatch]:
 
 
 def _names(file: pq.ParquetFile, fields: Sequence[int], path: str) -> list[str]:
-    known = {int(field.metadata[FIELD_ID]): field.name
-             for field in file.schema_arrow if field.metadata and FIELD_ID in field.metadata}  # fmt: skip
+    known = {field_id(field): field.name for field in file.schema_arrow}
     if missing := [number for number in fields if number not in known]:
         raise NotFoldable(f"{path} has no column with the field id {missing[0]}")
     return [known[number] for number in fields]

@@ -70,15 +70,13 @@ from penstock.sinks.base import (
 from penstock.sinks.evolve import Change, assignments, changes, dropped
 from penstock.sinks.files import WRITTEN, Rows, written
 from penstock.sinks.iceberg.commits import COMMIT, Commits
-from penstock.sinks.iceberg.files import Classes, Described, file_writer
+from penstock.sinks.iceberg.files import Classes, Described, file_writer, is_directory_catalog, schema_fields
 from penstock.sinks.iceberg.small import SmallCommits
 from penstock.sinks.iceberg.upkeep import Upkeep
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
-    column_names,
     constant,
-    is_directory_catalog,
     java_map,
     literal_form,
     live_rows,
@@ -160,7 +158,7 @@ class IcebergSink:
             return Foreign(name, reason, cure)
         if (other := other_shape(name, properties.get(SHARDS_BY), self._merged.get(table))) is not None:
             return other
-        columns = column_names(self._spark, target)
+        columns = [field["name"] for field in schema_fields(self._classes, target)]
         snapshot = target.currentSnapshot()
         empty = snapshot is None or snapshot.summary().get("total-records") == "0"
         return Ours(self._commits.last(target, ""), source_columns(columns), empty)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.sinks.base import Commit
 from penstock.sinks.files import FileWriter, Rows
 from penstock.sinks.iceberg.commits import COMMIT, Commits
-from penstock.sinks.iceberg.files import FIELD_ID, Classes, file_writer, small_file
+from penstock.sinks.iceberg.files import Classes, field_id, file_writer, small_file
 
 SMALL = "penstock.small"
 """Marks the snapshots of such commits."""
@@ -34,7 +34,7 @@ class SmallCommits:
     def write(self, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         """Puts rows of layout `latest` in the place of what the target has of their keys (`key` empty: it has
         nothing). False, with nothing done: the table or these rows need Spark."""
-        writer = file_writer(self._classes, target)
+        writer = file_writer(self._classes, target) if rows.here is not None else None
         if rows.here is None or writer is None:
             return False
         if rows.within is not None and key:
@@ -48,7 +48,7 @@ class SmallCommits:
             return False  # a zero date is NULL, and which NULLs are the same date nobody can tell
         added = list(writer.files(batches))
         removed = list(keys.files(named)) if key else []
-        self._commit(target, added, removed, [_field_id(field) for field in keys.fields], commit)
+        self._commit(target, added, removed, _ids(keys.fields), commit)
         return True
 
     def _commit(
@@ -82,6 +82,5 @@ def _key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
     return FileWriter(writer.directory, pa.schema(fields), writer.compression)
 
 
-def _field_id(field: pa.Field) -> int:
-    assert field.metadata is not None
-    return int(field.metadata[FIELD_ID])
+def _ids(fields: pa.Schema) -> list[int]:
+    return [number for field in fields if (number := field_id(field)) is not None]
