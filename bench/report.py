@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,7 +169,6 @@ def show(results: Results, console: Console) -> None:
         show_section(section, console)
     for missing in results.not_run():
         console.print(f"not run: {_why(missing)}", markup=False)
-    show_goals(goals.check(results), console)
 
 
 def show_section(section: Section, console: Console) -> None:
@@ -183,7 +182,7 @@ def show_section(section: Section, console: Console) -> None:
     console.print(table)
 
 
-def show_goals(checked: Sequence[goals.Goal], console: Console) -> None:
+def show_goals(checked: Iterable[goals.Goal], console: Console) -> None:
     for goal in checked:
         reached = "reached" if goal.reached else "MISSED "
         console.print(f"{reached}  {goal.text}: {goal.measured}", markup=False, highlight=False)

@@ -16,14 +16,15 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 from rich.console import Console
 
-from bench import across, ours, peers_log, peers_snapshot, report
+from bench import across, goals, ours, peers_log, peers_snapshot, report
 from bench import log as bench_log
+from bench.kept import Kept, Run
 from bench.latency import run as latency_run
 from bench.load import run as load_run
 from bench.load import table
@@ -37,6 +38,8 @@ from penstock.errors import PenstockError
 
 BUSY_PERCENT = 15
 
+ORDERS = "orders"
+"""The workload that the goals are about, and tables and stages beside its log."""
 STAGES = "stages"
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
@@ -62,7 +65,7 @@ def arguments() -> argparse.Namespace:
     unless = f"which of: {' '.join(PARTS)} (default: all but {LOAD})"
     parser.add_argument("--parts", default=" ".join((*LOG_PARTS, LATENCY)), help=unless)
     parser.add_argument(
-        "--workloads", default="orders", help=f"logs to read: all, or some of {' '.join(WORKLOADS)}"
+        "--workloads", default=ORDERS, help=f"logs to read: all, or some of {' '.join(WORKLOADS)}"
     )
     parser.add_argument("--peers", default="", help="only peers with one of these words in their names")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the logs; orders: 960,000 changes")
@@ -118,48 +121,31 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-@dataclass
-class Logs:
-    """What was measured of each workload."""
-
-    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
-    about: dict[str, str] = field(default_factory=dict)
-
-    def results(self) -> dict[str, report.Results]:
-        """Of whole ways; stages have no speed."""
-        return {
-            name: report.Results([one for one in outcomes if one.task != stages_run.TASK])
-            for name, outcomes in self.outcomes.items()
-        }
-
-    def all(self) -> report.Results:
-        return report.Results([outcome for outcomes in self.outcomes.values() for outcome in outcomes])
-
-
 def run_logs(options: argparse.Namespace, console: Console) -> None:
-    logs = Logs()
+    kept = Kept(options.out)
     for name in options.workloads:
         console.print(f"{name} at scale {options.scale:g} (its log is built the first time, in minutes) …")
-        outcomes = logs.outcomes.setdefault(name, [])
         with bench_log.running(options.scale, WORKLOADS[name]) as log, scratch() as folder:
-            logs.about[name] = report.log_of(log)
-            console.print(f"  {logs.about[name]}", markup=False)
+            run = Run(report.log_of(log))
+            console.print(f"  {run.about}", markup=False)
             try:
                 for outcome in measured(log, folder, options):
-                    outcomes.append(replace(outcome, workload=name))
+                    run.outcomes.append(replace(outcome, workload=name))
                     console.print(f"  {line(outcome)}", markup=False)
             finally:  # the next one may take long: what was measured is kept whatever comes
-                report.write_json(logs.all(), options.out)
+                kept.runs[name] = run
+                kept.write()
         people().rule(name)
-        ways = logs.results()[name]
-        report.show(ways, people())
+        report.show(run.ways, people())
+        report.show_goals(goals.check(run.ways) if name == ORDERS else across.check({name: run}), people())
         if options.docs:
-            if name == "orders":
-                report.write_docs(ways, f"Measured on {report.machine()}. {logs.about[name]}")
-                stages = report.Results(outcomes).figure(stages_run.TASK)
+            if name == ORDERS:
+                report.write_docs(run.ways, f"Measured on {run.machine}. {run.about}")
+                results = report.Results(run.outcomes)
+                stages = results.figure(stages_run.TASK)
                 if stages is not None:
-                    stages_run.write_docs(stages, report.Results(outcomes).figure(ours.RECEIVE))
-            across.write_docs(logs.results(), logs.about)
+                    stages_run.write_docs(stages, results.figure(ours.RECEIVE))
+            across.write_docs({name: kept.runs[name] for name in WORKLOADS if name in kept.runs})
 
 
 def run_latency(options: argparse.Namespace, console: Console) -> None:
@@ -188,6 +174,7 @@ def run_load(options: argparse.Namespace, console: Console) -> None:
             results = report.Results(outcomes)
             report.write_json(results, options.load_out)
         report.show(results, people())
+        report.show_goals(goals.check(results), people())
         if options.docs:
             load_run.write_docs(results, load)
 
@@ -202,7 +189,7 @@ def measured(log: BenchLog, folder: Path, options: argparse.Namespace) -> Iterat
         yield from place.receiver_figures()
     if "decode" in options.parts:
         yield from place.decode_figures()
-    tables = log.workload.name == "orders"  # the others are about logs
+    tables = log.workload.name == ORDERS  # the others are about logs
     if "snapshot" in options.parts and tables:
         yield from place.snapshot_figures()
     if "merge" in options.parts:

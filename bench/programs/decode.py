@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 
@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from penstock._core import KeySet, RangeDecoder
 from penstock.model.offset import LogRange, Split
-from penstock.model.schema import TableSchema
+from penstock.model.schema import TableId, TableSchema
+from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog
 
 SPLIT_BYTES = 24 * 1024**2
@@ -33,12 +34,14 @@ class Work:
 
     def __init__(self, tables: list[tuple[str, list[Split]]], layout: str, threads: int) -> None:
         self._tables, self._layout, self._threads = tables, layout, threads
+        self._outlines = Outlines({})
         self._lock = Lock()
         self.rows = 0
         self.bytes = 0
         self.kinds: Counter[str] = Counter()
 
     def run(self, *, count_kinds: bool = False) -> None:
+        self._outlines = Outlines({_id(table): splits for table, splits in self._tables})
         jobs = [partial(job, count_kinds) for job in self._jobs()]
         if self._threads == 1:
             for job in jobs:
@@ -68,6 +71,7 @@ class Work:
             split.start,
             split.end,
             preamble=split.preamble,
+            positions=self._outlines.positions(_id(table), split),
             layout=self._layout,
             bucket=bucket,
             seen=seen,
@@ -91,6 +95,11 @@ class Work:
             if kind is not None:
                 for item in batch.column(kind).value_counts().to_pylist():
                     self.kinds[str(item["values"])] += item["counts"]
+
+
+@cache
+def _id(table: str) -> TableId:
+    return TableSchema.from_json(table).table
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ pub mod literal;
 pub mod log_file;
 pub mod mariadb;
 pub mod network;
+pub mod outline;
 pub mod output;
 pub mod payload;
 pub mod plan;

@@ -10,6 +10,8 @@ use crate::pool;
 
 /// Bytes read at once.
 const WINDOW: u64 = 512 * 1024;
+/// The same where few of a file's events are read.
+const WINDOW_FOR_FEW: u64 = 16 * 1024;
 
 /// Where the bytes are.
 trait Source: Read + Seek + Send + Sync {}
@@ -21,6 +23,7 @@ pub struct LogFile {
     path: String,
     base: u64,
     size: u64,
+    window_size: u64,
     window: Vec<u8>,
     window_start: u64,
     format: FormatDescription,
@@ -42,23 +45,33 @@ impl Drop for LogFile {
 impl LogFile {
     /// Opens the file and reads its format description, whatever part of it is wanted.
     pub fn open(path: &str, base: u64) -> Result<Self> {
+        Self::open_with(path, base, WINDOW)
+    }
+
+    /// The same for one who reads events here and there.
+    pub fn open_for_few(path: &str, base: u64) -> Result<Self> {
+        Self::open_with(path, base, WINDOW_FOR_FEW)
+    }
+
+    fn open_with(path: &str, base: u64, window_size: u64) -> Result<Self> {
         let file = File::open(path)
             .map_err(|error| DecodeError::new(format!("cannot be opened: {error}"), base).in_file(path))?;
-        Self::over(Box::new(file), path, base).map_err(|error| error.in_file(path))
+        Self::over(Box::new(file), path, base, window_size).map_err(|error| error.in_file(path))
     }
 
     /// The same over bytes in memory.
     pub fn of_bytes(bytes: Vec<u8>, base: u64) -> Result<Self> {
-        Self::over(Box::new(std::io::Cursor::new(bytes)), "", base)
+        Self::over(Box::new(std::io::Cursor::new(bytes)), "", base, WINDOW)
     }
 
-    fn over(file: Box<dyn Source>, path: &str, base: u64) -> Result<Self> {
+    fn over(file: Box<dyn Source>, path: &str, base: u64, window_size: u64) -> Result<Self> {
         let mut log = Self {
             file,
             path: path.to_owned(),
             base,
             size: 0,
-            window: pool::take(WINDOW as usize),
+            window_size,
+            window: pool::take(window_size as usize),
             window_start: 0,
             format: FormatDescription {
                 binlog_version: 4,
@@ -153,8 +166,8 @@ impl LogFile {
             return Err(DecodeError::new(reason, self.base + position));
         }
         let (start, end) = match direction {
-            Direction::Forward => (position, end.max(position + WINDOW).min(self.size)),
-            Direction::Backward => (position.min(end.saturating_sub(WINDOW)), end),
+            Direction::Forward => (position, end.max(position + self.window_size).min(self.size)),
+            Direction::Backward => (position.min(end.saturating_sub(self.window_size)), end),
         };
         self.window.resize((end - start) as usize, 0);
         self.window_start = start;

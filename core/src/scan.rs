@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, FormatDescription};
 use crate::gtid::{GtidEvent, GtidSet};
@@ -24,6 +25,8 @@ pub struct Split {
     pub end: u64,
     /// Path, base and offset of the events to read first.
     pub preamble: Vec<(String, u64, u64)>,
+    /// Of the table's events, in the file and in order (`Outline::positions`); None: they have to be found.
+    pub positions: Option<Vec<u64>>,
 }
 
 /// A row event of the table.
@@ -64,6 +67,8 @@ pub struct RangeScan {
     exclude: Option<GtidSet>,
     position: u64,
     end: u64,
+    /// Events to read, where that is known beforehand; the next one is at the end.
+    listed: Option<Vec<u64>>,
     transaction: Transaction,
     maps: Vec<Arc<TableMap>>,
     /// Body of the last table map of ours: it repeats for each statement.
@@ -75,7 +80,8 @@ pub struct RangeScan {
 
 impl RangeScan {
     pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<Self> {
-        Self::over(LogFile::open(&split.path, split.base)?, table, split, exclude)
+        let open = if split.positions.is_some() { LogFile::open_for_few } else { LogFile::open };
+        Self::over(open(&split.path, split.base)?, table, split, exclude)
     }
 
     /// Over a file already open, instead of the split's path.
@@ -93,6 +99,7 @@ impl RangeScan {
             exclude: exclude.filter(|set| !set.is_empty()),
             position: 0,
             end: 0,
+            listed: split.positions.as_ref().map(|positions| positions.iter().rev().copied().collect()),
             transaction: Transaction::default(),
             maps: Vec::new(),
             last_map: Vec::new(),
@@ -149,11 +156,19 @@ impl RangeScan {
         self.advance().map_err(|error| error.in_file(self.file.path()))
     }
 
+    /// The position of the next event to be read.
+    fn next_position(&mut self) -> Option<u64> {
+        match &mut self.listed {
+            None => Some(self.position),
+            Some(listed) => listed.pop(),
+        }
+        .filter(|position| *position < self.end)
+    }
+
     fn advance(&mut self) -> Result<Option<RowsAt>> {
-        while self.position < self.end {
-            let position = self.position;
+        while let Some(position) = self.next_position() {
             let header = self.file.header(position, self.end)?;
-            self.position += u64::from(header.size);
+            self.position = position + u64::from(header.size);
             match header.kind {
                 EventKind::TABLE_MAP => {
                     let event = self.file.event(position, header, Direction::Forward)?;
@@ -183,10 +198,8 @@ impl RangeScan {
 
     /// Whether the row event is ours and counts.
     fn rows_at(&mut self, position: u64, header: EventHeader) -> Result<Option<RowsAt>> {
-        let size = self.format.table_id_size(header.kind);
         let offset = self.file.base() + position;
-        let start = self.file.body_start(position, header, size)?;
-        let table_id = crate::cursor::Cursor::new(start, offset).uint_le(size, "table id")?;
+        let table_id = table_id(&mut self.file, &self.format, position, header)?;
         let map = match self.current {
             Some((id, map)) if id == table_id => map,
             _ if self.foreign.contains(&table_id) || is_dummy(table_id) => return Ok(None),
@@ -228,13 +241,7 @@ impl RangeScan {
 
     fn note_query(&mut self, position: u64, header: EventHeader) -> Result<()> {
         let event = self.file.event(position, header, Direction::Forward)?;
-        let mut cursor = event.cursor();
-        cursor.skip(8, "thread id and time")?;
-        let database = cursor.u8("database name length")?;
-        cursor.skip(2, "error code")?;
-        let variables = cursor.u16("status variables length")?;
-        cursor.skip(usize::from(variables) + usize::from(database) + 1, "status variables and database")?;
-        let sql = cursor.rest();
+        let sql = statement(&event)?;
         if sql.starts_with(b"XA START") {
             self.transaction.xa = Xa::Open;
         } else if sql == b"COMMIT" || sql == b"ROLLBACK" {
@@ -268,8 +275,31 @@ impl RangeScan {
     }
 }
 
+/// The table that a row event says it is of.
+pub fn table_id(
+    file: &mut LogFile,
+    format: &FormatDescription,
+    position: u64,
+    header: EventHeader,
+) -> Result<u64> {
+    let size = format.table_id_size(header.kind);
+    let offset = file.base() + position;
+    Cursor::new(file.body_start(position, header, size)?, offset).uint_le(size, "table id")
+}
+
+/// The SQL of a QUERY event.
+pub fn statement<'a>(event: &Event<'a>) -> Result<&'a [u8]> {
+    let mut cursor = event.cursor();
+    cursor.skip(8, "thread id and time")?;
+    let database = cursor.u8("database name length")?;
+    cursor.skip(2, "error code")?;
+    let variables = cursor.u16("status variables length")?;
+    cursor.skip(usize::from(variables) + usize::from(database) + 1, "status variables and database")?;
+    Ok(cursor.rest())
+}
+
 /// A row event without rows that only says that a statement has ended.
-fn is_dummy(table_id: u64) -> bool {
+pub fn is_dummy(table_id: u64) -> bool {
     table_id == 0x00ff_ffff
 }
 

@@ -10,6 +10,7 @@ use penstock_core::event::{Event, Events, FormatDescription};
 use penstock_core::key::KeyReader;
 use penstock_core::latest::{for_each_key, Latest};
 use penstock_core::log_file::LogFile;
+use penstock_core::outline::Outline;
 use penstock_core::output::Options;
 use penstock_core::scan::{RangeScan, Split};
 use penstock_core::schema::TableSchema;
@@ -37,8 +38,34 @@ fn options(layout: Layout) -> Options {
 
 fn scan(log: &[u8]) -> Result<RangeScan> {
     let table = Arc::new(TableSchema::from_json(SCHEMA)?);
-    let split = Split { path: String::new(), base: 0, start: 0, end: log.len() as u64, preamble: Vec::new() };
-    RangeScan::over(LogFile::of_bytes(log.to_vec(), 0)?, table, &split, None)
+    RangeScan::over(LogFile::of_bytes(log.to_vec(), 0)?, table, &whole(log), None)
+}
+
+fn whole(log: &[u8]) -> Split {
+    Split {
+        path: String::new(),
+        base: 0,
+        start: 0,
+        end: log.len() as u64,
+        preamble: Vec::new(),
+        positions: None,
+    }
+}
+
+/// Rows of layout `changelog` where the table's events are found beforehand.
+fn decode_outlined(log: &[u8]) -> Result<usize> {
+    let table = Arc::new(TableSchema::from_json(SCHEMA)?);
+    let names = [(table.database.clone(), table.table.clone())];
+    let file = || LogFile::of_bytes(log.to_vec(), 0);
+    let Some(outline) = Outline::over(file()?, &names, &whole(log))? else { return Ok(0) };
+    let split = Split { positions: Some(outline.positions(0, 0, log.len() as u64)), ..whole(log) };
+    let mut decoder =
+        Changelog::new(RangeScan::over(file()?, table, &split, None)?, &options(Layout::Changelog))?;
+    let mut rows = 0;
+    while let Some(batch) = decoder.next_batch()? {
+        rows += batch.num_rows();
+    }
+    Ok(rows)
 }
 
 /// Rows of layout `changelog`, rows of layout `latest`, keys.
@@ -75,6 +102,7 @@ fn decode(log: &[u8]) -> (Result<usize>, Result<usize>, Result<usize>) {
 fn the_whole_log_has_its_rows() {
     let (changelog, latest, keys) = decode(LOG);
     assert_eq!((changelog.unwrap(), latest.unwrap(), keys.unwrap()), (11, 5, 11));
+    assert_eq!(decode_outlined(LOG).unwrap(), 11);
 }
 
 #[test]
@@ -102,6 +130,7 @@ proptest! {
         }
         log.truncate(cut);
         let _ = decode(&log);
+        let _ = decode_outlined(&log);
     }
 
     #[test]
@@ -116,6 +145,7 @@ proptest! {
         log.extend([0; 6]);
         log.extend(&bytes);
         let _ = decode(&log);
+        let _ = decode_outlined(&log);
     }
 
     #[test]

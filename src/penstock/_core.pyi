@@ -180,8 +180,8 @@ class RangeDecoder:
     RecordBatches.
 
     Reads only `(start, end]` of `path` plus the `preamble` events. Row events of other tables are stepped
-    over by their headers. `end` must be the end of an event, otherwise `DecodeError`. Decoding twice gives
-    equal batches.
+    over by their headers; with `positions` (of an `Outline`) none but the table's own are read.
+    `end` must be the end of an event, otherwise `DecodeError`. Decoding twice gives equal batches.
 
     layout `changelog`: every row image in log order; with `before_images=False` updates have no preimage
     rows, with `foreign_key_checks=True` images written by sessions with `foreign_key_checks = 0` are left
@@ -222,6 +222,7 @@ class RangeDecoder:
         end: int,
         *,
         preamble: Sequence[tuple[str, int, int]] = (),
+        positions: bytes | None = None,
         layout: str = "changelog",
         columns: Sequence[str] | None = None,
         before_images: bool = True,
@@ -240,6 +241,26 @@ class RangeDecoder:
     def schema(self) -> pa.Schema: ...
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
     def __next__(self) -> pa.RecordBatch: ...
+
+class Outline:
+    """Where the events of many tables lie in one split, found in one walk; tables are (database, name) and
+    then go by their place in the list.
+
+    `of` is None where there are more than eight million events. `positions` are those that a `RangeDecoder`
+    of the table needs of `(start, end]`, a part of the split: eight bytes each.
+    """
+
+    @staticmethod
+    def of(
+        tables: Sequence[tuple[str, str]],
+        path: str,
+        base: int,
+        start: int,
+        end: int,
+        *,
+        preamble: Sequence[tuple[str, int, int]] = (),
+    ) -> Outline | None: ...
+    def positions(self, table: int, start: int, end: int) -> bytes: ...
 
 class LatestReducer:
     """Last change per key over `latest` batches from anywhere (after a shuffle, say); the greatest

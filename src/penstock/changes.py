@@ -33,12 +33,13 @@ from penstock.config import PipelineConfig, TablesConfig
 from penstock.discovery import at_one_offset
 from penstock.errors import ConfigError, PenstockError, RelayLogCorrupt, TableError, TransientError
 from penstock.model.effect import TableEffect
-from penstock.model.offset import LogRange, Offset
+from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.pattern import matches
 from penstock.model.plan import Evolve, Park, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.model.table import TableState
 from penstock.planner import statement_head
+from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.retention import Consumer
 from penstock.relaylog.segment import DAMAGED_HINT
@@ -256,23 +257,28 @@ class ChangeReader:
         statement, effects = self._first_effects(reach)
         if statement is not None:
             reach = LogRange(reach.start, statement.end)
-        touched_tables = self._log.tables(reach)
-        for table in sorted(touched_tables.keys() & self._live.keys()):
-            yield from self._batches(self._live[table], reach)
+        tables = sorted(self._log.tables(reach).keys() & self._live.keys())
+        splits = {table: self._log.splits(reach, table, bytes_aim=SPLIT_BYTES) for table in tables}
+        outlines = Outlines(splits)
+        for table in tables:
+            yield from self._batches(self._live[table], splits[table], outlines)
         for effect in effects:
             assert statement is not None
             yield self._apply(effect, statement)
         self.offset = reach.end
         yield Committed(reach.end)
 
-    def _batches(self, schema: TableSchema, reach: LogRange) -> Iterator[ChangeBatch]:
+    def _batches(
+        self, schema: TableSchema, splits: Sequence[Split], outlines: Outlines
+    ) -> Iterator[ChangeBatch]:
         text = self._texts.get(schema.table)
         if text is None:
             text = self._texts[schema.table] = schema.to_json()
-        for split in self._log.splits(reach, schema.table, bytes_aim=SPLIT_BYTES):
+        for split in splits:
             try:
                 decoder = RangeDecoder(
                     text, split.path, split.base, split.start, split.end, preamble=split.preamble,
+                    positions=outlines.positions(schema.table, split),
                     before_images=self._before_images, types=self._types,
                 )  # fmt: skip
                 for batch in decoder:

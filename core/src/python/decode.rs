@@ -1,4 +1,4 @@
-//! `RangeDecoder`, `LatestReducer`, `KeySet`.
+//! `RangeDecoder`, `Outline`, `LatestReducer`, `KeySet`.
 
 use std::sync::Mutex;
 
@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use arrow_pyarrow::{PyArrowType, ToPyArrow};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::frame::GtidSet;
 use super::schema::{parse_layout, parse_table, parse_types};
@@ -13,6 +14,7 @@ use crate::changelog::Changelog;
 use crate::column::Layout;
 use crate::error::Result;
 use crate::latest::Latest;
+use crate::outline;
 use crate::output::{Options, BATCH_BYTES, BATCH_ROWS};
 use crate::reduce;
 use crate::scan::{RangeScan, Split};
@@ -20,6 +22,7 @@ use crate::seen::SharedKeys;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RangeDecoder>()?;
+    module.add_class::<Outline>()?;
     module.add_class::<LatestReducer>()?;
     module.add_class::<KeySet>()
 }
@@ -52,7 +55,7 @@ struct RangeDecoder {
 impl RangeDecoder {
     #[new]
     #[pyo3(signature = (
-        table, path, base, start, end, *, preamble = Vec::new(), layout = "changelog", columns = None,
+        table, path, base, start, end, *, preamble = Vec::new(), positions = None, layout = "changelog", columns = None,
         before_images = true, foreign_key_checks = false, bucket = None,
         exclude_gtids = None, seen = None, types = "{}",
         partial_images = false, defaults = None, base_columns = None,
@@ -67,6 +70,7 @@ impl RangeDecoder {
         start: u64,
         end: u64,
         preamble: Vec<(String, u64, u64)>,
+        positions: Option<&[u8]>,
         layout: &str,
         columns: Option<Vec<String>>,
         before_images: bool,
@@ -101,7 +105,8 @@ impl RangeDecoder {
             batch_bytes,
         };
         let table = parse_table(table)?;
-        let split = Split { path, base, start, end, preamble };
+        let positions = positions.map(numbers).transpose()?;
+        let split = Split { path, base, start, end, preamble, positions };
         let exclude = exclude_gtids.map(|set| set.0);
         let seen = match seen {
             Some(_) if layout != Layout::Latest => {
@@ -136,6 +141,42 @@ impl RangeDecoder {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<PyArrowType<RecordBatch>>> {
         py.detach(|| Ok(self.decoder.lock().map_err(broken)?.next_batch()?.map(PyArrowType)))
+    }
+}
+
+fn numbers(bytes: &[u8]) -> PyResult<Vec<u64>> {
+    let (numbers, []) = bytes.as_chunks() else {
+        return Err(PyValueError::new_err("positions have eight bytes each"));
+    };
+    Ok(numbers.iter().copied().map(u64::from_le_bytes).collect())
+}
+
+#[pyclass(frozen, module = "penstock._core")]
+struct Outline {
+    outline: outline::Outline,
+}
+
+#[pymethods]
+impl Outline {
+    #[staticmethod]
+    #[pyo3(signature = (tables, path, base, start, end, *, preamble = Vec::new()))]
+    fn of(
+        py: Python<'_>,
+        tables: Vec<(String, String)>,
+        path: String,
+        base: u64,
+        start: u64,
+        end: u64,
+        preamble: Vec<(String, u64, u64)>,
+    ) -> PyResult<Option<Self>> {
+        let split = Split { path, base, start, end, preamble, positions: None };
+        let outline = py.detach(|| outline::Outline::new(&tables, &split))?;
+        Ok(outline.map(|outline| Self { outline }))
+    }
+
+    fn positions<'py>(&self, py: Python<'py>, table: usize, start: u64, end: u64) -> Bound<'py, PyBytes> {
+        let found = self.outline.positions(table, start, end);
+        PyBytes::new(py, &found.iter().flat_map(|position| position.to_le_bytes()).collect::<Vec<u8>>())
     }
 }
 
@@ -195,7 +236,7 @@ impl KeySet {
         preamble: Vec<(String, u64, u64)>,
         exclude_gtids: Option<GtidSet>,
     ) -> PyResult<()> {
-        let split = Split { path, base, start, end, preamble };
+        let split = Split { path, base, start, end, preamble, positions: None };
         let exclude = exclude_gtids.map(|set| set.0);
         py.detach(|| Ok(self.keys.lock().map_err(broken)?.add_split(&split, exclude)?))
     }

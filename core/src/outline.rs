@@ -1,0 +1,167 @@
+//! Where the events of many tables lie in a part of the log, found in one walk over it.
+//!
+//! Who decodes one table steps over the events of all others by their headers; for a thousand tables that is
+//! a thousand walks over the same bytes. With an outline each table's decoder visits its own events only.
+
+use std::collections::HashMap;
+
+use crate::error::Result;
+use crate::event::{EventHeader, EventKind, FormatDescription};
+use crate::log_file::{Direction, LogFile};
+use crate::scan::{is_dummy, statement, table_id, Split};
+use crate::table_map::TableMapHead;
+
+/// Positions held at most, of all tables together: 64 MB.
+const POSITIONS_MAX: usize = 8 << 20;
+
+/// By its place in the list the caller gave.
+type Table = usize;
+
+#[derive(Debug)]
+pub struct Outline {
+    base: u64,
+    positions: Vec<Vec<u64>>,
+    /// Events of which only a decoder can say whether they are its own.
+    unclear: Vec<u64>,
+    count: usize,
+}
+
+/// What is known where the walk is.
+struct Walk<'a> {
+    format: FormatDescription,
+    names: HashMap<(&'a [u8], &'a [u8]), Table>,
+    /// Whose the row events of an id are; None: of a table that nobody asked about.
+    ids: HashMap<u64, Option<Table>>,
+    /// Events of the open transaction that each table in it has to read first.
+    opening: Vec<u64>,
+    transaction: u64,
+    /// By table: the last transaction that it had a part in.
+    entered: Vec<u64>,
+}
+
+impl Outline {
+    /// Of the events of the split, for `tables` (database and name). None: there are too many of them.
+    pub fn new(tables: &[(String, String)], split: &Split) -> Result<Option<Self>> {
+        Self::over(LogFile::open(&split.path, split.base)?, tables, split)
+    }
+
+    /// Over a file already open, instead of the split's path.
+    pub fn over(mut file: LogFile, tables: &[(String, String)], split: &Split) -> Result<Option<Self>> {
+        let names = tables.iter().enumerate();
+        let mut walk = Walk {
+            format: file.format().clone(),
+            names: names.map(|(table, name)| ((name.0.as_bytes(), name.1.as_bytes()), table)).collect(),
+            ids: HashMap::new(),
+            opening: Vec::new(),
+            transaction: 0,
+            entered: vec![u64::MAX; tables.len()],
+        };
+        for (path, base, offset) in &split.preamble {
+            walk.read_preamble(path, *base, *offset).map_err(|error| error.in_file(path))?;
+        }
+        let positions = vec![Vec::new(); tables.len()];
+        let mut found = Self { base: split.base, positions, unclear: Vec::new(), count: 0 };
+        let end = split.end.saturating_sub(split.base);
+        let mut position = split.start.saturating_sub(split.base).max(4);
+        while position < end {
+            let size = found.visit(&mut walk, &mut file, position, end);
+            position += size.map_err(|error| error.in_file(&split.path))?;
+            if found.count > POSITIONS_MAX {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// What the decoder of a table has to read of `(start, end]`: positions in the file, in order.
+    pub fn positions(&self, table: Table, start: u64, end: u64) -> Vec<u64> {
+        let within = |all: &[u64]| {
+            let first = all.partition_point(|position| self.base + position < start);
+            let last = all.partition_point(|position| self.base + position < end);
+            all.get(first..last).unwrap_or_default().to_vec()
+        };
+        let mut found = within(self.positions.get(table).map_or(&[], Vec::as_slice));
+        found.extend(within(&self.unclear));
+        found.sort_unstable();
+        found
+    }
+
+    /// Returns the event's size.
+    fn visit(&mut self, walk: &mut Walk<'_>, file: &mut LogFile, position: u64, end: u64) -> Result<u64> {
+        let header = file.header(position, end)?;
+        match header.kind {
+            EventKind::TABLE_MAP => {
+                let (before, table) = walk.note_table_map(file, position, header)?;
+                // Where an id goes over to another table, the one that had it has to know.
+                for table in before.filter(|before| Some(*before) != table).into_iter().chain(table) {
+                    self.add(walk, table, position);
+                }
+            }
+            EventKind::QUERY => {
+                let event = file.event(position, header, Direction::Forward)?;
+                if statement(&event)?.starts_with(b"XA START") {
+                    walk.opening.push(position);
+                }
+            }
+            // Ends of transactions are in no list: whatever comes next begins with one of these.
+            kind if kind.is_gtid() => {
+                walk.transaction += 1;
+                walk.opening.clear();
+                walk.opening.push(position);
+            }
+            kind if kind.rows().is_some() => {
+                let id = table_id(file, &walk.format, position, header)?;
+                match walk.ids.get(&id) {
+                    Some(Some(table)) => self.add(walk, *table, position),
+                    None if !is_dummy(id) => self.add_unclear(position),
+                    _ => {}
+                }
+            }
+            EventKind::TRANSACTION_PAYLOAD => self.add_unclear(position),
+            _ => {}
+        }
+        Ok(u64::from(header.size))
+    }
+
+    fn add(&mut self, walk: &mut Walk<'_>, table: Table, position: u64) {
+        let positions = &mut self.positions[table];
+        let before = positions.len();
+        if walk.entered[table] != walk.transaction {
+            walk.entered[table] = walk.transaction;
+            positions.extend(&walk.opening);
+        }
+        positions.push(position);
+        self.count += positions.len() - before;
+    }
+
+    fn add_unclear(&mut self, position: u64) {
+        self.unclear.push(position);
+        self.count += 1;
+    }
+}
+
+impl Walk<'_> {
+    /// Returns the table that had the map's id, and the map's table; None: nobody asked about it.
+    fn note_table_map(
+        &mut self,
+        file: &mut LogFile,
+        position: u64,
+        header: EventHeader,
+    ) -> Result<(Option<Table>, Option<Table>)> {
+        let event = file.event(position, header, Direction::Forward)?;
+        let head = TableMapHead::parse(&event, &self.format)?;
+        let table = self.names.get(&(head.database, head.table)).copied();
+        Ok((self.ids.insert(head.table_id, table).flatten(), table))
+    }
+
+    /// Of the events that every decoder reads first, the maps say whose the first row events are.
+    fn read_preamble(&mut self, path: &str, base: u64, offset: u64) -> Result<()> {
+        let mut file = LogFile::open_for_few(path, base)?;
+        let position = offset.saturating_sub(base);
+        let header = file.header(position, u64::MAX)?;
+        if header.kind == EventKind::TABLE_MAP {
+            self.note_table_map(&mut file, position, header)?;
+        }
+        Ok(())
+    }
+}
