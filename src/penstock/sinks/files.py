@@ -58,14 +58,15 @@ class Rows:
     `source`: the DataFrame, or what makes it. `make`: a frame of what a function gives that runs over the
     batches inside the tasks that make them; its second argument is the schema of the result. `within`: a
     column and the value that all of them have in it; rows of the target with another value are no matter of
-    theirs. `here`: the same batches, made in this process: they are few, and newer than all that the target
-    has of their keys.
+    theirs. `newer`: all that the target has of their keys is older. `here`, where that is so and they are
+    few: the same batches, made in this process.
     """
 
     source: DataFrame | Callable[[], DataFrame]
     make: Callable[[Consume, str], DataFrame] | None = None
     present: Present | None = None
     within: tuple[str, str] | None = None
+    newer: bool = False
     here: Callable[[], Batches] | None = None
 
     @cached_property
@@ -84,8 +85,9 @@ class Rows:
             return self.through(lambda batches: consume(projection(batches)), result)
 
         return Rows(
-            lambda: map_batches(self.frame, projection, schema), make, here=then(projection, self.here)
-        )
+            lambda: map_batches(self.frame, projection, schema), make, newer=self.newer,
+            here=then(projection, self.here),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

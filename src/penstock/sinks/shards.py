@@ -389,7 +389,8 @@ class ShardedSink:
                 name: present.places[source] for name, source in places.items() if source in present.places
             }
             present = replace(present, places=said)
-        return Rows(marked, make, present, within=(by, str(part.shard)), here=then(mark, rows.here))
+        within = (by, str(part.shard))
+        return Rows(marked, make, present, within, newer=rows.newer, here=then(mark, rows.here))
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema, TypeOptions
+from penstock.relaylog.outline import Outlines
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
 from penstock.sources.mysql.computed import Computation
@@ -121,6 +122,7 @@ class EpochRunner:
         self._on_applied = on_applied
         self._cascades = Cascades(spark, sink, cascades, types, self._chunk_rows)
         self._consequences = Consequences(cascades)
+        self._outlines = Outlines({})
         self._cores = max(1, spark.sparkContext.defaultParallelism)
         self._lost: list[Move] = []
         self._busy = threading.Lock()
@@ -174,6 +176,7 @@ class EpochRunner:
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
         self._consequences = self._cascades.prepare(plan)
+        self._outlines = _outlines(plan)
         outcomes = self._run_tables(plan)
         if plan.moves:
             self._lost = self._sink.move(plan.moves)
@@ -380,10 +383,14 @@ class EpochRunner:
         if step.mode == "changes":
             task = tasks.DecodeTask(text, (), "changelog", types, before_images=self._before_images)
             task = replace(task, computation=self._computed(schema))
-            work = tuple(replace(task, splits=(split,)) for split in step.splits)
+            work = tuple(
+                replace(task, splits=(split,), positions=(self._outlines.positions(schema.table, split),))
+                for split in step.splits
+            )
             return self._rows(schema, "changelog", tasks.decode, work)
         present = self._present(schema) if self._is_partial(schema.table) else None
-        task = tasks.DecodeTask(text, step.splits, "latest", types)
+        positions = tuple(self._outlines.positions(schema.table, split) for split in step.splits)
+        task = tasks.DecodeTask(text, step.splits, "latest", types, positions=positions)
         task = replace(task, computation=self._computed(schema))
         if present is not None:
             task = replace(task, partial_images=True, defaults=self._omitted(schema))
@@ -394,15 +401,18 @@ class EpochRunner:
                 replace(task, bucket=(share, shares) if shares > 1 else None) for share in range(shares)
             )
             rows = self._rows(schema, "latest", tasks.decode, work, present)
-            if step.newer and present is None and step.bytes <= HERE_BYTES_MAX:
-                return replace(rows, here=partial(_here, task))
-            return rows
-        work = tuple(replace(task, splits=(split,)) for split in step.splits)
+            newer = step.newer and present is None
+            few = newer and step.bytes <= HERE_BYTES_MAX
+            return replace(rows, newer=newer, here=partial(_here, task) if few else None)
+        work = tuple(
+            replace(task, splits=(split,), positions=(at,))
+            for split, at in zip(step.splits, positions, strict=True)
+        )
         reduced = self._rows(schema, "latest", tasks.decode, work, present).frame
         shares = max(self._cores, step.bytes // (2 * SHARE_BYTES))
         by_key = reduced.repartition(shares, *[f"`{name.replace('`', '``')}`" for name in schema.key])
         one_a_key = map_batches(by_key, _reducer(text, types, str(schema.table)), reduced.schema)
-        return Rows(one_a_key, present=present)
+        return Rows(one_a_key, present=present, newer=step.newer and present is None)
 
     def _computed(self, schema: TableSchema) -> Computation | None:
         return self._computation(schema) if schema.table in self._computed_tables else None
@@ -436,6 +446,21 @@ class EpochRunner:
         merges = not self._sink.append_only
         record(self._state, plan, outcomes, self._lost, reads_again=self._reads_again, merges=merges)
         self._lost = []
+
+
+def _outlines(plan: EpochPlan) -> Outlines:
+    """Of what the tables with little in the epoch have in it: others are read by several tasks, to which
+    their positions would have to be sent."""
+    splits = {
+        table.table: [
+            split
+            for step in table.steps
+            if isinstance(step, ApplyEvents) and step.bytes <= HERE_BYTES_MAX
+            for split in step.splits
+        ]
+        for table in plan.tables
+    }
+    return Outlines(splits)
 
 
 def _here(task: tasks.DecodeTask) -> tasks.Batches:

@@ -53,6 +53,12 @@ class DecodeTask:
     """Row images may lack generated columns, which the source computes in this way."""
     columns: tuple[str, ...] | None = None
     """Those wanted; None: all."""
+    positions: tuple[bytes | None, ...] = ()
+    """For each split, where the table's events are (`relaylog/outline.py`); empty: not known for any."""
+
+    @property
+    def parts(self) -> list[tuple[Split, bytes | None]]:
+        return list(zip(self.splits, self.positions or (None,) * len(self.splits), strict=True))
 
 
 @dataclass(frozen=True)
@@ -95,11 +101,11 @@ def _images(task: DecodeTask) -> Batches:
 
     if task.layout == "latest":
         seen = KeySet(task.table, types=task.types.to_json())
-        for split in reversed(task.splits):
-            yield from _decoder(task, split, seen)
+        for split, positions in reversed(task.parts):
+            yield from _decoder(task, split, positions, seen)
         return
-    for split in task.splits:
-        yield from _decoder(task, split)
+    for split, positions in task.parts:
+        yield from _decoder(task, split, positions)
 
 
 def _put_together(task: DecodeTask, batches: Batches) -> Batches:
@@ -119,7 +125,7 @@ def _put_together(task: DecodeTask, batches: Batches) -> Batches:
         yield from reducer.finish()
 
 
-def _decoder(task: DecodeTask, split: Split, seen: KeySet | None = None) -> Batches:
+def _decoder(task: DecodeTask, split: Split, positions: bytes | None, seen: KeySet | None = None) -> Batches:
     from penstock._core import RangeDecoder
 
     return iter(
@@ -130,6 +136,7 @@ def _decoder(task: DecodeTask, split: Split, seen: KeySet | None = None) -> Batc
             split.start,
             split.end,
             preamble=split.preamble,
+            positions=positions,
             layout=task.layout,
             columns=task.columns,
             before_images=task.before_images,

@@ -57,6 +57,18 @@ def file_writer(classes: Classes, target: Any) -> FileWriter | None:
     return FileWriter(str(folder), pa.schema(fields), codec)
 
 
+def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
+    """Writes keys in the types that the target has. None: two values of the key can be equal at the source
+    and differ here, or there is no such column."""
+    fields = []
+    for name in key:
+        place = writer.fields.get_field_index(name)
+        if place < 0 or pa.types.is_floating(writer.fields.field(place).type):
+            return None
+        fields.append(writer.fields.field(place))
+    return FileWriter(writer.directory, pa.schema(fields), writer.compression)
+
+
 def schema_fields(classes: Classes, target: Any) -> list[dict[str, Any]]:
     """Columns of a table (`id`, `name`, `type`), in one call however many they are."""
     fields: list[dict[str, Any]] = json.loads(classes.schema_json(target.schema()))["fields"]
@@ -68,6 +80,17 @@ def is_directory_catalog(spark: SparkSession, catalog: str, path: Path) -> bool:
     prefix = f"spark.sql.catalog.{catalog}"
     kind, place = (spark.conf.get(f"{prefix}.{name}", "") for name in ("type", "warehouse"))
     return kind == "hadoop" and place == str(path)
+
+
+def is_half_made(path: Path) -> bool:
+    """Whether a directory holds only what making a table begins with.
+
+    A Hadoop catalog writes the first metadata under a name of its own and then gives it the name that makes
+    the table. A process that was killed between the two leaves this behind; the table can be made over it."""
+    if [entry.name for entry in path.iterdir()] != ["metadata"]:
+        return False
+    names = [file.name for file in (path / "metadata").iterdir()]
+    return all(re.fullmatch(r"\.?[0-9a-f-]{36}\.metadata\.json(\.crc)?", name) for name in names)
 
 
 def field_id(field: pa.Field) -> int | None:
@@ -191,3 +214,12 @@ class Classes:
         self.task_json = iceberg.ScanTaskParser.toJson
         self.delete_manifest = iceberg.ManifestFiles.readDeleteManifest
         self.everything = iceberg.expressions.Expressions.alwaysTrue()
+        self.equal = iceberg.expressions.Expressions.equal
+        self._list = jvm.java.util.ArrayList
+
+    def list_of(self, values: Sequence[str]) -> Any:
+        """A list of the JVM."""
+        found = self._list()
+        for value in values:
+            found.add(value)
+        return found

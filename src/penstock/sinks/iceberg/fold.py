@@ -32,6 +32,8 @@ LOCAL_ROWS_MAX = 4_000_000
 """Rows whose keys are looked at in this process; beyond, Spark's tasks share the files."""
 
 BATCH_ROWS = 500_000
+KEYS_MAX = 4_000_000
+"""Keys that are looked for at a time: some hundred MB where they are short texts."""
 
 _POSITION = "_position"
 
@@ -70,7 +72,7 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     if not obsolete:
         return False
     tasks, replaced = _plan(classes, target, snapshot)
-    found = [one for one in _run(spark, tasks) if one[2]]
+    found = [one for one in rows_gone(spark, tasks) if one[2]]
     path = folder / f"{uuid.uuid4()}-deletes.puffin"
     placed = vectors.write(path, found) if found else []
     change = target.newRowDelta()
@@ -79,7 +81,7 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     for (location, _, count), vector in zip(found, placed, strict=True):
         if location in replaced:
             change.removeDeletes(replaced[location])
-        change.addDeletes(_described(classes, target, location, vector, count, path.stat().st_size))
+        change.addDeletes(described_vector(classes, target, location, vector, count, path.stat().st_size))
     change.validateFromSnapshot(snapshot.snapshotId()).conflictDetectionFilter(classes.everything).commit()
     return True
 
@@ -107,7 +109,7 @@ def _plan(classes: Classes, target: Any, snapshot: Any) -> tuple[list[FoldTask],
         location, vector = data["file-path"], None
         for place, delete in enumerate(held):
             if "equality-ids" not in delete:
-                vector = _vector(delete)
+                vector = vector_of(delete)
                 replaced[location] = one.deletes()[place].copy()
         tasks.append(FoldTask(location, data["record-count"], tuple(keys), vector))
     return tasks, replaced
@@ -117,7 +119,8 @@ def _deletes(described: dict[str, Any]) -> Deletes:
     return Deletes(str(local_path(described["file-path"])), tuple(described["equality-ids"]))
 
 
-def _vector(described: dict[str, Any]) -> Vector:
+def vector_of(described: dict[str, Any]) -> Vector:
+    """Of a delete file as Iceberg describes it."""
     if "content-offset" not in described:
         raise NotFoldable(f"{described['file-path']} holds position deletes of format version 2")
     path = str(local_path(described["file-path"]))
@@ -128,7 +131,8 @@ Found = tuple[str, bytes, int]
 """A data file's location, the bitmap of its rows that are gone, their number; 0: no more than before."""
 
 
-def _run(spark: SparkSession, tasks: Sequence[FoldTask]) -> list[Found]:
+def rows_gone(spark: SparkSession, tasks: Sequence[FoldTask]) -> list[Found]:
+    """What `gone` finds, here or in Spark's tasks."""
     if sum(task.rows for task in tasks) <= LOCAL_ROWS_MAX:
         with ThreadPoolExecutor(2, thread_name_prefix="fold") as pool:
             return list(pool.map(gone, tasks))
@@ -155,17 +159,42 @@ def gone(task: FoldTask) -> Found:
     for delete in task.deletes:
         by_columns.setdefault(delete.fields, []).append(delete.path)
     for fields, paths in by_columns.items():
-        keys = pa.concat_tables(_columns(path, fields) for path in paths)
-        keys = keys.group_by(keys.column_names).aggregate([])
-        start = 0
-        for batch in _batches(task.location, fields):
-            rows = _fitted(batch, keys.schema)
-            rows = rows.append_column(_POSITION, pa.array(range(start, start + batch.num_rows), pa.int64()))
-            found = rows.join(keys, keys.column_names, join_type="left semi", use_threads=False)
-            bitmap.update(found[_POSITION].to_pylist())
-            start += batch.num_rows
+        for keys in _some_keys(paths, fields):
+            for positions in _found(task.location, keys, fields):
+                bitmap.update(positions)
     count = len(bitmap)
     return task.location, bitmap.serialize(), count if count > len(before) else 0
+
+
+def _some_keys(paths: Sequence[str], fields: Sequence[int]) -> Iterator[pa.Table]:
+    """The keys of several files, each once, as many at a time as may be held."""
+    waiting: list[pa.Table] = []
+    for path in paths:
+        if waiting and sum(map(len, waiting)) + _row_count(path) > KEYS_MAX:
+            yield _distinct(waiting)
+            waiting = []
+        waiting.append(_columns(path, fields))
+    yield _distinct(waiting)
+
+
+def _distinct(keys: Sequence[pa.Table]) -> pa.Table:
+    whole = pa.concat_tables(keys)
+    return whole.group_by(whole.column_names, use_threads=False).aggregate([])
+
+
+def _row_count(path: str) -> int:
+    return int(pq.read_metadata(path).num_rows)
+
+
+def _found(location: str, keys: pa.Table, fields: Sequence[int]) -> Iterator[Any]:
+    """Positions of a data file's rows with one of the keys, in pieces."""
+    start = 0
+    for batch in _batches(location, fields):
+        rows = _fitted(batch, keys.schema)
+        rows = rows.append_column(_POSITION, pa.array(range(start, start + batch.num_rows), pa.int64()))
+        found = rows.join(keys, keys.column_names, join_type="left semi", use_threads=False)
+        yield found[_POSITION].to_pylist()
+        start += batch.num_rows
 
 
 def _columns(path: str, fields: Sequence[int]) -> pa.Table:
@@ -197,9 +226,10 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=schema.names)
 
 
-def _described(
+def described_vector(
     classes: Classes, target: Any, location: str, vector: Vector, count: int, file_bytes: int
 ) -> Any:
+    """A vector of `count` rows of the data file at `location`, for Iceberg."""
     builder = classes.delete_file(target.spec())
     builder = builder.ofPositionDeletes().withFormat("PUFFIN").withPath(vector.path)
     builder = builder.withReferencedDataFile(location).withFileSizeInBytes(file_bytes)

@@ -14,7 +14,6 @@ DEFAULT without touching a file. Appends write Parquet in the tasks themselves a
 
 from __future__ import annotations
 
-import re
 import shutil
 import threading
 import time
@@ -70,7 +69,15 @@ from penstock.sinks.base import (
 from penstock.sinks.evolve import Change, assignments, changes, dropped
 from penstock.sinks.files import WRITTEN, Rows, written
 from penstock.sinks.iceberg.commits import COMMIT, Commits
-from penstock.sinks.iceberg.files import Classes, Described, file_writer, is_directory_catalog, schema_fields
+from penstock.sinks.iceberg.files import (
+    Classes,
+    Described,
+    file_writer,
+    is_directory_catalog,
+    is_half_made,
+    schema_fields,
+)
+from penstock.sinks.iceberg.merge import FileMerges
 from penstock.sinks.iceberg.small import SmallCommits
 from penstock.sinks.iceberg.upkeep import Upkeep
 from penstock.sinks.lake import (
@@ -123,6 +130,7 @@ class IcebergSink:
         self._commits = Commits(pipeline)
         self._classes = Classes(spark._jvm)
         self._small = SmallCommits(self._classes, self._commits)
+        self._merges = FileMerges(spark, self._classes, self._commits)
         self._upkeep = Upkeep(spark, self._classes, config, self._load, self._alone)
         self._sessions = Sessions(spark)
         self._locks: dict[TableId, threading.RLock] = {}
@@ -244,8 +252,12 @@ class IcebergSink:
             return False
         if self._write_small(table, target, rows, key, commit):
             return True
-        with self._alone(table), self._session(commit) as session:
-            merge(session, table, self.name(table), rows, key)
+        with self._alone(table):
+            if self._merges.write(self._load(table), rows, key, commit):
+                self._upkeep.noted(table, small=False)
+                return True
+            with self._session(commit) as session:
+                merge(session, table, self.name(table), rows, key)
         return self._record(table, commit)
 
     def truncate(
@@ -484,14 +496,3 @@ def widens(old: DataType, kind: DataType) -> bool:
         return old.scale == kind.scale and old.precision <= kind.precision
     pair = (type(old), type(kind))
     return pair in ((IntegerType, LongType), (FloatType, DoubleType))
-
-
-def is_half_made(path: Path) -> bool:
-    """Whether a directory holds only what making a table begins with.
-
-    A Hadoop catalog writes the first metadata under a name of its own and then gives it the name that makes
-    the table. A process that was killed between the two leaves this behind; the table can be made over it."""
-    if [entry.name for entry in path.iterdir()] != ["metadata"]:
-        return False
-    names = [file.name for file in (path / "metadata").iterdir()]
-    return all(re.fullmatch(r"\.?[0-9a-f-]{36}\.metadata\.json(\.crc)?", name) for name in names)

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import FileWriter, Rows
+from penstock.sinks.files import Rows
 from penstock.sinks.iceberg.commits import COMMIT, Commits
-from penstock.sinks.iceberg.files import Classes, field_id, file_writer, small_file
+from penstock.sinks.iceberg.files import Classes, field_id, file_writer, key_writer, small_file
 
 SMALL = "penstock.small"
 """Marks the snapshots of such commits."""
@@ -39,7 +39,7 @@ class SmallCommits:
             return False
         if rows.within is not None and key:
             key = (*key, rows.within[0])
-        keys = _key_writer(writer, key)
+        keys = key_writer(writer, key)
         if keys is None:
             return False
         batches = list(rows.here())
@@ -68,18 +68,6 @@ class SmallCommits:
             change.set(COMMIT, str(commit)).set(SMALL, "true").commit()
         self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()
-
-
-def _key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
-    """Writes keys in the types that the target has. None: two values of the key can be equal at the source
-    and differ here, or there is no such column."""
-    fields = []
-    for name in key:
-        place = writer.fields.get_field_index(name)
-        if place < 0 or pa.types.is_floating(writer.fields.field(place).type):
-            return None
-        fields.append(writer.fields.field(place))
-    return FileWriter(writer.directory, pa.schema(fields), writer.compression)
 
 
 def _ids(fields: pa.Schema) -> list[int]:
