@@ -25,11 +25,17 @@ from penstock.model.schema import TableId
 from penstock.sources.mysql import catalog
 
 SYSTEM = "penstock"
+ORDERS = "orders"
+"""The workload that the goals are about; the others are about logs."""
 RECEIVE = "receive into the relay log"
 RECEIVE_TLS = "receive into the relay log, TLS"
 PACKETS = "raw socket, bytes only"
 """The system beside the receiver: what it would be if it did nothing with what it receives."""
 MERGE = "merge into Iceberg"
+MERGE_ONE_CORE = "merge into Iceberg, on one core"
+MERGE_EPOCHS = "merge into Iceberg, epochs of 48 MiB"
+"""The first one finds an empty table, as the only one of `MERGE` does; the others what came before them."""
+MERGE_DELTA = "merge into Delta"
 TABLE = TableId(workload.DATABASE, workload.TABLE)
 """What a snapshot reads."""
 _MERGE_TIMEOUT_S = 3600
@@ -63,7 +69,15 @@ class Workplace:
         assert len(schemas) == len(log.tables)
         self.schemas_file.write_text("".join(f"{schema.to_json()}\n" for schema in schemas.values()))
 
-    def pipeline_file(self, *, tls: bool = False, relay: Path | None = None) -> Path:
+    def pipeline_file(
+        self,
+        *,
+        tls: bool = False,
+        relay: Path | None = None,
+        sink: str = "iceberg",
+        cores: int = 2,
+        epoch_bytes: str = "512MiB",
+    ) -> Path:
         """A pipeline of its own that replays the log from its beginning."""
         home = Path(tempfile.mkdtemp(dir=self._folder))
         server = self.log.server
@@ -77,12 +91,13 @@ class Workplace:
                 "include": [f"{workload.DATABASE}.*"],
                 "exclude": [f"{workload.DATABASE}.{workload.TAIL_TABLE}"],
             },
-            "sink": {"type": "iceberg", "path": str(home / "warehouse")},
+            "sink": {"type": sink, "path": str(home / "warehouse")},
             "state": str(home / "state"),
             "start": "earliest",
             "relay_log": {"path": str(relay or home / "relay")},
             "snapshot": {"mode": "never"},
-            "spark": {"master": "local[2]"},
+            "epoch": {"bytes_max": epoch_bytes},
+            "spark": {"master": f"local[{cores}]"},
         }  # fmt: skip
         path = home / "pipeline.yaml"
         path.write_text(yaml.safe_dump(document))
@@ -178,17 +193,24 @@ class Workplace:
     # merge --------------------------------------------------------------------------------------------------
 
     def merge_figures(self) -> Iterator[Outcome]:
-        yield tried(MERGE, self._merge)
+        yield tried(MERGE, partial(self._merge, MERGE))
+        if self.log.workload.name == ORDERS:
+            yield tried(MERGE_EPOCHS, partial(self._merge, MERGE_EPOCHS, epoch_bytes="48MiB"))
+            yield tried(MERGE_ONE_CORE, partial(self._merge, MERGE_ONE_CORE, cores=1))
+            yield tried(MERGE_DELTA, partial(self._merge, MERGE_DELTA, sink="delta"))
 
-    def _merge(self) -> Figure:
-        """The whole backlog, which lies in the relay log, into empty Iceberg tables, by `penstock run
-        --once`.
+    def _merge(
+        self, task: str, *, sink: str = "iceberg", cores: int = 2, epoch_bytes: str = "512MiB"
+    ) -> Figure:
+        """The whole backlog, which lies in the relay log, into empty tables, by `penstock run --once`.
 
         Timed from the first epoch's plan to the last epoch's end, from the pipeline's own history; CPU time
         is that of the whole tree (driver, JVM, Python workers, idle receiver) in that time.
         """
-        file = self.pipeline_file(relay=self.relay_log())
+        file = self.pipeline_file(relay=self.relay_log(), sink=sink, cores=cores, epoch_bytes=epoch_bytes)
         command = measure.program("penstock", "run", file, "--once", "--json")
+        if cores == 1:
+            command = ["taskset", "--cpu-list", "0", *command]
         measured = measure.run(command, sample_ms=200, timeout_s=_MERGE_TIMEOUT_S)
         began, ended, epochs = _epochs(file)
         monotonic = time.time() - time.monotonic()
@@ -199,7 +221,7 @@ class Workplace:
         }
         target.check(self.log, file)
         return measure.figure(
-            measure.replaced(measured, report), system=SYSTEM, version=__version__, task=MERGE,
+            measure.replaced(measured, report), system=SYSTEM, version=__version__, task=task,
             tables=len(self.log.tables), epochs=epochs, whole_process_s=round(measured.wall_s, 1),
         )  # fmt: skip
 

@@ -30,7 +30,7 @@ from bench.load import run as load_run
 from bench.load import table
 from bench.log import BenchLog
 from bench.measure import Figure, Outcome
-from bench.ours import Workplace
+from bench.ours import ORDERS, Workplace
 from bench.stages import run as stages_run
 from bench.workloads import WORKLOADS
 from penstock.artifacts import cache_directory
@@ -38,8 +38,6 @@ from penstock.errors import PenstockError
 
 BUSY_PERCENT = 15
 
-ORDERS = "orders"
-"""The workload that the goals are about, and tables and stages beside its log."""
 STAGES = "stages"
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
