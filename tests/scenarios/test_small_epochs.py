@@ -27,6 +27,34 @@ def compacted(case: Scenario) -> dict[str, dict[str, int]]:
     return found
 
 
+@pytest.mark.parametrize("tables", [1, 6])
+def test_epochs_without_equality_deletes_are_merged_by_files(scenario: Make, tables: int) -> None:
+    """Of six tables in one epoch, the log is walked once for all."""
+    case = scenario(sink_options={"equality_deletes": False})
+    names = [f"t{number}" for number in range(tables)]
+    for name in names:
+        case.server.execute(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT, b VARCHAR(20))",
+            f"INSERT INTO {name} VALUES " + ", ".join(f"({n}, 0, 'first')" for n in range(500)),
+        )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        for number in range(3):
+            case.server.execute("BEGIN", *[statement for name in names for statement in (
+                f"UPDATE {name} SET a = a + 1 WHERE id % 7 = {number}",
+                f"DELETE FROM {name} WHERE id = {number}",
+                f"INSERT INTO {name} VALUES ({1000 + number}, {number}, 'new')",
+                f"UPDATE {name} SET id = id + 2000 WHERE id = {100 + number}",
+            )], "COMMIT")  # fmt: skip
+            case.drain(pipeline)
+        assert pipeline.stop() == 0
+    for name in names:
+        case.assert_equal(name)
+        found = snapshots(case, name)
+        assert sum("added-dvs" in one and "spark.app.id" not in one for one in found) >= 3
+        assert not any(one.get("penstock.small") for one in found)
+
+
 def test_small_commits_are_folded_and_compacted_while_the_stream_goes_on(scenario: Make) -> None:
     case = scenario(epoch={"interval": "50ms"}, sink_options={"fold_commits": 4})
     case.server.execute(
