@@ -31,7 +31,14 @@ fn main() {
         0 => std::fs::metadata(path).expect("the segment").len(),
         end => end,
     };
-    let split = Split { path: path.clone(), base: 0, start: number(start), end, preamble: Vec::new(), positions: None };
+    let split = Split {
+        path: path.clone(),
+        base: 0,
+        start: number(start),
+        end,
+        preamble: Vec::new(),
+        positions: None,
+    };
 
     let began = Instant::now();
     let before = Usage::now();
