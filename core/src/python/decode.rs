@@ -55,7 +55,8 @@ struct RangeDecoder {
 impl RangeDecoder {
     #[new]
     #[pyo3(signature = (
-        table, path, base, start, end, *, preamble = Vec::new(), positions = None, layout = "changelog", columns = None,
+        table, path, base, start, end, *, preamble = Vec::new(), positions = None,
+        layout = "changelog", columns = None,
         before_images = true, foreign_key_checks = false, bucket = None,
         exclude_gtids = None, seen = None, types = "{}",
         partial_images = false, defaults = None, base_columns = None,
