@@ -4,6 +4,7 @@ judges."""
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timezone
@@ -17,10 +18,11 @@ from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import NOW, Place, column
 
 from penstock.sinks.files import Rows
-from penstock.sinks.iceberg import vectors
+from penstock.sinks.iceberg import upkeep, vectors
 from penstock.sinks.iceberg.fold import NotFoldable, fold
 from penstock.sinks.iceberg.sink import IcebergSink
 from penstock.sinks.iceberg.small import SMALL
+from penstock.sinks.iceberg.upkeep import MIB, file_sizes
 from penstock.sinks.iceberg.vectors import Vector
 
 Make = Callable[..., Place]
@@ -236,6 +238,36 @@ def test_many_small_commits_are_tidied_in_the_background(place: Make) -> None:
     assert it.rows() == [(0, "9", 9), (1, "7", 7), (2, "8", 8)]
     left = [one for one in target(it).history() if one is not None]
     assert len(left) < 9 + 1, "old snapshots went"
+
+
+def test_small_files_are_put_together_in_the_background(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a thread that has no active session of Spark's, unlike that of a test."""
+    monkeypatch.setattr(upkeep, "TIERS", ((MIB, 4 * MIB, 4),))
+    it = place("iceberg", config={"fold_commits": 8}).create()
+    for epoch in range(1, 9):
+        it.sink.merge(it.table, here(it, (epoch, "a", False, epoch)), it.key, it.commit(epoch))
+    deadline = time.monotonic() + 60
+    while len(file_sizes(target(it))) > 1 and time.monotonic() < deadline:
+        time.sleep(0.05)  # polls a condition, with a limit
+    assert len(file_sizes(target(it))) == 1
+    assert it.rows() == [(epoch, "a", epoch) for epoch in range(1, 9)]
+
+
+@pytest.mark.parametrize("write", ["merge", "delete", "evolve"])
+def test_spark_meets_no_equality_deletes_when_it_writes(place: Make, write: str) -> None:
+    """It takes minutes where there are many."""
+    it = place("iceberg").create()
+    for epoch in range(1, 4):
+        it.sink.merge(it.table, here(it, (epoch, "7", False, epoch)), it.key, it.commit(epoch))
+    number = target(it).currentSnapshot().snapshotId()
+    if write == "merge":
+        it.sink.merge(it.table, it.latest((2, "b", False, 4)), it.key, it.commit(4))
+    elif write == "delete":
+        it.sink.delete(it.table, "id = 3", it.commit(4))
+    else:
+        it.evolve(4, column("id", pa.int64(), "id"), column("name", pa.int64(), "name"))
+    before_write = [one for one in target(it).snapshots() if one.parentId() == number]
+    assert [one.summary().get("total-equality-deletes") for one in before_write] == ["0"]
 
 
 def test_a_version_that_is_held_outlives_the_others(place: Make) -> None:

@@ -66,7 +66,7 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     Raises `NotFoldable`, and what Iceberg raises if somebody else has changed the table in the way."""
     snapshot = target.currentSnapshot()
     folder = data_folder(target)
-    if snapshot is None or folder is None:
+    if snapshot is None or folder is None or snapshot.summary().get("total-equality-deletes") == "0":
         return False
     obsolete = list(_equality_deletes(classes, target, snapshot))
     if not obsolete:

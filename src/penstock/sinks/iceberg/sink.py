@@ -256,7 +256,7 @@ class IcebergSink:
             if self._merges.write(self._load(table), rows, key, commit):
                 self._upkeep.noted(table, small=False)
                 return True
-            with self._session(commit) as session:
+            with self._session(table, commit) as session:
                 merge(session, table, self.name(table), rows, key)
         return self._record(table, commit)
 
@@ -281,7 +281,7 @@ class IcebergSink:
         # without the session's properties, and the property of the table comes a moment later.
         if self._done(table, commit):
             return False
-        with self._alone(table), self._session(commit) as session:
+        with self._alone(table), self._session(table, commit) as session:
             session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
         return self._record(table, commit)
 
@@ -317,6 +317,7 @@ class IcebergSink:
             if change.aside not in present.names:
                 update.addColumn(None, change.aside, self._type(change.kind), None)
         update.commit()
+        self._upkeep.fold(table)
         session = self._spark.newSession()  # sees the columns that are new
         session.sql(f"UPDATE {self.name(table)} SET {assignments(present, waiting)}")
 
@@ -412,7 +413,8 @@ class IcebergSink:
         levels = (*namespace_levels(self._config.namespace, table), table.table)
         return ".".join(quoted(level) for level in (self._config.catalog, *map(catalog_name, levels)))
 
-    def _session(self, commit: Commit) -> Any:
+    def _session(self, table: TableId, commit: Commit) -> Any:
+        self._upkeep.fold(table)  # the statement reads all of it
         return self._sessions.lend({f"spark.sql.iceberg.snapshot-property.{COMMIT}": str(commit)})
 
     def _load(self, table: TableId) -> Any:

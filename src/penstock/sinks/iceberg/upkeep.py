@@ -109,13 +109,22 @@ class Upkeep:
         """Folds equality deletes, puts small files together, forgets old snapshots."""
         with self._alone(table):
             target = self._load(table)
-            try:
-                fold(self._spark, self._classes, target)
-            except NotFoldable as why:
-                log.info("%s: the files with equality deletes are written again: %s", table, why)
-                rewrite(self._spark, target, {"delete-file-threshold": "1"})
+            self._fold(table, target)
             self._pack(target)
         expire(self._load(table), self._config)
+
+    def fold(self, table: TableId) -> None:
+        """Before Spark reads all of a table in order to write to it. For each data file it would make a set
+        of all the keys that any later commit has deleted: minutes, where there are a hundred of either."""
+        with self._alone(table):
+            self._fold(table, self._load(table))
+
+    def _fold(self, table: TableId, target: Any) -> None:
+        try:
+            fold(self._spark, self._classes, target)
+        except NotFoldable as why:
+            log.info("%s: the files with equality deletes are written again: %s", table, why)
+            rewrite(self._spark, target, {"delete-file-threshold": "1"})
 
     def compact(self, table: TableId) -> Compacted:
         """As `tidy`, and every file that is small is written again."""
@@ -149,8 +158,10 @@ def file_sizes(target: Any) -> list[int]:
 
 
 def rewrite(spark: SparkSession, target: Any, options: dict[str, str]) -> None:
-    """Iceberg's own rewriting of data files."""
+    """Iceberg's own rewriting of data files. It looks for its session where only threads that have had one
+    set find it; else it fails for the want of a catalog that it has just named."""
     jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
     action = action.rewriteDataFiles(target)
     for name, value in {**options, "remove-dangling-deletes": "true"}.items():
