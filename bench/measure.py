@@ -59,7 +59,7 @@ class Figure:
         fields = asdict(self)
         details = fields.pop("details")
         rounded = {
-            name: round(value, 3) if isinstance(value, float) else value for name, value in fields.items()
+            name: round(value, 6) if isinstance(value, float) else value for name, value in fields.items()
         }
         return {**rounded, **details}
 
