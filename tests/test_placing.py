@@ -30,7 +30,19 @@ def test_a_part_is_placed_although_the_log_of_the_tables_start_is_gone(tmp_path:
     chunk = part_of(state, since=200)
     marks = Watermarks(log.gtids_at(Offset(220)), SourcePosition("binlog.000001", 220))
     state.chunk_staged(StagedChunk(chunk, "x", "", 1, 1, "", 1, marks, log.server))
-    assert [type(step) for step in steps(planner.plan_next(), A)] == [PlaceChunks]
+    [step] = steps(planner.plan_next(), A)
+    assert isinstance(step, PlaceChunks) and step.newer
+
+
+def test_a_part_of_a_table_that_catches_up_is_not_newer_than_all_its_target_has(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(150, A), (250, A)])
+    planner, state = make(tmp_path, log, live(A, resumes=Offset(100)))
+    state.advance(Offset(260))
+    chunk = part_of(state, since=100)
+    marks = Watermarks(log.gtids_at(Offset(220)), SourcePosition("binlog.000001", 220))
+    state.chunk_staged(StagedChunk(chunk, "x", "", 1, 1, "", 1, marks, log.server))
+    [placed] = [step for step in steps(planner.plan_next(), A) if isinstance(step, PlaceChunks)]
+    assert not placed.newer
 
 
 def test_a_part_by_a_key_that_the_table_has_no_longer_ends(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition
-from penstock.model.plan import EpochPlan
+from penstock.model.plan import EpochPlan, Kept
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change, TableState, is_reading, new_table
 from penstock.state import StateStore
@@ -170,6 +170,7 @@ def test_the_history_keeps_every_change_in_order_and_tells_each_tables_last(tmp_
         (1, 70, "why", "parked"),
     ]
     assert [one.offset for one in again.history(last_only=True)] == [70]
+    assert again.changed_at(ORDERS) == 70 and again.changed_at(TableId("shop", "other")) == 0
     assert again.history()[0].commit_us == 1_000_000 and again.history()[0].noted_us > 0
 
 
@@ -229,6 +230,26 @@ def test_tables_are_those_of_the_file_whoever_wrote_them(tmp_path: Path) -> None
     state.put_table(reading_)
     assert state.tables_that(is_reading) == [reading_]
     assert other.tables_that(is_reading) == [reading_]
+
+
+def test_what_is_put_is_what_another_process_reads(tmp_path: Path) -> None:
+    """Whoever puts a table goes on with the value, and does not look at the file again."""
+    state = StateStore(tmp_path)
+    names = ["b", "a", "c"]
+    for name in names:
+        schema = replace(SCHEMA, table=TableId("shop", name))
+        state.put_table(TableState(schema.table, Offset(4), schema))
+    assert [table.table for table in state.tables()] == sorted(names)
+    kept = Kept(replace(SCHEMA, table=TableId("shop", "a")), ("id",))
+    for table in list(state.tables().values()):
+        changed = replace(
+            table, start=Offset(2**62), snapshot="reading", written=True, last_epoch=7, rows_guess=3,
+            begins="evolve", due="why", kept=kept, replaces=Offset(3), resumes=Offset(9), parked_at=Offset(1),
+        )  # fmt: skip
+        state.put_table(changed)
+        assert state.tables()[table.table] == changed == state.table(table.table)
+    assert StateStore(tmp_path).tables() == state.tables()
+    assert list(StateStore(tmp_path).tables()) == list(state.tables())
 
 
 def test_what_is_taken_back_is_not_kept(tmp_path: Path) -> None:

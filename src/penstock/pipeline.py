@@ -289,6 +289,7 @@ class _Run:
             failed=self._snapshot_failed,
             paused=partial(is_paused, self.state),
             whole=partial(read_whole, self.state.tables, config.relay_log_path),
+            found_all=self.source.rest,
         )
         self.chunks.limits(**limits_by_signal(self.state))
 
@@ -456,7 +457,11 @@ class _Run:
     # snapshot -----------------------------------------------------------------------------------------------
 
     def _find_chunks(
-        self, table: TableState, partial: PartialSnapshot | None, after: Chunk | None
+        self,
+        table: TableState,
+        partial: PartialSnapshot | None,
+        after: Chunk | None,
+        sized: Callable[[int], None],
     ) -> Iterator[Chunk]:
         if refers_to_itself(table.schema):
             return iter([Chunk(table.table, 0, None, None)])
@@ -464,7 +469,7 @@ class _Run:
             table.schema,
             self.config.snapshot.chunk_rows,
             self.chunk_log.gtids_at(table.start if partial is None else max(table.start, partial.since)),
-            sized=lambda rows: None if partial else self.state.set_rows_guess(table.table, rows),
+            sized=sized,
             part=partial.part if partial else WHOLE,
             after=after,
         )

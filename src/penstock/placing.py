@@ -63,6 +63,13 @@ class Placing:
         self._discard = discard
         self._limits = limits
         self._breaks: dict[TableId, list[Break]] = {}
+        self._known: PlacementIndex | None = None
+
+    @property
+    def _index(self) -> PlacementIndex:
+        if self._known is None or not self._known.is_current:
+            self._known = PlacementIndex(self._log)
+        return self._known
 
     def voids(self, table: TableId, at: Break) -> None:
         self._breaks.setdefault(table, []).append(at)
@@ -142,7 +149,7 @@ class Placing:
             return []
         at_end = TableAtEnd(
             start=since,
-            start_gtids=str(self._log.gtids_at(since)),
+            start_gtids=self._index.gtids_at(since),
             schema_version=verdict.version if verdict is not None else state.schema.version,
             start_position=self._log.position_at(since),
             fresh=fresh and not (state.replaces or moves_rows(state.schema)),
@@ -152,7 +159,7 @@ class Placing:
         by_gtids = any(one.watermarks.high_gtids is not None for one in staged)
         gtids = self._log.gtids_at(reach.end) if by_gtids else None
         end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end), gtids)
-        return list(place_all(staged, end, at_end, PlacementIndex(self._log), self._limits))
+        return list(place_all(staged, end, at_end, self._index, self._limits))
 
     def breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:
         """Statements since the table's start that void chunks. After a restart they are read from the log
@@ -164,7 +171,7 @@ class Placing:
             past = LogRange(start, max(start, reach.start))
             self._breaks[state.table] = [
                 Break(statement.end, voids)
-                for statement in self._log.statements(past)
+                for statement in self._index.statements(past)
                 for effect in self._statements.effects(statement, live)
                 if effect.table == state.table and (voids := effect.voids or effect.rereads)
             ]

@@ -30,6 +30,7 @@ from penstock.model.plan import (
     EpochPlan,
     Evolve,
     Mode,
+    PlaceChunks,
     Step,
     TablePlan,
     TruncateTarget,
@@ -339,7 +340,9 @@ class Planner:
                 if state.table in cascaded and state.start < reach.end:
                     holds = state.written and not state.begins
                     steps.append(ApplyCascades(state.replaces, holds, state.reading, alone))
-                steps += chunks
+                steps += [
+                    replace(one, newer=not alone) if isinstance(one, PlaceChunks) else one for one in chunks
+                ]
             steps += self._timed(verdict.steps, reach.end) if verdict is not None else ()
             if steps:
                 plans.append(TablePlan(state.schema, tuple(steps), state.start, state.kept))

@@ -67,7 +67,7 @@ steps = st.one_of(
     st.builds(CreateTarget),
     st.builds(DropTarget),
     st.builds(ApplyEvents, split_tuples, modes, st.integers(0, 2**40)),
-    st.builds(PlaceChunks, st.lists(staged, max_size=2).map(tuple), scans, modes),
+    st.builds(PlaceChunks, st.lists(staged, max_size=2).map(tuple), scans, modes, newer=st.booleans()),
     st.builds(TruncateTarget, st.none() | st.integers(0, 2**60), st.none() | offsets),
     st.builds(
         Evolve,

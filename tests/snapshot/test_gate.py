@@ -90,6 +90,40 @@ def test_a_rate_holds_the_next_chunk_up_and_says_so() -> None:
     assert one.to_json()["throttled"] is None
 
 
+def test_chunks_follow_one_another_under_a_permit_until_a_limit_says_no() -> None:
+    clock, behind = Clock(), [False]
+    one = gate(clock=clock, parallel=2, allowed=lambda: not behind[0])
+    permits = [entered(one), entered(one)]
+    assert all(one.goes_on(permit, rows=10, bytes_=100) for permit in permits)
+    one.limits(rows_per_second=100)
+    assert not one.goes_on(permits[0], rows=50, bytes_=0) and one.to_json()["paused_by"] == "rows_per_second"
+    clock.now += 0.51
+    assert one.goes_on(permits[0], rows=0, bytes_=0) and one.to_json()["throttled"] is None
+    behind[0] = True
+    assert not one.goes_on(permits[0], rows=0, bytes_=0)
+    behind[0] = False
+    one.limits(parallel=1)
+    assert not one.goes_on(permits[0], rows=0, bytes_=0)
+    one.leave(permits[0])
+    assert one.goes_on(permits[1], rows=0, bytes_=0) and one.enter() is None
+    one.leave(permits[1])
+    entered(one)
+
+
+def test_a_permit_ends_when_its_server_is_no_longer_fit() -> None:
+    script = Script(Sight((Host(OTHER),)))
+    one = gate(script)
+    one.start()
+    try:
+        permits: list[Permit] = []
+        wait_for(lambda: (permit := one.enter()) and permits.append(permit) is None, "the chunk")
+        assert one.goes_on(permits[0], rows=1, bytes_=1)
+        script.sight = Sight((Host(SOURCE),))
+        wait_for(lambda: not one.goes_on(permits[0], rows=1, bytes_=1), "the other server")
+    finally:
+        one.stop()
+
+
 def test_an_attempt_that_failed_gives_its_place_back() -> None:
     one = gate(parallel=1, rows_per_second=1)
     for _ in range(5):

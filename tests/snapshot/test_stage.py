@@ -199,6 +199,31 @@ def test_a_chunk_leaves_no_connection_behind(mysql: Database, tmp_path: Path) ->
     mysql.execute(f"DROP USER {account}")
 
 
+def test_chunks_staged_one_after_the_other_share_a_connection(mysql: Database, tmp_path: Path) -> None:
+    mysql.execute("CREATE TABLE t (k INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2), (3)")
+    mysql.execute("CREATE TABLE u (name VARCHAR(9) PRIMARY KEY)", "INSERT INTO u VALUES ('a'), ('b')")
+    account = f"few{mysql.name[-8:]}@127.0.0.1"
+    mysql.execute(
+        f"CREATE USER {account} IDENTIFIED BY 'p' WITH MAX_CONNECTIONS_PER_HOUR 1",
+        f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {account}",
+    )
+    source = SourceConfig(host=mysql.host, port=mysql.port, user=account.partition("@")[0], password="p")
+    rows = {}
+    with stage.Stager(source) as stager:
+        for name in ("t", "u", "t"):
+            with mysql.connect() as connection:
+                schema = read_table(connection, TableId(mysql.name, name))
+            assert schema is not None
+            chunk = Chunk(schema.table, 0, None, None)
+            staged = stager.stage(schema, chunk, str(tmp_path), start_gtids=mysql.gtid_executed())
+            rows[name] = staged.rows
+    assert rows == {"t": 3, "u": 2}
+    assert not sessions_of(mysql, account), "the server has let go of it"
+    with pytest.raises(TransientError), stage.Stager(source) as stager:
+        stager.stage(schema, replace(chunk, upper=("2",)), str(tmp_path), start_gtids="")
+    mysql.execute(f"DROP USER {account}")
+
+
 def sessions_of(mysql: Database, account: str) -> list[tuple[object, ...]]:
     user = account.partition("@")[0]
     return mysql.query("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = %s", (user,))

@@ -1,4 +1,4 @@
-"""How many connections read chunks, counted by the server."""
+"""How many connections read chunks, as the server counts and limits them."""
 
 from __future__ import annotations
 
@@ -161,3 +161,93 @@ def test_a_rate_spreads_chunks_and_can_be_lifted(case: Case) -> None:
         case.reader.limits(rows_per_second=0)
         wait_for(lambda: case.staged() == CHUNKS, "all chunks")
         assert case.reader.error is None
+
+
+class Many:
+    """Tables of one row, each one chunk. `limits` are the server's for the account that reads."""
+
+    def __init__(self, spark: SparkSession, mysql: Database, folder: Path, count: int, limits: str) -> None:
+        from penstock.spark.snapshots import SnapshotReader
+
+        self.mysql, self.spark, self.count = mysql, spark, count
+        self.account = f"many{mysql.name[-8:]}"
+        mysql.execute(
+            f"CREATE USER {self.account}@127.0.0.1 IDENTIFIED BY 'p' WITH {limits}",
+            f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {self.account}@127.0.0.1",
+        )
+        source = SourceConfig(host=mysql.host, port=mysql.port, user=self.account, password="p")
+        config = SnapshotConfig(parallel=2)
+        lookout = Lookout(config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0)
+        self.state = StateStore(folder / "state")
+        for number in range(count):
+            mysql.execute(f"CREATE TABLE t{number} (k INT PRIMARY KEY)", f"INSERT INTO t{number} VALUES (7)")
+            with mysql.connect() as connection:
+                schema = read_table(connection, TableId(mysql.name, f"t{number}"))
+            assert schema is not None
+            self.state.put_table(new_table(schema, Offset(0), snapshot="splitting", append_only=False))
+        self.reader = SnapshotReader(
+            spark,
+            self.state,
+            folder / "chunks",
+            gate=Gate(config, lambda: source, lookout),
+            parallel=config.parallel,
+            types=DEFAULT_TYPES,
+            find_chunks=lambda table, *_: iter([Chunk(table.table, 0, None, None)]),
+            start_gtids=lambda offset: "",
+            watermark_table=None,
+            failed=lambda state, error: self.errors.append(error),
+        )
+        self.errors: list[Exception] = []
+
+    def staged(self) -> int:
+        return sum(totals.read for totals in self.state.totals().values())
+
+    def jobs(self) -> int:
+        return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup())
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self.reader.start()
+        try:
+            yield
+        finally:
+            self.reader.stop()
+            self.state.close()
+            self.mysql.execute(f"DROP USER {self.account}@127.0.0.1")
+
+
+def test_small_tables_are_read_without_jobs_over_few_connections(
+    spark: SparkSession, mysql: Database, tmp_path: Path
+) -> None:
+    """The server refuses a third one at a time, and more than some in all."""
+    case = Many(spark, mysql, tmp_path, 60, "MAX_USER_CONNECTIONS 2 MAX_CONNECTIONS_PER_HOUR 30")
+    before = case.jobs()
+    with case.running():
+        wait_for(lambda: case.staged() == case.count, "all tables")
+        assert case.jobs() == before
+        assert not case.errors and case.reader.error is None
+
+
+def test_a_small_table_that_cannot_be_read_leaves_the_others_alone(
+    spark: SparkSession, mysql: Database, tmp_path: Path
+) -> None:
+    case = Many(spark, mysql, tmp_path, 9, "MAX_USER_CONNECTIONS 2")
+    mysql.execute(
+        f"REVOKE SELECT ON *.* FROM {case.account}@127.0.0.1",
+        *[f"GRANT SELECT ON {mysql.name}.t{n} TO {case.account}@127.0.0.1" for n in range(9) if n != 4],
+    )
+    with case.running():
+        wait_for(lambda: case.staged() == 8 and case.errors, "all tables but one")
+        assert case.reader.error is None
+        assert {error.details["table"] for error in case.errors} == {f"{mysql.name}.t4"}  # type: ignore[attr-defined]
+
+
+def test_a_rate_holds_for_small_tables_too(spark: SparkSession, mysql: Database, tmp_path: Path) -> None:
+    case = Many(spark, mysql, tmp_path, 9, "MAX_USER_CONNECTIONS 1")
+    case.reader.limits(parallel=1, rows_per_second=1)
+    with case.running():
+        wait_for(lambda: case.reader.gate.to_json()["paused_by"] == "rows_per_second", "the rate")
+        assert case.staged() < case.count
+        case.reader.limits(rows_per_second=0)
+        wait_for(lambda: case.staged() == case.count, "all chunks")
+        assert not case.errors

@@ -64,12 +64,14 @@ class Scan:
 class PlaceChunks:
     """Staged chunks, without the rows whose keys the `scans` find; each placed row gets the epoch's end as
     sequence. `window`, of a table that foreign keys change: behind it the rows that are left have no events,
-    but what foreign keys did there is still to be done to them."""
+    but what foreign keys did there is still to be done to them. `newer`: all that the target has of their
+    keys is older, or says the same."""
 
     chunks: tuple[StagedChunk, ...]
     scans: tuple[Scan, ...]
     mode: Mode
     window: Offset | None = None
+    newer: bool = False
     kind: Literal["chunks"] = "chunks"
 
 
@@ -275,6 +277,7 @@ def _step_json(step: Step) -> dict[str, Any]:
             "chunks": [chunk.to_json() for chunk in step.chunks],
             "scans": [asdict(scan) for scan in step.scans],
             "window": step.window,
+            "newer": step.newer,
         }
     if isinstance(step, Evolve):
         origins = [asdict(origin) for origin in step.origins]
@@ -302,7 +305,8 @@ def _step(fields: dict[str, Any]) -> Step:
     if kind == "chunks":
         chunks = tuple(StagedChunk.from_json(chunk) for chunk in fields["chunks"])
         scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
-        return PlaceChunks(chunks, scans, fields["mode"], fields.get("window"))
+        newer = fields.get("newer", False)
+        return PlaceChunks(chunks, scans, fields["mode"], fields.get("window"), newer)
     if kind == "cascades":
         return ApplyCascades(fields["after"], fields["rows"], fields["reading"], fields.get("alone", False))
     if kind == "truncate":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 
@@ -179,6 +180,11 @@ class TableSchema:
         return next(column for column in self.columns if column.name == name)
 
     def to_json(self) -> str:
+        return self._json
+
+    @cached_property
+    def _json(self) -> str:
+        """It is asked for many times in the life of a value that never changes."""
         document: dict[str, Any] = {
             "database": self.table.database,
             "table": self.table.table,

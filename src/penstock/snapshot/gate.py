@@ -94,6 +94,19 @@ class Gate:
             self._reading[host.address] += 1
             return Permit(host)
 
+    def goes_on(self, permit: Permit, *, rows: int, bytes_: int) -> bool:
+        """A chunk was read under the permit, so much of it: whether another may begin under the same one.
+        The permit is still to be given back."""
+        self._pace.spend(rows=rows, bytes_=bytes_)
+        allowed = self._allowed()
+        with self._lock:
+            self._wanted_at = self._clock()
+            self._wake.set()
+            if sum(self._reading.values()) > self._parallel:
+                return False
+            self._waits = self._reason(allowed)
+            return self._waits is None and permit.host in self._hosts()
+
     def leave(self, permit: Permit, *, rows: int = 0, bytes_: int = 0) -> None:
         """The attempt is over; so much was read."""
         self._pace.spend(rows=rows, bytes_=bytes_)

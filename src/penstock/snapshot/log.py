@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock._core import GtidSet
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
-from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.reader import RelayLog, Statement
 
 
 class ChunkLog:
@@ -45,19 +45,40 @@ class ChunkLog:
 
 
 class PlacementIndex:
-    """`snapshot.place.LogIndex` over the relay log."""
+    """`snapshot.place.LogIndex` over the relay log as it is now. Many tables begin at the same offset, and
+    ask the same: each answer is kept."""
 
     def __init__(self, relay_log: RelayLog) -> None:
         self._log = relay_log
-        self._known: dict[str, Offset] = {}
+        self._end = relay_log.end
+        self._windows: dict[str, Offset] = {}
+        self._tables: dict[LogRange, dict[TableId, tuple[int, int]]] = {}
+        self._statements: dict[LogRange, list[Statement]] = {}
+        self._gtids: dict[Offset, str] = {}
+
+    @property
+    def is_current(self) -> bool:
+        return self._log.end == self._end
 
     def window_start(self, gtids: str) -> Offset:
-        if gtids not in self._known:
-            self._known[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._log.end)
-        return self._known[gtids]
+        if gtids not in self._windows:
+            self._windows[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._end)
+        return self._windows[gtids]
 
     def offset_within(self, position: SourcePosition) -> Offset:
         return self._log.offset_within(position)
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
-        return self._log.tables(log_range).get(TableId.parse(table), (0, 0))[1]
+        if log_range not in self._tables:
+            self._tables[log_range] = self._log.tables(log_range)
+        return self._tables[log_range].get(TableId.parse(table), (0, 0))[1]
+
+    def statements(self, log_range: LogRange) -> list[Statement]:
+        if log_range not in self._statements:
+            self._statements[log_range] = self._log.statements(log_range)
+        return self._statements[log_range]
+
+    def gtids_at(self, offset: Offset) -> str:
+        if offset not in self._gtids:
+            self._gtids[offset] = str(self._log.gtids_at(offset))
+        return self._gtids[offset]

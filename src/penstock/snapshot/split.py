@@ -18,6 +18,9 @@ Two ways to find bounds, both in key order, so that reading can begin while plan
 - **Walk** for every other key: `SELECT key … WHERE key >= bound ORDER BY key LIMIT 1 OFFSET n` gives the
   bound n rows on. Each step begins where the last one ended, so the index is read once in all, never an
   O(n²) OFFSET. The pages it reads are those the chunk's SELECT will read, which then finds them in memory.
+
+A table that the server takes for small, and in which no row follows the first few thousand, is one chunk:
+that is one question instead of several where there are many such tables.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pymysql.connections import Connection
@@ -48,6 +52,8 @@ _BINARY = frozenset(
 _CHUNK_BYTES = 64 * 1024**2
 """Bytes aimed at per chunk, by the server's average row length: fewer rows when rows are large."""
 _CHUNK_ROWS_MIN = 100
+_FEW_ROWS = 10_000
+"""A table may have so many, if that is no more than a chunk's, and is not divided."""
 _TOLERANCE = 1.5
 """Estimates are rough: a range is divided when it seems to hold this many times the rows aimed at."""
 _PARTS_MAX = 64
@@ -209,8 +215,11 @@ class MySqlChunkPlanner:
         self._key = [schema.column(name) for name in schema.key]
         self.size = table_size(connection, schema)
         self.chunk_rows = self.size.chunk_rows(chunk_rows)
-        index = key_index(connection, schema) if self._key else None
-        self._from = schema.table.quoted + (f" FORCE INDEX ({quote(index)})" if index else "")
+
+    @cached_property
+    def _from(self) -> str:
+        index = key_index(self._connection, self._schema) if self._key else None
+        return self._schema.table.quoted + (f" FORCE INDEX ({quote(index)})" if index else "")
 
     def chunks(self, *, after: Chunk | None = None) -> Iterator[Chunk]:
         """The table's chunks in key order, found as they are asked for; at least one.
@@ -220,8 +229,17 @@ class MySqlChunkPlanner:
         """
         if after is not None and after.upper is None:
             return iter(())
+        if after is None and self._part == WHOLE and self._key and self._is_small():
+            return iter((Chunk(self._schema.table, 0, None, None),))
         start = self._part.lower if after is None else after.upper
         return join_bounds(self._schema, self._bounds(start), after=after, part=self._part)
+
+    def _is_small(self) -> bool:
+        """What the server thinks may be old; that no row follows these few is certain."""
+        few = min(_FEW_ROWS, self.chunk_rows)
+        if self.size.rows > few:
+            return False
+        return not self._rows(f"SELECT 1 FROM {self._schema.table.quoted} LIMIT 1 OFFSET {few}")
 
     def _bounds(self, start: Bound | None) -> Iterator[Bound]:
         if not self._key:

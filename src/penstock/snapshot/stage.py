@@ -29,6 +29,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,24 +97,71 @@ def stage_chunk(
 
     No connection outlives its chunk: Spark runs each task in whichever process is free, so connections that
     wait in processes for their next chunk would soon be more than chunks are read at once.
-    `start_gtids` must be executed where it is read: what the log had executed at the table's start, and when
-    its definition last changed. `replica_of`: `source` is a replica of the server that is followed. `whole`:
-    see `whole.py`. If the chunk is staged already, that attempt is returned and nothing is read.
     """
-    if (known := find(directory, chunk)) is not None:
-        return known
-    connection = connect(source, role="chunk")
-    try:
-        reader = MySqlChunkReader(
-            connection, types=types, watermark_table=watermark_table, replica_of=replica_of, whole=whole
-        )
-        reader.require_gtids(start_gtids)
-        done = stage(reader, schema, chunk, directory, types=types)
-    except BaseException:
-        connection._force_close()
-        raise
-    reader.leave()
-    return done
+    with Stager(
+        source, watermark_table=watermark_table, types=types, replica_of=replica_of, whole=whole
+    ) as stager:
+        return stager.stage(schema, chunk, directory, start_gtids=start_gtids)
+
+
+class Stager:
+    """Stages chunks one after the other over one connection, which is opened for the first of them. Serves
+    one thread. Context manager: at its end the server has let go of the connection; after an error it is
+    closed at once.
+
+    `replica_of`: `source` is a replica of the server that is followed. `whole`: see `whole.py`.
+    """
+
+    def __init__(
+        self,
+        source: SourceConfig,
+        *,
+        watermark_table: str | None = None,
+        types: TypeOptions = DEFAULT_TYPES,
+        replica_of: ReplicaOf | None = None,
+        whole: Whole | None = None,
+    ) -> None:
+        self._source = source
+        self._watermark_table = watermark_table
+        self._types = types
+        self._replica_of = replica_of
+        self._whole = whole
+        self._reader: MySqlChunkReader | None = None
+
+    def __enter__(self) -> Stager:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None and error is None:
+            reader.leave()
+        elif reader is not None:
+            reader.close()
+
+    def stage(self, schema: TableSchema, chunk: Chunk, directory: str, *, start_gtids: str) -> StagedChunk:
+        """`start_gtids` must be executed where it is read: what the log had executed at the table's start,
+        and when its definition last changed. If the chunk is staged already, that attempt is returned and
+        nothing is read. After an error nothing more may be staged."""
+        if (known := find(directory, chunk)) is not None:
+            return known
+        if self._reader is None:
+            self._reader = self._connected()
+        self._reader.require_gtids(start_gtids)
+        return stage(self._reader, schema, chunk, directory, types=self._types)
+
+    def _connected(self) -> MySqlChunkReader:
+        connection = connect(self._source, role="chunk")
+        try:
+            return MySqlChunkReader(
+                connection,
+                types=self._types,
+                watermark_table=self._watermark_table,
+                replica_of=self._replica_of,
+                whole=self._whole,
+            )
+        except BaseException:
+            connection._force_close()
+            raise
 
 
 def stage(

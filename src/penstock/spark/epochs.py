@@ -49,6 +49,7 @@ from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.outline import Outlines
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
+from penstock.snapshot.here import places_here
 from penstock.sources.mysql.computed import Computation
 from penstock.spark import tasks
 from penstock.spark.cascades import Cascades, Consequences
@@ -425,22 +426,20 @@ class EpochRunner:
 
     def _chunk_rows(self, plan: EpochPlan, table: TablePlan, step: PlaceChunks) -> Rows:
         schema = table.schema
-        shares = min(self._cores, len(step.chunks))
         layout: Literal["latest", "changelog"] = "changelog" if step.mode == "changes" else "latest"
-        defaults = self._omitted(schema) if schema.key else None
-        work = tuple(
-            tasks.PlaceTask(
-                schema.to_json(),
-                step.chunks[share::shares],
-                step.scans,
-                plan.range.end,
-                layout,
-                self._types,
-                defaults,
-            )
-            for share in range(shares)
+        task = tasks.PlaceTask(
+            schema.to_json(),
+            step.chunks,
+            step.scans,
+            plan.range.end,
+            layout,
+            self._types,
+            self._omitted(schema) if schema.key and step.scans else None,
         )
-        return self._rows(schema, layout, tasks.place, work)
+        shares = min(self._cores, len(step.chunks))
+        work = tuple(replace(task, chunks=step.chunks[share::shares]) for share in range(shares))
+        rows = self._rows(schema, layout, tasks.place, work)
+        return replace(rows, here=partial(_placed_here, task)) if places_here(step) else rows
 
     def _record(self, plan: EpochPlan, outcomes: list[TableOutcome]) -> None:
         merges = not self._sink.append_only
@@ -467,6 +466,11 @@ def _here(task: tasks.DecodeTask) -> tasks.Batches:
     """What the task does, in the driver."""
     with crossing(str(TableSchema.from_json(task.table).table)):
         yield from tasks.decode(task)
+
+
+def _placed_here(task: tasks.PlaceTask) -> tasks.Batches:
+    with crossing(str(TableSchema.from_json(task.table).table)):
+        yield from tasks.place(task)
 
 
 def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:

@@ -4,6 +4,10 @@ One chunk a job, rather than one job for many: a failing chunk is tried again al
 than `parallel` connections that read chunks, limits and load are looked at before each one
 (`snapshot/gate.py`), and jobs of epochs get their turn between two chunks. A chunk counts once its manifest
 lies in the directory, whoever sees it: after a crash the manifests found there are taken over.
+
+Small chunks (`snapshot/here.py`) are read by the thread itself, several one after the other over one
+connection. The gate is asked before each of them too, and when it says no, the connection goes with the
+permit. One that fails is tried again in the common way.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from penstock.model.table import TableState, is_reading, is_splitting
 from penstock.snapshot import stage
 from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.gate import Gate, Permit
+from penstock.snapshot.here import reads_here
 from penstock.snapshot.whole import Whole
 from penstock.sources.mysql.replicas import ReplicaOf
 from penstock.spark.errors import crossing, returned
@@ -58,8 +63,16 @@ class StageTask:
     whole: Whole | None = None
 
 
-FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None], Any]
-"""Iterates the chunks of a table, or of a part of it, as they are found; behind one that is known."""
+FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None, Callable[[int], None]], Any]
+"""Iterates the chunks of a table, or of a part of it, as they are found; behind one that is known. The last
+argument is told how many rows the server thinks there are."""
+
+Work = tuple[TableState, Chunk]
+Place = tuple[TableId, int, int]
+"""Of a chunk: its table, the number of its snapshot, its own number."""
+
+TOGETHER_MAX = 32
+"""Small chunks that a thread takes at once."""
 
 FOUND_SECONDS = 0.5
 """How long chunks that were found wait for others, so that they become known together."""
@@ -75,7 +88,7 @@ class SnapshotReader:
     """Splits tables and stages their chunks until every chunk of every table is staged or placed.
 
     `gate` is asked before each chunk. `failed` is told of a table that cannot be read. `whole`: how tables
-    are read that cannot be read in chunks.
+    are read that cannot be read in chunks. `found_all` is called when there is no more table to be split.
     """
 
     def __init__(
@@ -93,6 +106,7 @@ class SnapshotReader:
         failed: Callable[[TableState, TableError], None],
         paused: Callable[[TableId], bool] = lambda _: False,
         whole: Callable[[TableState], Whole | None] = lambda _: None,
+        found_all: Callable[[], None] = lambda: None,
     ) -> None:
         self._spark = spark
         self._state = state
@@ -104,11 +118,12 @@ class SnapshotReader:
         self._failed = failed
         self._paused = paused
         self._whole = whole
+        self._found_all = found_all
         self._outdated: Counter[int] = Counter()
         self.gate = gate
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._taken: set[tuple[TableId, int, int]] = set()
+        self._taken: set[Place] = set()
         self.error: BaseException | None = None
         self._started = False
         self._threads: list[InheritableThread] = []
@@ -191,9 +206,12 @@ class SnapshotReader:
         while not self._stopping.is_set():
             known = self._state.own_changes
             for state in self._state.tables_that(is_splitting):
+                if self._stopping.is_set():
+                    return  # the others are split by the next run
                 self._split(state)
             for state, partial in self._partials("splitting"):
                 self._split(state, partial)
+            self._found_all()
             self._rest(known, 0.2)
 
     def _rest(self, known: int, seconds: float) -> None:
@@ -215,7 +233,7 @@ class SnapshotReader:
             if partial is None:
                 self._find_all(state)
             else:
-                chunks = self._find_chunks(state, partial, None)
+                chunks = self._find_chunks(state, partial, None, lambda rows: None)
                 numbered = [replace(chunk, snapshot=partial.number) for chunk in chunks]
                 self._state.set_partial_chunks(partial, numbered)
         except TransientError as error:
@@ -230,13 +248,16 @@ class SnapshotReader:
         from its upper bound on, also after a restart: bounds found twice would not be the same bounds, and a
         row that belongs to two chunks would be appended twice."""
         found: list[Chunk] = []
+        sizes: list[int] = []
         since = time.monotonic()
-        for chunk in self._find_chunks(state, None, self._state.last_chunk(state.table)):
+        last = self._state.last_chunk(state.table)
+        for chunk in self._find_chunks(state, None, last, sizes.append):
             found.append(chunk)
             if self._stopping.is_set():
                 return  # the rest is found by the next run
             if chunk.upper is None or time.monotonic() - since > FOUND_SECONDS:
-                if not self._state.add_chunks(state, found):
+                size = sizes[-1] if sizes else None
+                if not self._state.add_chunks(state, found, rows_guess=size):
                     return  # the table is not what it was
                 found, since = [], time.monotonic()
 
@@ -254,34 +275,91 @@ class SnapshotReader:
         while not self._stopping.is_set():
             known = self._state.own_changes
             work = self._next()
-            if work is None:
+            if not work:
                 self._rest(known, 0.1)
                 continue
-            state, chunk = work
             try:
-                if (permit := self._enter(state)) is not None:
-                    self._read(state, chunk, permit)
-                else:
+                if not self._work_off(work):
                     self._stopping.wait(0.1)
             finally:
                 with self._lock:
-                    self._taken.discard((chunk.table, chunk.snapshot, chunk.number))
+                    self._taken -= {_place(chunk) for _, chunk in work}
 
-    def _next(self) -> tuple[TableState, Chunk] | None:
+    def _next(self) -> list[Work]:
+        """A chunk that nobody reads yet, or several small ones: this thread's share of what waits, up to a
+        limit. They are taken from now on."""
         with self._lock:
             candidates = [(state, 0) for state in self._state.tables_that(is_reading)]
             candidates += [(state, partial.number) for state, partial in self._partials("reading")]
             waiting = self._state.with_planned() if candidates else set()
-            candidates = [(state, number) for state, number in candidates if (state.table, number) in waiting]
+            share = max(1, min(TOGETHER_MAX, len(waiting) // len(self._threads)))
+            found: list[Work] = []
             for state, snapshot in candidates:
-                if self._paused(state.table):
+                if (state.table, snapshot) not in waiting or self._paused(state.table):
                     continue
-                taken = {n for table, s, n in self._taken if (table, s) == (state.table, snapshot)}
-                chunk = self._state.next_planned(state.table, taken, snapshot=snapshot)
-                if chunk is not None:
-                    self._taken.add((chunk.table, snapshot, chunk.number))
-                    return state, chunk
-        return None
+                while len(found) < share and (chunk := self._free(state.table, snapshot)) is not None:
+                    here = self._reads_here(state, chunk)
+                    if found and not here:
+                        return found
+                    found.append((state, chunk))
+                    self._taken.add(_place(chunk))
+                    if not here:
+                        return found
+                if len(found) == share:
+                    break
+            return found
+
+    def _free(self, table: TableId, snapshot: int) -> Chunk | None:
+        taken = {number for name, of, number in self._taken if (name, of) == (table, snapshot)}
+        return self._state.next_planned(table, taken, snapshot=snapshot)
+
+    def _reads_here(self, state: TableState, chunk: Chunk) -> bool:
+        return reads_here(chunk, state.rows_guess) and self._whole(state) is None
+
+    def _work_off(self, work: list[Work]) -> bool:
+        """False: the gate lets no chunk begin now."""
+        state, chunk = work[0]
+        if (permit := self._enter(state)) is None:
+            return False
+        if self._reads_here(state, chunk):
+            self._read_here(work, permit)
+        else:
+            self._read(state, chunk, permit)
+        return True
+
+    def _read_here(self, work: list[Work], permit: Permit) -> None:
+        """Reads small chunks over one connection, as many as the gate lets begin one after the other. Gives
+        the permit back, behind the connection."""
+        failed: Work | None = None
+        try:
+            with self._stager(permit) as stager:
+                for state, chunk in work:
+                    if self._paused(state.table):
+                        continue
+                    failed = state, chunk
+                    staged = self._stage_here(stager, state, chunk)
+                    self._state.chunk_staged(staged)
+                    failed = None
+                    goes_on = self.gate.goes_on(permit, rows=staged.rows, bytes_=staged.bytes_read)
+                    if not goes_on or self._stopping.is_set():
+                        break
+        except Exception as error:
+            if failed is None:
+                raise
+            log.info("%s chunk %d is read again: %s", failed[1].table, failed[1].number, error)
+        finally:
+            self.gate.leave(permit)
+        if failed is not None and not self._stopping.is_set():
+            self._read(*failed, self._enter(failed[0]))
+
+    def _stager(self, permit: Permit) -> stage.Stager:
+        host, table = permit.host, self._watermark_table
+        return stage.Stager(host.source, watermark_table=table, types=self._types, replica_of=host.replica_of)
+
+    def _stage_here(self, stager: stage.Stager, state: TableState, chunk: Chunk) -> StagedChunk:
+        directory = str(self._directory_of(state, chunk.snapshot))
+        start_gtids = self._start_gtids(self._since(state, chunk))
+        return stager.stage(state.schema, chunk, directory, start_gtids=start_gtids)
 
     def _read(self, state: TableState, chunk: Chunk, permit: Permit | None) -> None:
         attempt = 0
@@ -345,11 +423,10 @@ class SnapshotReader:
         """Everything up to there must be visible to the chunk: all up to the table's start, and the last
         change of its definition. A replica that has yet to make it may show columns under names they no
         longer have."""
-        history = self._state.history(last_only=True)
-        found = [change.offset for change in history if change.table == state.table]
+        since = [state.start, self._state.changed_at(state.table)]
         if chunk.snapshot:
-            found += [one.since for one in self._state.partials() if one.number == chunk.snapshot]
-        return Offset(max([state.start, *found]))
+            since += [one.since for one in self._state.partials() if one.number == chunk.snapshot]
+        return Offset(max(since))
 
 
 def _stage(jobs: Any) -> Any:
@@ -366,6 +443,10 @@ def _stage(jobs: Any) -> Any:
                 replica_of=job.replica_of,
                 whole=job.whole,
             )
+
+
+def _place(chunk: Chunk) -> Place:
+    return chunk.table, chunk.snapshot, chunk.number
 
 
 def _as_table_error(error: PenstockError, table: TableId) -> TableError:

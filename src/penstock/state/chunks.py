@@ -65,21 +65,16 @@ class Chunks(Tables):
         rows = self._rows("SELECT DISTINCT name, snapshot FROM chunks WHERE status = 'planned'")
         return {(TableId.parse(name), snapshot) for name, snapshot in rows}
 
-    def set_rows_guess(self, table: TableId, rows: int) -> None:
-        with self.transaction():
-            state = self.table(table)
-            if state is not None:
-                self.put_table(replace(state, rows_guess=rows))
-
     def last_chunk(self, table: TableId) -> Chunk | None:
         """The one found last, in the order of keys."""
         sql = "SELECT * FROM chunks WHERE name = ? AND snapshot = 0 ORDER BY number DESC LIMIT 1"
         rows = self._rows(sql, str(table))
         return _chunk(rows[0]).chunk if rows else None
 
-    def add_chunks(self, of: TableState, chunks: Sequence[Chunk]) -> bool:
+    def add_chunks(self, of: TableState, chunks: Sequence[Chunk], *, rows_guess: int | None = None) -> bool:
         """Chunks that were found for the table as it was in `of`, next to those that are known; with the one
-        that has no upper bound all are. False: they do not belong to what the table is by now."""
+        that has no upper bound all are. `rows_guess`: how large the server thinks it is. False: they do not
+        belong to what the table is by now."""
         with self.transaction():
             state = self.table(of.table)
             if state is None or state.snapshot != "splitting" or state.start != of.start:
@@ -88,8 +83,10 @@ class Chunks(Tables):
             if chunks[0].number != (last.number + 1 if last else 0) or state.schema != of.schema:
                 return False
             self._insert(chunks)
-            if chunks[-1].upper is None:
-                self.put_table(replace(state, snapshot="reading"))
+            found = replace(state, rows_guess=state.rows_guess if rows_guess is None else rows_guess)
+            found = replace(found, snapshot="reading") if chunks[-1].upper is None else found
+            if found != state:
+                self.put_table(found)
             return True
 
     def _insert(self, chunks: Iterable[Chunk]) -> None:

@@ -73,17 +73,22 @@ class Tables(Database):
 
     def put_table(self, state: TableState) -> None:
         schema = state.schema.to_json()
+        row = (
+            str(state.table), state.status, state.start, schema, state.snapshot,
+            int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
+            state.replaces, state.rows_guess, state.begins, state.due,
+            json.dumps(state.kept.to_json()) if state.kept else None, state.resumes,
+        )  # fmt: skip
         with self.transaction():
+            others = self._others()
+            known = (*others, self._puts) == self._known_at and state.table in self._known
             self._puts += 1
-            self._db.execute(
-                f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 16)})",
-                (
-                    str(state.table), state.status, state.start, schema, state.snapshot,
-                    int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
-                    state.replaces, state.rows_guess, state.begins, state.due,
-                    json.dumps(state.kept.to_json()) if state.kept else None, state.resumes,
-                ),
-            )  # fmt: skip
+            self._db.execute(f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 16)})", row)
+            if known:  # no need to look at all of them again
+                self._parsed[row[0]] = (row, state)
+                self._known[state.table] = state
+                self._known_at = (*others, self._puts)
+                self._wanted.clear()
             self._db.execute(
                 "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?, ?)",
                 (str(state.table), state.schema.version, state.start, schema),
@@ -134,6 +139,11 @@ class Tables(Database):
             f"{newest}ORDER BY id"
         )
         return [Change(TableId.parse(name), *rest) for name, *rest in rows]
+
+    def changed_at(self, table: TableId) -> Offset:
+        """Where the newest entry of a table's history stands; 0: there is none."""
+        rows = self._rows("SELECT offset FROM history WHERE name = ? ORDER BY id DESC LIMIT 1", str(table))
+        return Offset(rows[0][0]) if rows else Offset(0)
 
     def last_change(self) -> int:
         """The id of the history's newest entry; 0: it is empty."""

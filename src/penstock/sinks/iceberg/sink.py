@@ -68,6 +68,7 @@ from penstock.sinks.base import (
 )
 from penstock.sinks.evolve import Change, assignments, changes, dropped
 from penstock.sinks.files import WRITTEN, Rows, written
+from penstock.sinks.iceberg.catalog import Catalog
 from penstock.sinks.iceberg.commits import COMMIT, Commits
 from penstock.sinks.iceberg.files import (
     Classes,
@@ -82,15 +83,12 @@ from penstock.sinks.iceberg.small import SmallCommits
 from penstock.sinks.iceberg.upkeep import Upkeep
 from penstock.sinks.lake import (
     Sessions,
-    column_definitions,
     constant,
     java_map,
     literal_form,
     live_rows,
     merge,
-    quoted,
     refuse_other_source,
-    table_properties,
     target_type,
 )
 
@@ -128,6 +126,7 @@ class IcebergSink:
         self._pipeline = pipeline
         self._merged = merged or {}
         self._commits = Commits(pipeline)
+        self._catalog = Catalog(spark, config.catalog)
         self._classes = Classes(spark._jvm)
         self._small = SmallCommits(self._classes, self._commits)
         self._merges = FileMerges(spark, self._classes, self._commits)
@@ -141,8 +140,7 @@ class IcebergSink:
         if self._config.path is not None:
             check_directory(self._config.path)
         try:
-            # Spark creates catalogs on first use, and Iceberg's own lookup of tables does not count as use.
-            self._spark._jsparkSession.sessionState().catalogManager().catalog(self._config.catalog)
+            self._catalog.open()
         except Py4JJavaError as error:
             raise ConfigError(
                 f"Spark cannot set up the catalog {self._config.catalog}: "
@@ -173,12 +171,8 @@ class IcebergSink:
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
-        refuse_foreign(schema.table, self.open(schema.table))
-        levels = [self._config.catalog]
-        levels += map(catalog_name, namespace_levels(self._config.namespace, schema.table))
-        for depth in range(2, len(levels) + 1):
-            namespace = ".".join(quoted(level) for level in levels[:depth])
-            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        found = self.open(schema.table)
+        refuse_foreign(schema.table, found)
         properties = {
             **_PROPERTIES,
             PIPELINE: self._pipeline,
@@ -186,10 +180,10 @@ class IcebergSink:
             SOURCE: str(schema.table),
             **shape(self._merged.get(schema.table)),
         }
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
-            f"({column_definitions(target_type(arrow))}) USING iceberg {table_properties(properties)}"
-        )
+        levels = self._levels(schema.table)
+        if isinstance(found, Missing) and self._catalog.make(levels, target_type(arrow), properties):
+            return
+        refuse_foreign(schema.table, self.open(schema.table))
         refuse_other_source(self, schema.table)
 
     def drop(self, table: TableId) -> None:
@@ -212,8 +206,7 @@ class IcebergSink:
 
     def _path(self, table: TableId) -> Path:
         assert self._config.path is not None
-        levels = (*namespace_levels(self._config.namespace, table), table.table)
-        return self._config.path.joinpath(*map(catalog_name, levels))
+        return self._config.path.joinpath(*self._levels(table))
 
     def identity(self, table: TableId) -> str | None:
         return None
@@ -410,16 +403,19 @@ class IcebergSink:
         return self._spark._jvm
 
     def name(self, table: TableId) -> str:
+        return self._catalog.table_name(self._levels(table))
+
+    def _levels(self, table: TableId) -> list[str]:
+        """Its place in the catalog."""
         levels = (*namespace_levels(self._config.namespace, table), table.table)
-        return ".".join(quoted(level) for level in (self._config.catalog, *map(catalog_name, levels)))
+        return list(map(catalog_name, levels))
 
     def _session(self, table: TableId, commit: Commit) -> Any:
         self._upkeep.fold(table)  # the statement reads all of it
         return self._sessions.lend({f"spark.sql.iceberg.snapshot-property.{COMMIT}": str(commit)})
 
     def _load(self, table: TableId) -> Any:
-        spark = self._jvm.org.apache.iceberg.spark.Spark3Util
-        return spark.loadIcebergTable(self._spark._jsparkSession, self.name(table))
+        return self._catalog.load(self._levels(table))
 
     def _unless_occupied(self, table: TableId) -> Missing | Foreign:
         if self._config.path is None:

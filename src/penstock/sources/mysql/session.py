@@ -1,15 +1,18 @@
 """What the pipeline asks the source beside its log: definitions, the end of the binlog, chunk bounds.
 
 One connection, opened anew when it was lost; no locks, no writes. Questions are rare (a new table, an ADD
-COLUMN, a start), so they share it under a lock; splitting a table takes a connection of its own.
+COLUMN, a start), so they share it under a lock; splitting a table takes a connection of its own, which the
+next table can have if it comes soon.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import pymysql
@@ -26,16 +29,37 @@ from penstock.snapshot.read import prepare_session
 from penstock.snapshot.split import WHOLE, MySqlChunkPlanner, keyed_chunks
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql import catalog, hosts, statements, watermark
-from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.connection import connect, hang_up
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 
 T = TypeVar("T")
 
 CLIENT_ERRORS = 2000
 """Numbers from here on are of the connection, not of the statement."""
+ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 CHUNK_KEYS = 500
 """Of those that somebody named, per chunk."""
 GTID_WAIT_SECONDS = 60
+SPARE_SECONDS = 5.0
+"""How long a connection that splits tables waits for the next one; an older one may have been closed."""
+
+
+@dataclass(frozen=True)
+class _Spare:
+    connection: Any
+    config: SourceConfig
+    since: float
+
+
+def _want_fresh_sizes(connection: Any) -> None:
+    """MySQL from 8.0 on keeps sizes of tables for a day, and writes down those that are asked for, unless it
+    is told not to."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION information_schema_stats_expiry = 0")
+    except pymysql.MySQLError as error:
+        if error.args[0] != ER_UNKNOWN_SYSTEM_VARIABLE:
+            raise
 
 
 class SourceSession:
@@ -53,6 +77,7 @@ class SourceSession:
         self._connection: Any = None
         self._server_uuid: str | None = None
         self._traits: catalog.ServerTraits | None = None
+        self._spares: SimpleQueue[_Spare] = SimpleQueue()
 
     @property
     def _config(self) -> SourceConfig:
@@ -64,6 +89,34 @@ class SourceSession:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+        self.rest()
+
+    def rest(self) -> None:
+        """No table is split for now: the connections for that are closed."""
+        while (spare := self._take_spare()) is not None:
+            hang_up(spare.connection)
+
+    def _take_spare(self) -> _Spare | None:
+        try:
+            return self._spares.get_nowait()
+        except Empty:
+            return None
+
+    def _splitter(self, config: SourceConfig) -> Any:
+        """A connection that is ready to split a table: a new one, or that of the table before."""
+        spare = self._take_spare()
+        if spare is not None:
+            if spare.config == config and time.monotonic() < spare.since + SPARE_SECONDS:
+                return spare.connection
+            hang_up(spare.connection)
+        connection = connect(config)
+        try:
+            prepare_session(connection)
+            _want_fresh_sizes(connection)
+        except BaseException:
+            connection._force_close()
+            raise
+        return connection
 
     def _ask(self, question: Callable[[Any], T]) -> T:
         with self._lock:
@@ -155,9 +208,9 @@ class SourceSession:
         """The chunks, as they are found: of a large table that takes a while. `after`: those behind one that
         is known. Not before the server has executed everything up to the table's start. `sized` is told at
         once how many rows the server thinks there are."""
-        connection = connect(self._config)
+        config, connection = self._config, None
         try:
-            prepare_session(connection)
+            connection = self._splitter(config)
             watermark.require_executed(connection, start_gtids, timeout_s=GTID_WAIT_SECONDS)
             planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows, part=part)
             sized(planner.size.rows)
@@ -165,9 +218,12 @@ class SourceSession:
                 yield from keyed_chunks(schema, part, chunk_keys=CHUNK_KEYS)
             else:
                 yield from planner.chunks(after=after)
+            self._spares.put(_Spare(connection, config, time.monotonic()))
+            connection = None
         except pymysql.ProgrammingError as error:  # no such table, no such column
             raise ChunkOutdated(f"{schema.table} changed while its chunks were sought: {error}.") from error
         except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
             raise TransientError(f"The chunks of {schema.table} could not be planned: {error}.") from error
         finally:
-            connection.close()
+            if connection is not None:
+                connection._force_close()
