@@ -115,11 +115,17 @@ def test_a_permit_ends_when_its_server_is_no_longer_fit() -> None:
     one = gate(script)
     one.start()
     try:
-        permits: list[Permit] = []
-        wait_for(lambda: (permit := one.enter()) and permits.append(permit) is None, "the chunk")
-        assert one.goes_on(permits[0], rows=1, bytes_=1)
+        found: list[Permit | None] = [None]
+
+        def begun() -> bool:
+            found[0] = one.enter()
+            return found[0] is not None
+
+        wait_for(begun, "the chunk")
+        permit = found[0]
+        assert permit is not None and one.goes_on(permit, rows=1, bytes_=1)
         script.sight = Sight((Host(SOURCE),))
-        wait_for(lambda: not one.goes_on(permits[0], rows=1, bytes_=1), "the other server")
+        wait_for(lambda: not one.goes_on(permit, rows=1, bytes_=1), "the other server")
     finally:
         one.stop()
 
