@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.config import SnapshotConfig, SourceConfig, TablesConfig
+from penstock.errors import TableError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, TableId
@@ -197,7 +198,7 @@ class Many:
             watermark_table=None,
             failed=lambda state, error: self.errors.append(error),
         )
-        self.errors: list[Exception] = []
+        self.errors: list[TableError] = []
 
     def staged(self) -> int:
         return sum(totals.read for totals in self.state.totals().values())
@@ -239,7 +240,7 @@ def test_a_small_table_that_cannot_be_read_leaves_the_others_alone(
     with case.running():
         wait_for(lambda: case.staged() == 8 and case.errors, "all tables but one")
         assert case.reader.error is None
-        assert {error.details["table"] for error in case.errors} == {f"{mysql.name}.t4"}  # type: ignore[attr-defined]
+        assert {error.details["table"] for error in case.errors} == {f"{mysql.name}.t4"}
 
 
 def test_a_rate_holds_for_small_tables_too(spark: SparkSession, mysql: Database, tmp_path: Path) -> None:
