@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.config import SourceConfig
 from penstock.model.chunk import Chunk
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.snapshot.read import prepare_session
@@ -20,6 +21,7 @@ from penstock.snapshot.split import (
     range_condition,
 )
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.session import SourceSession
 from penstock.testing.servers import Database
 
 ROWS = 3000
@@ -128,6 +130,37 @@ def test_planning_goes_on_behind_the_last_chunk_that_was_made_durable(mysql: Dat
             rest = list(MySqlChunkPlanner(connection, schema, chunk_rows=250).chunks(after=first[-1]))
         assert sum(counts_of(mysql, schema, first + rest)) == ROWS
         assert [chunk.number for chunk in first + rest] == list(range(len(first + rest)))
+
+
+@pytest.mark.parametrize("kind", ["dense int", "ci string"])
+def test_a_table_is_divided_although_the_server_takes_it_for_small(mysql: Database, kind: str) -> None:
+    """What it says of sizes may be old."""
+    schema = make(mysql, *KEYS[kind])
+    with mysql.connect() as connection:
+        prepare_session(connection)
+        planner = MySqlChunkPlanner(connection, schema, chunk_rows=250)
+        planner.size = TableSize(3, 100)
+        chunks = list(planner.chunks())
+    assert max(counts_of(mysql, schema, chunks)) <= 2 * 250
+
+
+def test_tables_that_are_split_one_after_the_other_share_a_connection(mysql: Database) -> None:
+    schemas = [make(mysql, "k INT PRIMARY KEY", "n", name=f"t{number}") for number in range(3)]
+    account = f"split{mysql.name[-8:]}"
+    mysql.execute(
+        f"CREATE USER {account}@127.0.0.1 IDENTIFIED BY 'p' WITH MAX_CONNECTIONS_PER_HOUR 1",
+        f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {account}@127.0.0.1",
+    )
+    source = SourceSession(SourceConfig(host=mysql.host, port=mysql.port, user=account, password="p"))
+    sizes: list[int] = []
+    for schema in schemas:
+        found = source.find_chunks(schema, 5000, mysql.gtid_executed(), sized=sizes.append)
+        assert list(found) == [Chunk(schema.table, 0, None, None)]
+    assert all(size > ROWS / 2 for size in sizes), "they are asked for fresh"
+    source.rest()
+    assert not mysql.query("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = %s", (account,))
+    source.close()
+    mysql.execute(f"DROP USER {account}@127.0.0.1")
 
 
 def test_an_empty_table_is_one_open_chunk(mysql: Database) -> None:
