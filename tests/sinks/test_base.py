@@ -19,7 +19,7 @@ from penstock.sinks.base import (
     is_recorded,
     namespace_levels,
 )
-from penstock.sinks.delta import commit_of, transaction_version
+from penstock.sinks.delta.commits import commit_of, transaction_version
 from penstock.sinks.iceberg.commits import last_commit
 
 names = st.text(min_size=1, max_size=64)

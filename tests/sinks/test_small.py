@@ -17,13 +17,15 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import NOW, Place, column
 
+from penstock.sinks import vectors
 from penstock.sinks.files import Rows
-from penstock.sinks.iceberg import upkeep, vectors
-from penstock.sinks.iceberg.fold import NotFoldable, fold
+from penstock.sinks.iceberg import puffin, upkeep
+from penstock.sinks.iceberg.fold import fold
 from penstock.sinks.iceberg.sink import IcebergSink
 from penstock.sinks.iceberg.small import SMALL
 from penstock.sinks.iceberg.upkeep import MIB, file_sizes
-from penstock.sinks.iceberg.vectors import Vector
+from penstock.sinks.lookup import Unsearchable
+from penstock.sinks.vectors import Vector
 
 Make = Callable[..., Place]
 
@@ -211,7 +213,7 @@ def test_a_key_column_that_older_files_lack_makes_them_be_written_again(place: M
     it.sink.merge(it.table, here(it, (1, "b", 7, False, 5), (2, "c", 8, False, 6)), key, it.commit(3))
     expected = [(1, "b", 7, 5), (2, "a", 7, 1), (2, "c", 8, 6)]
     assert it.rows() == expected
-    with pytest.raises(NotFoldable, match="field id"):
+    with pytest.raises(Unsearchable, match="field id"):
         folded(it)
     iceberg(it)._upkeep.tidy(it.table)
     assert it.rows() == expected and summary(it)["total-equality-deletes"] == "0"
@@ -319,7 +321,7 @@ def test_a_vector_file_reads_back_what_was_written(tmp_path: Path) -> None:
     from pyroaring import BitMap64
 
     maps = [BitMap64([0, 5, 2**33, 2**40]), BitMap64(range(100_000))]
-    placed = vectors.write(
+    placed = puffin.write(
         tmp_path / "v.puffin", [(f"f{n}", m.serialize(), len(m)) for n, m in enumerate(maps)]
     )
     assert [vectors.read(one) for one in placed] == maps

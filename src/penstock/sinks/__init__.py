@@ -30,7 +30,7 @@ def build_sink(
             lake = IcebergSink(config, spark, pipeline, merged)
             return ShardedSink(lake, shards, spark) if shards else lake
         case "delta":
-            from penstock.sinks.delta import DeltaSink
+            from penstock.sinks.delta.sink import DeltaSink
             from penstock.sinks.shards import ShardedSink
 
             lake = DeltaSink(config, spark, pipeline, merged)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import InternalError
 from penstock.model.change import DELETED
+from penstock.sinks.base import source_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +33,11 @@ ROW_GROUP_BYTES = 32 * 1024**2
 FILE_BYTES_MAX = 256 * 1024**2
 """A file is closed once it has this size; soft by one row group."""
 
+FIELD_ID = b"PARQUET:field_id"
+
 WRITTEN = "path string"
+
+MERGED = "path string, holds string"
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -111,14 +116,22 @@ class Projection:
 
 @dataclass(frozen=True)
 class FileWriter:
-    """What a task does with its batches. `fields`: the columns of the files, by name; an Iceberg field id
-    stands in a field's metadata. Rows marked as deleted are left out. `optional` columns may be missing from
-    the rows: NULL. Pickles."""
+    """What a task does with its batches. `fields`: the columns of the files, by name; a field id stands in a
+    field's metadata. Rows marked as deleted are left out. `optional` columns may be missing from the rows:
+    NULL. `sources`: the rows' columns, one for each field, where they have other names. `strict`: no column
+    of the rows may be left out. Pickles."""
 
     directory: str
     fields: pa.Schema
     compression: str = "zstd"
     optional: frozenset[str] = frozenset()
+    sources: tuple[str, ...] | None = None
+    strict: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the files take from the rows."""
+        return tuple(self.fields.names) if self.sources is None else self.sources
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array(self.files(batches), pa.string())], ["path"])
@@ -163,16 +176,55 @@ class FileWriter:
             deleted = batch.column(DELETED)
             if pc.any(deleted).as_py():
                 batch = batch.filter(pc.invert(deleted))
-        arrays = [self._column(batch, field) for field in self.fields]
+        if self.strict and (lost := set(source_columns(batch.schema.names)) - set(self.columns)):
+            raise InternalError(f"The target lacks the column {min(lost)} that the rows have.")
+        arrays = [
+            self._column(batch, name, field.type)
+            for name, field in zip(self.columns, self.fields, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.fields)
 
-    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        place = batch.schema.get_field_index(field.name)
+    def _column(self, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+        place = batch.schema.get_field_index(name)
         if place >= 0:
-            return _cast(batch.column(place), field.type)
-        if field.name in self.optional:
-            return pa.nulls(batch.num_rows, field.type)
-        raise InternalError(f"The rows lack the column {field.name} that their target has.")
+            return _cast(batch.column(place), kind)
+        if name in self.optional:
+            return pa.nulls(batch.num_rows, kind)
+        raise InternalError(f"The rows lack the column {name} that their target has.")
+
+
+@dataclass(frozen=True)
+class MergeWriter:
+    """What a task does with its batches: files of the rows, and files of their keys. Tells of each what it
+    holds, `rows` or `keys`; or only `null`: a key with NULL came, and what was written is gone. Pickles."""
+
+    rows: FileWriter
+    keys: FileWriter
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        found = self.files(batches)
+        arrays = [pa.array([one[place] for one in found], pa.string()) for place in (0, 1)]
+        yield pa.RecordBatch.from_arrays(arrays, ["path", "holds"])
+
+    def files(self, batches: Iterable[pa.RecordBatch]) -> list[tuple[str, str]]:
+        keys: list[pa.RecordBatch] = []
+        has_null = False
+
+        def noted() -> Iterator[pa.RecordBatch]:
+            nonlocal has_null
+            for batch in batches:
+                keys.append(batch.select(list(self.keys.columns)))
+                has_null = has_null or any(column.null_count for column in keys[-1].columns)
+                if has_null:
+                    return
+                yield batch
+
+        found = [(path, "rows") for path in self.rows.files(noted())]
+        if has_null:
+            for path, _ in found:
+                Path(path).unlink()
+            return [("", "null")]
+        return found + [(path, "keys") for path in self.keys.files(keys)]
 
 
 def then(change: Consume, here: Callable[[], Batches] | None) -> Callable[[], Batches] | None:
@@ -193,6 +245,24 @@ def map_batches(frame: DataFrame, consume: Consume, schema: Any) -> DataFrame:
 def written(frame: DataFrame) -> list[str]:
     """Runs the tasks of `Rows.through(FileWriter(…), WRITTEN)`: paths of what they wrote."""
     return [str(row[0]) for row in frame.collect()]
+
+
+def merged(frame: DataFrame) -> dict[str, list[str]]:
+    """Runs the tasks of `Rows.through(MergeWriter(…), MERGED)`: paths by what they hold."""
+    return by_content((row[0], row[1]) for row in frame.collect())
+
+
+def by_content(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    paths: dict[str, list[str]] = {"rows": [], "keys": [], "null": []}
+    for path, holds in found:
+        paths[holds].append(path)
+    return paths
+
+
+def field_id(field: pa.Field) -> int | None:
+    """The number of a Parquet file's column in its table; None: it does not say."""
+    known = (field.metadata or {}).get(FIELD_ID)
+    return None if known is None else int(known)
 
 
 def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:

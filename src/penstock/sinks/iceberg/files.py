@@ -7,7 +7,6 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,9 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from penstock.sinks.files import FileWriter
+from penstock.sinks.files import FIELD_ID, FileWriter, field_id
 
-FIELD_ID = b"PARQUET:field_id"
 BOUND_BYTES_MAX = 256
 CODEC = "write.parquet.compression-codec"
 
@@ -91,12 +89,6 @@ def is_half_made(path: Path) -> bool:
         return False
     names = [file.name for file in (path / "metadata").iterdir()]
     return all(re.fullmatch(r"\.?[0-9a-f-]{36}\.metadata\.json(\.crc)?", name) for name in names)
-
-
-def field_id(field: pa.Field) -> int | None:
-    """Iceberg's number of a column of a Parquet file; None: it does not say."""
-    known = (field.metadata or {}).get(FIELD_ID)
-    return None if known is None else int(known)
 
 
 def data_folder(target: Any) -> Path | None:
@@ -180,22 +172,19 @@ def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]
         told = len(found) == len(groups) and all(one.has_min_max for one in found)
         if form is None or number is None or not told:
             continue
-        least, greatest = form(min(one.min for one in found)), form(max(one.max for one in found))
+        least, greatest = form(min(one.min_raw for one in found)), form(max(one.max_raw for one in found))
         if max(len(least), len(greatest)) <= BOUND_BYTES_MAX:
             lower[number], upper[number] = least, greatest
     return lower, upper
 
 
 def _bound_form(kind: pa.DataType) -> Callable[[Any], bytes] | None:
-    if kind == pa.int32():
+    """Of a value as Parquet stores it: Python has no date before the year 1, MySQL has."""
+    if kind in (pa.int32(), pa.date32()):
         return lambda value: struct.pack("<i", value)
     if kind == pa.int64():
         return lambda value: struct.pack("<q", value)
-    if kind == pa.date32():
-        return lambda value: struct.pack("<i", (value - date(1970, 1, 1)).days)
-    if kind == pa.string():
-        return lambda value: value.encode()
-    return None
+    return bytes if kind == pa.string() else None
 
 
 class Classes:

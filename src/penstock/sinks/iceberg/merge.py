@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,63 +25,20 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import Batches, FileWriter, Rows
-from penstock.sinks.iceberg import vectors
+from penstock.sinks.files import MERGED, MergeWriter, Rows, field_id, merged
+from penstock.sinks.iceberg import puffin
 from penstock.sinks.iceberg.commits import COMMIT, Commits
 from penstock.sinks.iceberg.files import (
     Classes,
     bounds,
     data_folder,
     each,
-    field_id,
     file_writer,
     key_writer,
     small_file,
 )
-from penstock.sinks.iceberg.fold import (
-    Deletes,
-    FoldTask,
-    NotFoldable,
-    described_vector,
-    rows_gone,
-    vector_of,
-)
-
-WRITTEN = "path string, holds string"
-
-
-@dataclass(frozen=True)
-class MergeWriter:
-    """What a task does with its batches: files of the rows, and files of their keys. Tells of each what it
-    holds, `rows` or `keys`; or only `null`: a key with NULL came, and what was written is gone. Pickles."""
-
-    rows: FileWriter
-    keys: FileWriter
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        found = self._files(batches)
-        arrays = [pa.array([one[place] for one in found], pa.string()) for place in (0, 1)]
-        yield pa.RecordBatch.from_arrays(arrays, ["path", "holds"])
-
-    def _files(self, batches: Iterable[pa.RecordBatch]) -> list[tuple[str, str]]:
-        keys: list[pa.RecordBatch] = []
-        has_null = False
-
-        def noted() -> Iterator[pa.RecordBatch]:
-            nonlocal has_null
-            for batch in batches:
-                keys.append(batch.select(self.keys.fields.names))
-                has_null = has_null or any(column.null_count for column in keys[-1].columns)
-                if has_null:
-                    return
-                yield batch
-
-        found = [(path, "rows") for path in self.rows.files(noted())]
-        if has_null:
-            for path, _ in found:
-                Path(path).unlink()
-            return [("", "null")]
-        return found + [(path, "keys") for path in self.keys.files(keys)]
+from penstock.sinks.iceberg.fold import data_file, described_vector, vector_of
+from penstock.sinks.lookup import DataFile, KeyFile, Unsearchable, rows_gone
 
 
 class FileMerges:
@@ -102,10 +59,7 @@ class FileMerges:
         if keys is None:
             return False
         seen = target.currentSnapshot()  # what the commit was found missing in
-        frame = rows.through(MergeWriter(writer, keys), WRITTEN)
-        found: dict[str, list[str]] = {"rows": [], "keys": [], "null": []}
-        for path, holds in frame.collect():
-            found[holds].append(path)
+        found = merged(rows.through(MergeWriter(writer, keys), MERGED))
         try:
             if found["null"]:
                 done = False
@@ -137,7 +91,7 @@ class FileMerges:
             if keys and seen is not None:
                 try:
                     self._mark(target, seen, change, keys, fields)
-                except NotFoldable:
+                except Unsearchable:
                     return False
             if rows.within is None:
                 concerned = self._classes.everything
@@ -160,7 +114,7 @@ class FileMerges:
         folder = data_folder(target)
         assert folder is not None, "it has a writer"
         path = folder / f"{uuid.uuid4()}-deletes.puffin"
-        placed = vectors.write(path, found)
+        placed = puffin.write(path, found)
         size = path.stat().st_size
         for (location, _, count), vector in zip(found, placed, strict=True):
             if location in replaced:
@@ -171,11 +125,11 @@ class FileMerges:
 
     def _plan(
         self, target: Any, seen: Any, keys: Sequence[str], fields: pa.Schema
-    ) -> tuple[list[FoldTask], dict[str, Any]]:
+    ) -> tuple[list[DataFile], dict[str, Any]]:
         """The files that may hold one of the keys, and the vectors that there are, by the location of their
         data file."""
         numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
-        deletes = tuple(Deletes(path, numbers) for path in keys)
+        deletes = tuple(KeyFile(path, numbers) for path in keys)
         span = KeySpan.of(keys, fields)
         tasks, replaced = [], {}
         for one in each(target.newScan().useSnapshot(seen.snapshotId()).includeColumnStats().planFiles()):
@@ -188,7 +142,7 @@ class FileMerges:
                 if "equality-ids" not in delete:
                     vector = vector_of(delete)
                     replaced[location] = one.deletes()[place].copy()
-            tasks.append(FoldTask(location, data["record-count"], deletes, vector))
+            tasks.append(data_file(data, deletes, vector))
         return tasks, replaced
 
 

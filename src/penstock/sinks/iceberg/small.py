@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import Rows
+from penstock.sinks.files import Rows, field_id
 from penstock.sinks.iceberg.commits import COMMIT, Commits
-from penstock.sinks.iceberg.files import Classes, field_id, file_writer, key_writer, small_file
+from penstock.sinks.iceberg.files import Classes, file_writer, key_writer, small_file
 
 SMALL = "penstock.small"
 """Marks the snapshots of such commits."""

@@ -22,7 +22,8 @@ from penstock.config import SinkConfig
 from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
 from penstock.sinks.iceberg.files import Classes, each
-from penstock.sinks.iceberg.fold import NotFoldable, fold
+from penstock.sinks.iceberg.fold import fold
+from penstock.sinks.lookup import Unsearchable
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ class Upkeep:
     def _fold(self, table: TableId, target: Any) -> None:
         try:
             fold(self._spark, self._classes, target)
-        except NotFoldable as why:
+        except Unsearchable as why:
             log.info("%s: the files with equality deletes are written again: %s", table, why)
             rewrite(self._spark, target, {"delete-file-threshold": "1"})
 

@@ -3,6 +3,9 @@
 Why a replay changes nothing: the commit's key is Delta's own transaction identifier (`txnAppId`,
 `txnVersion`), which Delta stores in the same log entry as the rows. Delta ignores a second write under one
 version, so the version counts epoch and step.
+
+Appends write Parquet in the tasks themselves and commit it here (`sinks/files.py`); so do merges, where all
+that the target has of the rows' keys is older (`merge.py`).
 """
 
 from __future__ import annotations
@@ -62,8 +65,11 @@ from penstock.sinks.base import (
     shape,
     source_columns,
 )
+from penstock.sinks.delta.commits import Commits, application, property_of, transaction_version
+from penstock.sinks.delta.files import added, file_writer
+from penstock.sinks.delta.merge import FileMerges
 from penstock.sinks.evolve import Change, assignments, changes, holds
-from penstock.sinks.files import Rows
+from penstock.sinks.files import WRITTEN, Rows, written
 from penstock.sinks.lake import (
     Sessions,
     column_definitions,
@@ -78,9 +84,6 @@ from penstock.sinks.lake import (
 )
 
 PIPELINE = "penstock.pipeline"
-COMMIT = "penstock.commit"
-
-_STEP_BITS = 16
 
 _GONE = ".gone-"
 
@@ -109,6 +112,8 @@ class DeltaSink:
         self._spark = spark
         self._pipeline = pipeline
         self._merged = merged or {}
+        self._commits = Commits(spark, pipeline)
+        self._merges = FileMerges(spark, self._commits)
         self._sessions = Sessions(spark)
 
     def check(self) -> None:
@@ -137,7 +142,7 @@ class DeltaSink:
         if (other := other_shape(str(path), properties.get(SHARDS_BY), self._merged.get(table))) is not None:
             return other
         columns = source_columns(list(snapshot.schema().fieldNames()))
-        return Ours(self._last_commit(snapshot, ""), columns, snapshot.numOfFiles() == 0)
+        return Ours(self._commits.last(snapshot, ""), columns, snapshot.numOfFiles() == 0)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
@@ -209,12 +214,18 @@ class DeltaSink:
         self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        if self._done(table, commit):
+        if (snapshot := self._unless_done(table, commit)) is None:
             return False
-        writer = self._fitted(table, live_rows(rows.frame)).write.format("delta").mode("append")
+        writer = file_writer(self._spark, snapshot)
+        if writer is not None:
+            here = rows.here
+            files = list(writer.files(here())) if here else written(rows.through(writer, WRITTEN))
+            self._commits.write(snapshot, commit, map(added, files), reads=False)
+            return True
+        by_spark = self._fitted(table, live_rows(rows.frame)).write.format("delta").mode("append")
         for name, value in self._transaction(commit).items():
-            writer = writer.option(name, value)
-        writer.save(str(self.path(table)))
+            by_spark = by_spark.option(name, value)
+        by_spark.save(str(self.path(table)))
         return True
 
     def _fitted(self, table: TableId, frame: DataFrame) -> DataFrame:
@@ -227,8 +238,10 @@ class DeltaSink:
         return frame.select(*columns)
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        if self._done(table, commit):
+        if (snapshot := self._unless_done(table, commit)) is None:
             return False
+        if self._merges.write(snapshot, rows, key, commit):
+            return True
         with self._session(commit) as session:
             merge(session, table, self.name(table), rows, key)
         return self._record(table, commit)
@@ -302,9 +315,7 @@ class DeltaSink:
         wanted = [_field(change, fields, aside=change in waiting) for change in changed]
         wanted += [fields[name] for name in OWN_COLUMNS if name in fields]
         text_ = json.dumps({"type": "struct", "fields": wanted})
-        transaction = snapshot.deltaLog().startTransaction(
-            self._jvm.scala.Option.empty(), self._jvm.scala.Option.apply(snapshot)
-        )
+        transaction = self._commits.begin(snapshot)
         if any(change.how == "widen" for change in changed):
             types = self._jvm.org.apache.spark.sql.types.DataType
             schema = delta.TypeWideningMetadata.addTypeWideningMetadata(
@@ -324,14 +335,8 @@ class DeltaSink:
             ),
             False,
         )  # fmt: skip
-        none = self._jvm.scala.Option.empty()
-        key = (
-            []
-            if commit is None
-            else [delta.actions.SetTransaction(_application(commit), transaction_version(commit), none)]
-        )
         operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
-        transaction.commit(self._jvm.PythonUtils.toSeq(key), operation)
+        self._commits.end(transaction, commit, operation, [])
 
     def stored(self, kind: DataType) -> DataType:
         return kind
@@ -344,7 +349,7 @@ class DeltaSink:
         return java_map(self._spark, convert.asJava(snapshot.metadata().configuration()))
 
     def last_commit(self, table: TableId, source: str) -> Commit | None:
-        return self._last_commit(self._snapshot(table), source)
+        return self._commits.last(self._snapshot(table), source)
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         raise InternalError("The delta sink merges; write_changes is for append-only sinks.")
@@ -387,7 +392,7 @@ class DeltaSink:
         return f"delta.{quoted(str(self.path(table)))}"
 
     def _transaction(self, commit: Commit) -> dict[str, str]:
-        return {"txnAppId": _application(commit), "txnVersion": str(transaction_version(commit))}
+        return {"txnAppId": application(commit), "txnVersion": str(transaction_version(commit))}
 
     def _session(self, commit: Commit) -> Any:
         prefix = "spark.databricks.delta.write."
@@ -403,39 +408,23 @@ class DeltaSink:
         return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
 
     def _done(self, table: TableId, commit: Commit) -> bool:
+        return self._unless_done(table, commit) is None
+
+    def _unless_done(self, table: TableId, commit: Commit) -> Any | None:
+        """The target's snapshot as it is now, if it lacks the commit."""
         check_pipeline(commit, self._pipeline)
-        return is_recorded(commit, self.last_commit(table, commit.source))
+        snapshot = self._snapshot(table)
+        return None if is_recorded(commit, self._commits.last(snapshot, commit.source)) else snapshot
 
     def _record(self, table: TableId, commit: Commit) -> bool:
         """A write that changed no row leaves no log entry, and with it no key: then it is recorded by
         itself."""
         if not is_recorded(commit, self.last_commit(table, commit.source)):
-            self.set_property(table, _property(commit.source), str(commit))
+            self.set_property(table, property_of(commit.source), str(commit))
         return True
 
     def set_property(self, table: TableId, name: str, value: str) -> None:
         self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({text(name)} = {text(value)})")
-
-    def _last_commit(self, snapshot: Any, source: str) -> Commit | None:
-        application = _application(Commit(self._pipeline, 0, 0, source))
-        version = snapshot.transactions().get(application)
-        written = commit_of(self._pipeline, version.get(), source) if version.isDefined() else None
-        recorded = snapshot.metadata().configuration().get(_property(source))
-        noted = Commit.parse(recorded.get()) if recorded.isDefined() else None
-        return max((one for one in (written, noted) if one is not None), default=None)
-
-
-def transaction_version(commit: Commit) -> int:
-    """Epoch and step as one number that grows with them."""
-    if commit.step >= 1 << _STEP_BITS:
-        raise InternalError(
-            f"Step {commit.step} of an epoch: more than Delta's transaction version has room for."
-        )
-    return (commit.epoch << _STEP_BITS) | commit.step
-
-
-def commit_of(pipeline: str, version: int, source: str = "") -> Commit:
-    return Commit(pipeline, version >> _STEP_BITS, version & ((1 << _STEP_BITS) - 1), source)
 
 
 def _rename(path: Path, name: Path) -> None:
@@ -444,15 +433,6 @@ def _rename(path: Path, name: Path) -> None:
     path.rename(name)
     for folder in {path.parent, name.parent}:
         sync(folder)
-
-
-def _application(commit: Commit) -> str:
-    """The program, in Delta's sense, whose versions grow: each source table of a target is one."""
-    return f"penstock-{commit.pipeline}" + (f"-{commit.source}" if commit.source else "")
-
-
-def _property(source: str) -> str:
-    return f"{COMMIT}.{source}" if source else COMMIT
 
 
 def _field(change: Change, fields: dict[str, Any], *, aside: bool) -> dict[str, Any]:
