@@ -165,6 +165,20 @@ def test_spark_skips_files_by_what_is_told_of_them(place: Make) -> None:
         f"SELECT name FROM {delta(it).name(it.table)} WHERE id = 25").collect()] == ["new"]  # fmt: skip
 
 
+def test_what_delta_answers_from_statistics_is_right(place: Make) -> None:
+    it = place("delta", arrow=pa.schema([("id", pa.int64()), ("day", pa.date32())])).create()
+    it.sink.append(it.table, here(it, (1, 5, False, 1), (2, None, False, 1)), it.commit(1))
+    it.sink.append(it.table, here(it, (3, -719528, False, 1), (4, 7, False, 1)), it.commit(2))
+    wanted = ["COUNT(*)", "MIN(id)", "MAX(id)", "CAST(MIN(day) AS STRING)", "CAST(MAX(day) AS STRING)"]
+
+    def found() -> tuple[Any, ...]:
+        return tuple(it.sink.read(it.table).selectExpr(*wanted).collect()[0])
+
+    assert found() == (4, 1, 4, "0000-01-01", "1970-01-08")
+    it.sink.merge(it.table, newer(it, (4, None, True, 5)), it.key, it.commit(3))
+    assert by_files(it) and found() == (3, 1, 3, "0000-01-01", "1970-01-06")
+
+
 def test_other_versions_and_other_housekeeping_see_the_same_rows(place: Make) -> None:
     it = place("delta").create()
     it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(100)]), it.commit(1))
@@ -234,6 +248,19 @@ def test_an_append_goes_beside_those_of_others(place: Make) -> None:
     sql(it, "INSERT INTO {} VALUES (1, 'z', 1)")
     delta(it)._commits.write(stale, it.commit(1), [], reads=False)
     assert it.sink.last_commit(it.table, "") == it.commit(1)  # type: ignore[attr-defined]
+
+
+def test_a_key_column_that_older_files_lack_is_merged_by_spark(place: Make) -> None:
+    it = place("delta").create()
+    it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))
+    it.evolve(2, *[column(n, k, n) for n, k in (("id", pa.int64()), ("name", pa.string()))],
+              column("part", pa.int64()))  # fmt: skip
+    before = files_of(it)
+    it.sink.merge(it.table, newer(it, (1, "b", 7, False, 5), (2, "c", 8, False, 6)), ("id", "part"),
+                  it.commit(3))  # fmt: skip
+    assert not by_files(it)
+    assert all(name in before or name.startswith("part-") for name in files_of(it)), "what was begun is gone"
+    assert it.rows() == [(1, "a", None, 1), (1, "b", 7, 5), (2, "c", 8, 6)]
 
 
 @pytest.mark.parametrize("seed", range(4))

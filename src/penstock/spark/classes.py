@@ -181,7 +181,7 @@ def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
 def _few(spark: SparkSession, schema: Any) -> Any:
     """The same, and a hundred of them made here, for a sink that has a use for that."""
     here = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])
-    return replace(_rows(spark, schema, "latest"), here=here)
+    return replace(_rows(spark, schema, "latest"), newer=True, here=here)
 
 
 def _made(arrow: pa.Schema, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
