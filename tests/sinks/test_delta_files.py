@@ -105,8 +105,13 @@ def test_a_target_that_asks_something_of_its_writers_is_written_by_spark(place: 
     assert it.sink.last_commit(it.table, "") == it.commit(2)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("form", ["_sequence BIGINT) USING delta PARTITIONED BY (name)",
-                                  "_sequence BIGINT, more BIGINT GENERATED ALWAYS AS (id + 1)) USING delta"])  # fmt: skip
+@pytest.mark.parametrize(
+    "form",
+    [
+        "_sequence BIGINT) USING delta PARTITIONED BY (name)",
+        "_sequence BIGINT, more BIGINT GENERATED ALWAYS AS (id + 1)) USING delta",
+    ],
+)
 def test_a_target_that_was_made_in_another_way_is_written_by_spark(place: Make, form: str) -> None:
     it = place("delta").create()
     known = delta(it).properties(it.table)
