@@ -13,8 +13,8 @@ from tests.sinks.conftest import Place
 
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
-from penstock.sinks import delta
 from penstock.sinks.base import Missing, Ours
+from penstock.sinks.delta import sink as delta
 
 Make = Callable[..., Place]
 A, B, C = (TableId("shop", name) for name in "abc")
