@@ -55,6 +55,31 @@ def test_epochs_without_equality_deletes_are_merged_by_files(scenario: Make, tab
         assert not any(one.get("penstock.small") for one in found)
 
 
+def test_a_table_that_is_read_again_is_merged_by_files(scenario: Make) -> None:
+    """30,000 rows in chunks of 20,000, which are too many for a small epoch."""
+    case = scenario(snapshot={"chunk_rows": 20_000})
+    case.server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT)", "SET SESSION cte_max_recursion_depth = 100000",
+        "INSERT INTO t WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 30000) "
+        "SELECT n, 0 FROM n",
+    )  # fmt: skip
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        case.server.execute(
+            "SET SESSION sql_log_bin = 0", "UPDATE t SET a = 7 WHERE id % 3 = 0",
+            "DELETE FROM t WHERE id % 10 = 9",
+        )  # fmt: skip
+        case.server.execute("UPDATE t SET a = 8 WHERE id < 100")
+        before = len(snapshots(case, "t"))
+        done = case.command("resnapshot", f"{case.database}.t")
+        assert done.returncode == 0, done.stderr
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    case.assert_equal("t")
+    merged = snapshots(case, "t")[before:]
+    assert any("added-dvs" in one and "spark.app.id" not in one for one in merged), merged
+
+
 def test_small_commits_are_folded_and_compacted_while_the_stream_goes_on(scenario: Make) -> None:
     case = scenario(epoch={"interval": "50ms"}, sink_options={"fold_commits": 4})
     case.server.execute(

@@ -439,9 +439,9 @@ class EpochRunner:
         shares = min(self._cores, len(step.chunks))
         work = tuple(replace(task, chunks=step.chunks[share::shares]) for share in range(shares))
         rows = self._rows(schema, layout, tasks.place, work)
-        if not places_here(step):
-            return rows
-        return replace(rows, newer=step.newer, here=partial(_placed_here, task))
+        # What foreign keys did to rows of the window is another step's, and may be newer than they.
+        newer = step.newer and step.window is None
+        return replace(rows, newer=newer, here=partial(_placed_here, task) if places_here(step) else None)
 
     def _record(self, plan: EpochPlan, outcomes: list[TableOutcome]) -> None:
         merges = not self._sink.append_only
