@@ -6,11 +6,13 @@ Iceberg and of Delta carry, so a column may have been renamed or widened since a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
@@ -20,6 +22,7 @@ from penstock.sinks import vectors
 from penstock.sinks.files import field_id
 from penstock.sinks.vectors import Inline, Vector
 
+LOCAL_THREADS = 2
 LOCAL_ROWS_MAX = 4_000_000
 """Rows whose keys are looked at in this process; beyond, Spark's tasks share the files."""
 
@@ -27,6 +30,7 @@ BATCH_ROWS = 500_000
 KEYS_MAX = 4_000_000
 """Keys that are looked for at a time: some hundred MB where they are short texts."""
 
+_FILE = "_file"
 _POSITION = "_position"
 _UNSEARCHABLE = -1
 
@@ -61,55 +65,84 @@ Found = tuple[str, bytes, int]
 
 def rows_gone(spark: SparkSession, files: Sequence[DataFile]) -> list[Found]:
     """What `gone` finds, here or in Spark's tasks."""
-    if sum(file.rows for file in files) <= LOCAL_ROWS_MAX:
-        with ThreadPoolExecutor(2, thread_name_prefix="lookup") as pool:
-            return list(pool.map(gone, files))
-    count = min(len(files), max(1, spark.sparkContext.defaultParallelism))
+    local = sum(file.rows for file in files) <= LOCAL_ROWS_MAX
+    count = min(len(files), LOCAL_THREADS if local else max(1, spark.sparkContext.defaultParallelism))
     shares = tuple(tuple(files[share::count]) for share in range(count))
+    if local:
+        with ThreadPoolExecutor(LOCAL_THREADS, thread_name_prefix="lookup") as pool:
+            return [one for found in pool.map(gone, shares) for one in found]
 
     def body(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in indexes:
             for share in batch.column(0).to_pylist():
-                for file in shares[share]:
-                    try:
-                        location, bitmap, rows = gone(file)
-                    except Unsearchable as why:  # Spark would make it an error of its own
-                        location, bitmap, rows = str(why), b"", _UNSEARCHABLE
-                    arrays = [pa.array([location]), pa.array([bitmap], pa.binary()), pa.array([rows])]
-                    yield pa.RecordBatch.from_arrays(arrays, ["location", "bitmap", "rows"])
+                try:
+                    found = gone(shares[share])
+                except Unsearchable as why:  # Spark would make it an error of its own
+                    found = [(str(why), b"", _UNSEARCHABLE)]
+                kinds = (pa.string(), pa.binary(), pa.int64())
+                columns = [pa.array([one[n] for one in found], kind) for n, kind in enumerate(kinds)]
+                yield pa.RecordBatch.from_arrays(columns, ["location", "bitmap", "rows"])
 
     frame = spark.range(0, count, 1, count).mapInArrow(body, "location string, bitmap binary, rows bigint")
-    found = [(row[0], bytes(row[1]), row[2]) for row in frame.collect()]
-    for why, _, rows in found:
+    everything = [(row[0], bytes(row[1]), row[2]) for row in frame.collect()]
+    for why, _, rows in everything:
         if rows == _UNSEARCHABLE:
             raise Unsearchable(why)
-    return found
+    return everything
 
 
-def gone(file: DataFile) -> Found:
-    """Looks the keys up in a data file."""
-    before = BitMap64() if file.vector is None else vectors.read(file.vector)
-    bitmap = BitMap64(before)
-    by_columns: dict[tuple[int, ...], list[str]] = {}
-    for one in file.keys:
-        by_columns.setdefault(one.fields, []).append(one.path)
-    for fields, paths in by_columns.items():
-        for keys in _some_keys(paths, fields):
-            for positions in _found(file.path, keys, fields):
-                bitmap.update(positions)
-    count = len(bitmap)
-    return file.location, bitmap.serialize(), count if count > len(before) else 0
+def gone(files: Sequence[DataFile]) -> list[Found]:
+    """Looks the keys up in data files. Those with the same keys are done together: there may be hundreds of
+    small ones, of which none is worth a join of its own."""
+    before = [BitMap64() if file.vector is None else vectors.read(file.vector) for file in files]
+    bitmaps = [BitMap64(bitmap) for bitmap in before]
+    alike: dict[tuple[KeyFile, ...], list[int]] = {}
+    for number, file in enumerate(files):
+        alike.setdefault(file.keys, []).append(number)
+    known = _Keys()
+    for key_files, numbers in alike.items():
+        by_columns: dict[tuple[int, ...], list[str]] = {}
+        for one in key_files:
+            by_columns.setdefault(one.fields, []).append(one.path)
+        for fields, paths in by_columns.items():
+            for keys in known.of(paths, fields):
+                for number, positions in _found([(n, files[n].path) for n in numbers], keys, fields):
+                    bitmaps[number].update(positions)
+    counts = [
+        len(after) if len(after) > len(earlier) else 0 for after, earlier in zip(bitmaps, before, strict=True)
+    ]
+    return [
+        (file.location, bitmap.serialize() if count else b"", count)
+        for file, bitmap, count in zip(files, bitmaps, counts, strict=True)
+    ]
 
 
-def _some_keys(paths: Sequence[str], fields: Sequence[int]) -> Iterator[pa.Table]:
-    """The keys of several files, each once, as many at a time as may be held."""
-    waiting: list[pa.Table] = []
-    for path in paths:
-        if waiting and sum(map(len, waiting)) + _row_count(path) > KEYS_MAX:
-            yield _distinct(waiting)
-            waiting = []
-        waiting.append(_columns(path, fields))
-    yield _distinct(waiting)
+class _Keys:
+    """Keys of files, of which some are kept: files of a table that many small commits have changed ask for
+    nearly the same keys one after the other."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, tuple[int, ...]], pa.Table] = {}
+        self._rows = 0
+
+    def of(self, paths: Sequence[str], fields: tuple[int, ...]) -> Iterator[pa.Table]:
+        """The keys of several files, each once, as many at a time as may be held."""
+        waiting: list[pa.Table] = []
+        for path in paths:
+            if waiting and sum(map(len, waiting)) + _row_count(path) > KEYS_MAX:
+                yield _distinct(waiting)
+                waiting = []
+            waiting.append(self._read(path, fields))
+        yield _distinct(waiting)
+
+    def _read(self, path: str, fields: tuple[int, ...]) -> pa.Table:
+        found = self._kept.get((path, fields))
+        if found is None:
+            found = _columns(path, fields)
+            if self._rows + len(found) <= KEYS_MAX:
+                self._kept[path, fields] = found
+                self._rows += len(found)
+        return found
 
 
 def _distinct(keys: Sequence[pa.Table]) -> pa.Table:
@@ -121,15 +154,37 @@ def _row_count(path: str) -> int:
     return int(pq.read_metadata(path).num_rows)
 
 
-def _found(path: str, keys: pa.Table, fields: Sequence[int]) -> Iterator[Any]:
-    """Positions of a data file's rows with one of the keys, in pieces."""
-    start = 0
-    for batch in _batches(path, fields):
-        rows = _fitted(batch, keys.schema)
-        rows = rows.append_column(_POSITION, pa.array(range(start, start + batch.num_rows), pa.int64()))
+def _found(
+    files: Sequence[tuple[int, str]], keys: pa.Table, fields: Sequence[int]
+) -> Iterator[tuple[int, Any]]:
+    """Positions of the rows with one of the keys, in pieces, each with the number of its file."""
+    for rows in _gathered(files, keys.schema, fields):
         found = rows.join(keys, keys.column_names, join_type="left semi", use_threads=False)
-        yield found[_POSITION].to_pylist()
-        start += batch.num_rows
+        found = found.sort_by(_FILE)
+        numbers, positions = found[_FILE].to_numpy(), found[_POSITION].to_numpy()
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        for start, end in itertools.pairwise([*starts.tolist(), len(numbers)]):
+            yield int(numbers[start]), positions[start:end].tolist()
+
+
+def _gathered(
+    files: Sequence[tuple[int, str]], schema: pa.Schema, fields: Sequence[int]
+) -> Iterator[pa.Table]:
+    """The key's columns of all files, with each row's file and position."""
+    waiting: list[pa.Table] = []
+    for number, path in files:
+        start = 0
+        for batch in _batches(path, fields):
+            rows = _fitted(batch, schema)
+            end = start + batch.num_rows
+            rows = rows.append_column(_FILE, pa.array(np.full(batch.num_rows, number)))
+            waiting.append(rows.append_column(_POSITION, pa.array(np.arange(start, end))))
+            start = end
+            if sum(map(len, waiting)) >= BATCH_ROWS:
+                yield pa.concat_tables(waiting)
+                waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _columns(path: str, fields: Sequence[int]) -> pa.Table:
