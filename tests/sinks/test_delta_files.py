@@ -22,7 +22,7 @@ from tests.sinks.test_small import here
 
 from penstock.errors import InternalError
 from penstock.sinks.base import Commit
-from penstock.sinks.delta import vectors
+from penstock.sinks.delta import sink, vectors
 from penstock.sinks.delta.files import present_files, statistics
 from penstock.sinks.delta.merge import KeySpan
 from penstock.sinks.delta.sink import DeltaSink
@@ -212,6 +212,19 @@ def test_other_versions_and_other_housekeeping_see_the_same_rows(place: Make) ->
     assert it.rows() == expected
     sql(it, "REORG TABLE {} APPLY (PURGE)")
     assert it.rows() == expected and all("deletionVector" not in file for file in live_files(it))
+
+
+def test_small_files_are_put_together_now_and_then(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink, "PACK_COMMITS", 5)
+    it = place("delta").create()
+    it.sink.append(it.table, here(it, *[(n, "a", False, 1) for n in range(20)]), it.commit(1))
+    for epoch in range(2, 6):
+        assert len(live_files(it)) == epoch - 1
+        it.sink.merge(it.table, newer(it, (epoch, "b", False, epoch)), it.key, it.commit(epoch))
+    assert len(live_files(it)) == 1
+    expected = dict.fromkeys(range(20), ("a", 1)) | {n: ("b", n) for n in range(2, 6)}
+    assert it.rows() == sorted((n, *value) for n, value in expected.items())
+    assert not it.sink.merge(it.table, newer(it, (1, "z", False, 99)), it.key, it.commit(5)), "still recorded"
 
 
 def test_a_directory_that_was_moved_takes_its_vectors_along(place: Make) -> None:

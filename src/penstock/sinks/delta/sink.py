@@ -11,6 +11,7 @@ that the target has of the rows' keys is older (`merge.py`).
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -83,9 +84,20 @@ from penstock.sinks.lake import (
     text,
 )
 
+log = logging.getLogger(__name__)
+
 PIPELINE = "penstock.pipeline"
 
 _GONE = ".gone-"
+
+PACK_COMMITS = 200
+"""Commits to a table after which its small files are put together."""
+_PACKING = {
+    "spark.databricks.delta.optimize.minFileSize": str(16 * 1024**2),
+    "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024**2),
+    "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.5",
+}
+"""Large files stay, unless half of their rows are gone."""
 
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
@@ -115,6 +127,7 @@ class DeltaSink:
         self._commits = Commits(spark, pipeline)
         self._merges = FileMerges(spark, self._commits)
         self._sessions = Sessions(spark)
+        self._written: dict[TableId, int] = {}
 
     def check(self) -> None:
         check_directory(self._root)
@@ -221,6 +234,7 @@ class DeltaSink:
             here = rows.here
             files = list(writer.files(here())) if here else written(rows.through(writer, WRITTEN))
             self._commits.write(snapshot, commit, map(added, files), reads=False)
+            self._noted(table)
             return True
         by_spark = self._fitted(table, live_rows(rows.frame)).write.format("delta").mode("append")
         for name, value in self._transaction(commit).items():
@@ -241,6 +255,7 @@ class DeltaSink:
         if (snapshot := self._unless_done(table, commit)) is None:
             return False
         if self._merges.write(snapshot, rows, key, commit):
+            self._noted(table)
             return True
         with self._session(commit) as session:
             merge(session, table, self.name(table), rows, key)
@@ -364,6 +379,18 @@ class DeltaSink:
         before = self._files(table)
         self._spark.sql(f"OPTIMIZE {self.name(table)}")
         return Compacted(before, self._files(table))
+
+    def _noted(self, table: TableId) -> None:
+        """There is one commit more, and each leaves small files. Now and then these are put together."""
+        self._written[table] = self._written.get(table, 0) + 1
+        if self._written[table] < PACK_COMMITS:
+            return
+        self._written[table] = 0
+        try:
+            with self._sessions.lend(_PACKING) as session:
+                session.sql(f"OPTIMIZE {self.name(table)}")
+        except (Py4JJavaError, PySparkException) as error:  # no row changes: it may wait for the next time
+            log.info("%s: OPTIMIZE is put off: %s", table, str(error).partition("\n")[0][:300])
 
     def _files(self, table: TableId) -> int:
         return int(self._spark.sql(f"DESCRIBE DETAIL {self.name(table)}").collect()[0]["numFiles"])
