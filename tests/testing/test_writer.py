@@ -10,7 +10,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from penstock.testing import oracle, servers, workload
-from penstock.testing.writer import SMALL, Writer
+from penstock.testing.writer import PLACED_MAX, SMALL, Writer
 
 Factory = Callable[..., servers.MySqlServer]
 
@@ -65,6 +65,41 @@ def test_rolled_back_changes_are_not_there(mysql_factory: Factory) -> None:
         f"WHERE o.id > {shop.orders} AND i.order_id IS NULL"
     )
     assert orphans == [(0,)]
+
+
+def test_a_paused_writer_changes_nothing_until_it_has_a_rate_again(mysql_factory: Factory) -> None:
+    server = mysql_factory()
+    shop = workload.Shop.of_rows(1000)
+    workload.load(server, shop)
+    with Writer(server, shop, rate=3000, large_every_s=0) as writer:
+        assert wait_until(lambda: writer.counts.transactions > 20)
+        before, place = writer.pause(), server.position()
+        assert not wait_until(lambda: writer.counts != before or server.position() != place, timeout_s=0.5)
+        writer.rate = 3000
+        assert wait_until(lambda: writer.counts.transactions > before.transactions)
+
+
+def test_a_steady_writer_takes_away_what_it_added_and_keeps_the_first_rows(mysql_factory: Factory) -> None:
+    server = mysql_factory()
+    shop = workload.Shop.of_rows(1000)
+    workload.load(server, shop)
+    threads, spare = 2, 60
+    with Writer(
+        server,
+        shop,
+        rate=float("inf"),
+        threads=threads,
+        large_every_s=1,
+        large_rows=9000,
+        size=2,
+        steady=True,
+    ) as writer:
+        assert wait_until(lambda: writer.counts.transactions > 3000)
+    of_ours = f"SELECT COUNT(DISTINCT id DIV 1000) FROM shop.orders WHERE id > {shop.orders}"
+    [(blocks,)] = server.query(of_ours)
+    assert 100 < blocks <= threads * (PLACED_MAX + spare)
+    assert server.query(f"SELECT COUNT(*) FROM shop.customers WHERE id > {shop.customers}")[0][0] <= threads
+    assert server.query("SELECT COUNT(*) FROM shop.customers") == [(shop.customers,)]
 
 
 def test_rate_is_kept(mysql_factory: Factory) -> None:

@@ -3,6 +3,10 @@
 Every thread has a connection and a random generator of its own; equal seeds give equal statements per thread
 (the interleaving of threads is the server's). What a transaction changed is counted from the server's own row
 counts, once it has committed.
+
+Left to itself the shop grows, and in the end the rows of its first load are gone. A `steady` writer can go on
+for ever: what it adds it takes away again, the oldest first, and numbers that have become free are given out
+once more.
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ import itertools
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import TracebackType
 from typing import Any
 
@@ -26,6 +31,10 @@ from penstock.testing.workload import Shop
 _DEADLOCK, _LOCK_TIMEOUT = 1213, 1205
 _RETRIABLE = {_DEADLOCK, _LOCK_TIMEOUT}
 _MOVED = 1 << 40  # ids of customers whose key was changed begin here
+_BLOCK = 1000  # numbers that `fresh` gives out at once
+_LOOK_SECONDS = 0.05
+PLACED_MAX = 200  # blocks of numbers that one thread of a steady writer leaves in the tables
+_REMOVED_MAX = 10  # ... and takes away in one transaction
 
 
 @dataclass
@@ -60,7 +69,17 @@ class _Session:
     shop: Shop
     fresh: Callable[[], int]
     large_rows: int
+    size: int = 1
+    steady: bool = False
     done: Counts = field(default_factory=Counts)
+    placed: deque[int] = field(default_factory=deque)
+    """Blocks with rows of ours, if steady."""
+    free: deque[int] = field(default_factory=deque)
+    """Blocks that have none any more."""
+    away: tuple[int, int] | None = None
+    """The customer whose key was changed, and the key now, if steady."""
+    committed: list[Callable[[], None]] = field(default_factory=list)
+    """What to remember of the transaction under way, once it has committed."""
 
     def run(self, sql: str) -> int:
         return self.cursor.execute(sql.replace("{db}", self.shop.database))
@@ -93,12 +112,19 @@ class _Session:
     def insert_rows(self, table: str, count: int, first: int) -> None:
         self.insert(f"INSERT INTO {{db}}.{table} {self.shop.select(table, count, first)}")
 
+    def place(self) -> int:
+        """The first number of a block that rows of this transaction get."""
+        first = self.free.popleft() if self.free else self.fresh()
+        if self.steady:
+            self.committed.append(lambda: self.placed.append(first))
+        return first
+
 
 # The transactions. Numbers of new rows come from `fresh`, in steps of 1,000, so threads never meet there.
 
 
 def place_orders(session: _Session) -> None:
-    first, count = session.fresh(), session.random.randrange(1, 6)
+    first, count = session.place(), session.random.randrange(1, 6) * session.size
     session.insert_rows("orders", count, first)
     session.insert_rows("items", count, first)
 
@@ -109,7 +135,7 @@ def change_orders(session: _Session) -> None:
     session.update(
         f"UPDATE {{db}}.orders SET status = '{status}', paid_at = NOW(6), "
         f"note = IF(id % 3 = 0, NULL, '✓ {status}') "
-        f"WHERE id BETWEEN {first} AND {first + session.random.randrange(20)}"
+        f"WHERE id BETWEEN {first} AND {first + session.random.randrange(20 * session.size)}"
     )
 
 
@@ -128,7 +154,8 @@ def change_products(session: _Session) -> None:
     session.update(
         "UPDATE {db}.products SET stock = (stock + 1) % 8388607, price = price % 90000000 + 0.01, "
         "flags = (flags + 1) % 1024, "
-        f"description = IF(id % 2 = 0, NULL, CONCAT('Neu ☕ ', id)) WHERE id BETWEEN {first} AND {first + 15}"
+        "description = IF(id % 2 = 0, NULL, CONCAT('Neu ☕ ', id)) "
+        f"WHERE id BETWEEN {first} AND {first + 16 * session.size - 1}"
     )
 
 
@@ -146,16 +173,36 @@ def move_items(session: _Session) -> None:
 
 
 def move_customer(session: _Session) -> None:
-    session.move(
-        f"UPDATE {{db}}.customers SET id = {_MOVED + session.fresh()} WHERE id = {session.customer()}"
-    )
+    """A primary key changes. A steady writer gives the customer the old key back, the next time."""
+    if session.away is not None:
+        before, now = session.away
+        session.move(f"UPDATE {{db}}.customers SET id = {before} WHERE id = {now}")
+        session.committed.append(lambda: setattr(session, "away", None))
+        return
+    before, now = session.customer(), _MOVED + session.fresh()
+    session.move(f"UPDATE {{db}}.customers SET id = {now} WHERE id = {before}")
+    if session.steady:
+        session.committed.append(lambda: setattr(session, "away", (before, now)))
 
 
 def remove_orders(session: _Session) -> None:
+    if session.steady:
+        remove_oldest(session)
+        return
     first = session.order()
     last = first + session.random.randrange(3)
     session.delete(f"DELETE FROM {{db}}.items WHERE order_id BETWEEN {first} AND {last}")
     session.delete(f"DELETE FROM {{db}}.orders WHERE id BETWEEN {first} AND {last}")
+
+
+def remove_oldest(session: _Session) -> None:
+    """Whatever is still there of the blocks that were placed first."""
+    surplus = min(_REMOVED_MAX, len(session.placed) - PLACED_MAX)
+    for first in itertools.islice(session.placed, max(0, surplus)):
+        last = first + _BLOCK - 1
+        for table, column in (("items", "order_id"), ("orders", "id"), ("products", "id")):
+            session.delete(f"DELETE FROM {{db}}.{table} WHERE {column} BETWEEN {first} AND {last}")
+        session.committed.append(lambda: session.free.append(session.placed.popleft()))
 
 
 def remove_and_insert_again(session: _Session) -> None:
@@ -168,12 +215,12 @@ def remove_and_insert_again(session: _Session) -> None:
 
 
 def add_products(session: _Session) -> None:
-    session.insert_rows("products", 10, session.fresh() % 4_000_000_000)
+    session.insert_rows("products", 10, session.place() % 4_000_000_000)
 
 
 def change_mind(session: _Session) -> None:
     """What follows a savepoint is taken back, the rest is committed."""
-    first = session.fresh()
+    first = session.place()
     session.insert_rows("orders", 2, first)
     before = Counts()
     before.add(session.done)
@@ -206,10 +253,10 @@ def large_update(session: _Session) -> None:
 
 def large_insert(session: _Session) -> None:
     """Many orders with their items in one transaction; the next large transactions may take them away."""
-    first, count = session.fresh(), max(1, session.large_rows // 3)
-    for start in range(0, count, 1000):  # numbers are handed out by thousands
-        first = first if start == 0 else session.fresh()
-        size = min(1000, count - start)
+    count = max(1, session.large_rows // 3)
+    for start in range(0, count, _BLOCK):  # numbers are handed out by thousands
+        first = session.place()
+        size = min(_BLOCK, count - start)
         session.insert_rows("orders", size, first)
         session.insert_rows("items", size, first)
 
@@ -238,7 +285,9 @@ class Writer:
     """Changes a loaded shop until `stop`.
 
     `rate`: row changes a second of all threads together, large transactions apart; may be set while running.
+    0: nothing is written; infinite: as much as can be.
     `large_every_s`: a transaction of about `large_rows` changes this often (0: never).
+    `size`: so many times as large are the small transactions. `steady`: see the head of this page.
     """
 
     def __init__(
@@ -251,11 +300,15 @@ class Writer:
         seed: int = 1,
         large_every_s: float = 10,
         large_rows: int = 50_000,
+        size: int = 1,
+        steady: bool = False,
     ) -> None:
         self.server, self.shop, self.rate, self.seed = server, shop, rate, seed
         self.large_every_s, self.large_rows = large_every_s, large_rows
+        self.size, self.steady = size, steady
         self.counts = Counts()
         self._numbers = [itertools.count(index, threads) for index in range(threads)]
+        self._idle = [threading.Event() for _ in range(threads)]
         self._threads = [
             threading.Thread(target=self._work, args=(index,), daemon=True) for index in range(threads)
         ]
@@ -271,6 +324,14 @@ class Writer:
     def running(self) -> bool:
         """False once a thread has failed; `stop` then says why."""
         return not self._stop.is_set() and all(thread.is_alive() for thread in self._threads)
+
+    def pause(self) -> Counts:
+        """Returns when no transaction is under way, and none begins until `rate` is set again."""
+        self.rate = 0
+        while self.running and not all(idle.wait(_LOOK_SECONDS) for idle in self._idle):
+            pass
+        with self._lock:
+            return replace(self.counts)
 
     def stop(self) -> Counts:
         """Ends after the transactions under way. Raises what went wrong in a thread, if anything did."""
@@ -308,7 +369,7 @@ class Writer:
         base = max(self.shop.orders, self.shop.products) + 1_000_000
         session = _Session(
             cursor, random.Random(f"{self.seed}-{index}"), self.shop,
-            lambda: base + 1000 * next(numbers), self.large_rows,
+            lambda: base + _BLOCK * next(numbers), self.large_rows, self.size, self.steady,
         )  # fmt: skip
         kinds, weights = list(SMALL), list(SMALL.values())
         large = itertools.cycle(LARGE)
@@ -316,7 +377,12 @@ class Writer:
         large_due = due + self.large_every_s if self.large_every_s and index == 0 else float("inf")
         while not self._stop.is_set():
             now = time.monotonic()
-            if now < due:
+            self._idle[index].clear()
+            if not self.rate:  # asked after the clearing: `pause` sees either that it is idle or what it does
+                self._idle[index].set()
+                self._stop.wait(_LOOK_SECONDS)
+                due = now
+            elif now < due:
                 self._stop.wait(min(due - now, 0.5))
             elif now >= large_due:
                 self._transaction(session, next(large), large=True)
@@ -330,10 +396,12 @@ class Writer:
     def _transaction(self, session: _Session, act: Callable[[_Session], None], *, large: bool = False) -> int:
         """Runs and commits one transaction; returns its row changes. A deadlock's victim counts as rolled
         back."""
-        session.done = Counts()
+        session.done, session.committed = Counts(), []
         try:
             act(session)
             session.run("COMMIT")
+            for remember in session.committed:
+                remember()
             if session.done.changes:
                 session.done.transactions += 1
                 session.done.large_transactions += large
