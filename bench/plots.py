@@ -155,3 +155,50 @@ def _histogram(chart: Latencies, top: float) -> Iterator[str]:
 
 def _seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.2f} s"
+
+
+# over time ------------------------------------------------------------------------------------------------
+
+_COLOURS = ("#4292c6", "#d62728", "#2ca02c", "#ff7f0e")
+_MARK = "#c0c0c0"
+
+
+@dataclass(frozen=True)
+class Course:
+    """Values over seconds: `points` by name; `marks`: moments at which something was done."""
+
+    title: str
+    points: Mapping[str, Sequence[tuple[float, float]]]
+    marks: Sequence[float] = ()
+
+
+def courses(charts: Sequence[Course]) -> str:
+    """One under the other, over the same time, each from zero to its own largest value."""
+    parts: list[str] = []
+    seconds = max((at for chart in charts for some in chart.points.values() for at, _ in some), default=1.0)
+    for number, chart in enumerate(charts):
+        parts += _course(chart, number * (_HEAD + _CHART_HEIGHT + _FOOT), seconds)
+    height = len(charts) * (_HEAD + _CHART_HEIGHT + _FOOT)
+    return svg.page(_LEFT + _CHART_WIDTH + _RIGHT, height, parts)
+
+
+def _course(chart: Course, top: float, seconds: float) -> Iterator[str]:
+    ground = top + _HEAD + _CHART_HEIGHT
+    most = max((value for some in chart.points.values() for _, value in some), default=0.0) or 1.0
+
+    def place(at: float, value: float) -> tuple[float, float]:
+        return _LEFT + at / seconds * _CHART_WIDTH, ground - value / most * _CHART_HEIGHT
+
+    yield svg.text(_LEFT, top + 16, chart.title, weight="bold")
+    for at in chart.marks:
+        x, _ = place(at, 0)
+        yield svg.line(x, top + _HEAD, x, ground, _MARK, dashes="3 3")
+    for number, (name, points) in enumerate(chart.points.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        yield svg.curve([place(at, value) for at, value in points], colour)
+        yield svg.text(_LEFT + _CHART_WIDTH - 100 * (number + 1), top + 16, name, size=10, colour=colour)
+    yield svg.line(_LEFT, ground, _LEFT + _CHART_WIDTH, ground, "black")
+    for share in (0.0, 0.5, 1.0):
+        x, y = place(seconds * share, most * share)
+        yield svg.text(_LEFT - 6, y + 4, f"{most * share:,.3g}", anchor="end", size=10)
+        yield svg.text(x, ground + 14, f"{seconds * share / 60:.3g} min", anchor="middle", size=10)

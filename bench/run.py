@@ -1,9 +1,11 @@
 """`make bench`: builds the logs (once), runs Penstock and its peers on them, prints tables, writes JSON.
 
-    make bench                                   every part but `load`, on the workload `orders`
+    make bench                                   every part but the long ones, on the workload `orders`
     make bench WORKLOADS=all                     the same on each of the workloads
     make bench PARTS="decode receiver" SCALE=0.1 some of it, on a smaller log
     make bench PARTS=load ROWS=5000000           a large table read by several connections (about an hour)
+    make bench PARTS=scale                       much of everything (about 20 minutes)
+    make bench PARTS=soak ARGS="--minutes 30"    a pipeline under load, with kills (about 40 minutes)
 
 Each system runs alone, in processes of its own, against the same server with the same log.
 """
@@ -11,10 +13,8 @@ Each system runs alone, in processes of its own, against the same server with th
 from __future__ import annotations
 
 import argparse
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +31,11 @@ from bench.load import table
 from bench.log import BenchLog
 from bench.measure import Figure, Outcome
 from bench.ours import ORDERS, Workplace
+from bench.place import scratch
+from bench.scale import run as scale_run
+from bench.soak import run as soak_run
 from bench.stages import run as stages_run
 from bench.workloads import WORKLOADS
-from penstock.artifacts import cache_directory
 from penstock.errors import PenstockError
 
 BUSY_PERCENT = 15
@@ -42,7 +44,10 @@ STAGES = "stages"
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
 LOAD = "load"
-PARTS = (*LOG_PARTS, LATENCY, LOAD)
+SCALE = "scale"
+SOAK = "soak"
+LONG_PARTS = (LOAD, SCALE, SOAK)
+PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
 
 def main() -> int:
@@ -60,7 +65,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    unless = f"which of: {' '.join(PARTS)} (default: all but {LOAD})"
+    unless = f"which of: {' '.join(PARTS)} (default: all but {', '.join(LONG_PARTS)})"
     parser.add_argument("--parts", default=" ".join((*LOG_PARTS, LATENCY)), help=unless)
     parser.add_argument(
         "--workloads", default=ORDERS, help=f"logs to read: all, or some of {' '.join(WORKLOADS)}"
@@ -80,10 +85,14 @@ def arguments() -> argparse.Namespace:
             f"--{part}-out", type=Path, default=path, help=f"where that of the part `{part}` goes"
         )
     parser.add_argument("--docs", action="store_true", help="also put the figures into docs/performance.md")
+    scale_run.add_arguments(parser)
+    soak_run.add_arguments(parser)
     options = parser.parse_args()
     options.peers = words(options.peers)
     options.parts = chosen(parser, "part", options.parts, PARTS)
     options.workloads = chosen(parser, "workload", options.workloads, WORKLOADS)
+    options.much_of = chosen(parser, "thing", options.much_of, scale_run.OF)
+    soak_run.check(parser, options)
     if not 0 < options.scale <= 3:
         parser.error("--scale is a number above 0, at most 3")  # the log must stay one file
     if not table.ROWS_MIN <= options.rows <= table.ROWS_MAX:
@@ -116,6 +125,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
         run_latency(options, console)
     if LOAD in options.parts:
         run_load(options, console)
+    if SCALE in options.parts:
+        console.print(f"much of {', '.join(options.much_of)} …")
+        scale_run.run(options, lambda text: console.print(text, markup=False), people())
+    if SOAK in options.parts:
+        console.print(f"a soak of {options.minutes:g} minutes …")
+        return soak_run.run(options, lambda text: console.print(text, markup=False), people())
     return 0
 
 
@@ -204,19 +219,6 @@ def line(outcome: Outcome) -> str:
     if isinstance(outcome, Figure):
         return f"{outcome.task}: {outcome.system} {outcome.wall_s:.2f} s, {outcome.per_second:,.0f}/s"
     return f"{outcome.task}: {outcome.system} not run: {outcome.reason}"
-
-
-class scratch:
-    """A folder for relay logs and warehouses, beside the cache rather than in a /tmp that may be memory."""
-
-    def __enter__(self) -> Path:
-        root = cache_directory() / "bench"
-        root.mkdir(parents=True, exist_ok=True)
-        self.path = Path(tempfile.mkdtemp(prefix="run-", dir=root))
-        return self.path
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.scaling import Line, scratch
+from bench.lines import Line
+from bench.place import scratch
 from penstock.config import SourceConfig
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
@@ -22,6 +23,7 @@ from penstock.state import StateStore
 from penstock.testing.servers import MySqlServer
 
 PART = "chunks"
+ROWS = 1_000_000
 SECONDS_GOAL = 10.0
 FOUND_SECONDS = 0.5
 """As the pipeline does: chunks that were found become durable so often."""
@@ -36,7 +38,7 @@ _TABLES = {
 }  # fmt: skip
 
 
-def run(chunks: int, rows: int) -> Iterator[Line]:
+def run(chunks: int, rows: int = ROWS) -> Iterator[Line]:
     with MySqlServer({"innodb_buffer_pool_size": "512M"}) as server, scratch() as folder:
         server.execute("CREATE DATABASE big")
         for what, (table, columns, values) in _TABLES.items():

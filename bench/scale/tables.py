@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from bench.scaling import Line, scratch
+from bench.lines import Line
+from bench.place import scratch
 from penstock.testing.running import RunningPipeline
 from penstock.testing.servers import MySqlServer
 
@@ -39,21 +40,23 @@ def run(tables: int) -> Iterator[Line]:
         _create(server, tables)
         file = _pipeline_file(folder, server)
         with RunningPipeline(file) as pipeline:
-            yield Line(PART, f"first start, {tables} tables", _started(pipeline, tables), "s",
-                       START_SECONDS_GOAL)  # fmt: skip
+            yield Line(PART, f"{tables:,} tables: first start until all are followed",
+                       _started(pipeline, tables), "s", START_SECONDS_GOAL)  # fmt: skip
             began = time.monotonic()
             pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=3600)
-            yield Line(PART, f"all {tables} tables read and at the target, after that",
+            yield Line(PART, f"{tables:,} tables: all read and at their targets, after that",
                        time.monotonic() - began, "s")  # fmt: skip
             pipeline.stop()
             again = time.monotonic()
             pipeline.start()
             _started(pipeline, tables)
-            yield Line(PART, f"start again, {tables} tables", time.monotonic() - again, "s",
-                       START_SECONDS_GOAL)  # fmt: skip
+            yield Line(PART, f"{tables:,} tables: start again, with all targets looked at",
+                       time.monotonic() - again, "s", START_SECONDS_GOAL)  # fmt: skip
             time.sleep(SETTLE_SECONDS)
             yield from _idle(pipeline, tables)
-            yield Line(PART, f"a change of one of {tables} tables arrives", _arrival(server, pipeline), "s")
+            yield Line(
+                PART, f"{tables:,} tables, idle: a first change arrives", _arrival(server, pipeline), "s"
+            )
             pipeline.stop()
 
 
@@ -97,10 +100,10 @@ def _idle(pipeline: RunningPipeline, tables: int) -> Iterator[Line]:
     time.sleep(IDLE_SECONDS)
     after, seconds = pipeline.cpu_seconds(), time.monotonic() - began
     percent = {name: (after[name] - before.get(name, 0.0)) / seconds * 100 for name in after}
-    yield Line(PART, f"idle, {tables} tables, whole tree", sum(percent.values()), "% of a core",
-               IDLE_PERCENT_GOAL)  # fmt: skip
+    yield Line(PART, f"{tables:,} tables, idle: CPU of the whole process tree", sum(percent.values()),
+               "% of a core", IDLE_PERCENT_GOAL)  # fmt: skip
     for name, value in percent.items():
-        yield Line(PART, f"of that, {name}", value, "% of a core")
+        yield Line(PART, f"... of which {name}", value, "% of a core")
 
 
 def _arrival(server: MySqlServer, pipeline: RunningPipeline) -> float:

@@ -18,7 +18,8 @@ from typing import Any
 import yaml
 
 from bench import measure
-from bench.scaling import Line, scratch
+from bench.lines import Line
+from bench.place import scratch
 from penstock.config import SchemaConfig
 from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
@@ -52,7 +53,7 @@ class NoStatements:
 def run() -> Iterator[Line]:
     with scratch() as folder:
         pattern = _real_segment(folder / "real")
-        for what, size in (("10 GiB", 10 * GIB), ("a week at 1 MiB/s, 591 GiB", WEEK_BYTES)):
+        for what, size in (("10 GiB", 10 * GIB), ("591 GiB (a week at 1 MiB/s)", WEEK_BYTES)):
             home = folder / str(size)
             segments = _repeat(pattern, home, size)
             yield from _measure(home, what, segments)
@@ -62,15 +63,15 @@ def _measure(home: Path, what: str, segments: int) -> Iterator[Line]:
     began = time.monotonic()
     log = RelayLog.open(home)
     opened = time.monotonic() - began
-    yield Line(PART, f"{what} in {segments:,} segments: opened", opened, "s", OPEN_SECONDS_GOAL)
+    yield Line(PART, f"relay log of {what}, {segments:,} segments: opened", opened, "s", OPEN_SECONDS_GOAL)
     began = time.monotonic()
     log.gtids_at(log.end), log.position_at(log.end), log.start
-    yield Line(PART, f"{what}: its end, GTIDs and position told", time.monotonic() - began, "s")
+    yield Line(PART, "... its end, GTIDs and position told", time.monotonic() - began, "s")
     began = time.monotonic()
     epochs = _plan_all(log, home)
     seconds = time.monotonic() - began
-    yield Line(PART, f"{what}: all of it planned as {epochs:,} epochs", seconds, "s")
-    yield Line(PART, f"{what}: planning of one epoch of 512 MiB", seconds / epochs * 1000, "ms")
+    yield Line(PART, f"... all of it planned from the index, {epochs:,} epochs", seconds, "s")
+    yield Line(PART, "... of that an epoch of 512 MiB", seconds / epochs * 1000, "ms")
 
 
 def _plan_all(log: RelayLog, home: Path) -> int:

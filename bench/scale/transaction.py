@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from bench.scaling import Line, scratch
+from bench.lines import Line
+from bench.place import scratch
 from penstock.testing.running import RunningPipeline
 from penstock.testing.servers import MySqlServer
 
@@ -23,6 +24,8 @@ PART = "transaction"
 ROW_BYTES = 10_000
 STATEMENT_ROWS = 5000
 SHARE = 16
+NAMES = {"receiver": "the receiver", "workers": "the largest Python worker", "driver": "the driver",
+         "jvm": "the JVM"}  # fmt: skip
 SAMPLE_SECONDS = 0.1
 GROWTH_GOAL = 1.5
 """Of receiver and workers, from the small transaction to the large one."""
@@ -34,13 +37,13 @@ def run(gib: float) -> Iterator[Line]:
     size = int(gib * 1024**3)
     small, large = [_passed(one) for one in (size // SHARE, size)]
     mib = size / 1024**2
-    yield Line(PART, f"a transaction of {mib:,.0f} MiB, from its commit to the change log", large[0], "s")
-    for name in ("receiver", "workers", "driver", "jvm"):
-        yield Line(PART, f"{mib:,.0f} MiB: peak of {name}", large[1][name], "MB")
-        yield Line(PART, f"{mib / SHARE:,.0f} MiB: peak of {name}", small[1][name], "MB")
+    yield Line(PART, f"transaction of {mib:,.0f} MiB, from its commit to the change log", large[0], "s")
+    for name in NAMES:
+        yield Line(PART, f"... peak memory of {NAMES[name]}", large[1][name], "MB")
+        yield Line(PART, f"... the same of a transaction of {mib / SHARE:,.0f} MiB", small[1][name], "MB")
     for name in ("receiver", "workers"):
         growth = large[1][name] / max(1.0, small[1][name])
-        yield Line(PART, f"peak of {name}, {SHARE} times the transaction", growth, "times", GROWTH_GOAL)
+        yield Line(PART, f"... peak of {NAMES[name]}, growth", growth, "times", GROWTH_GOAL)
 
 
 def _passed(size: int) -> tuple[float, dict[str, float]]:

@@ -1,0 +1,1 @@
+"""Much of everything, one file for each thing: `make bench PARTS=scale`."""
