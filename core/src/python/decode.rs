@@ -146,10 +146,10 @@ impl RangeDecoder {
 }
 
 fn numbers(bytes: &[u8]) -> PyResult<Vec<u64>> {
-    let (numbers, []) = bytes.as_chunks() else {
-        return Err(PyValueError::new_err("positions have eight bytes each"));
-    };
-    Ok(numbers.iter().copied().map(u64::from_le_bytes).collect())
+    let numbers = bytes.chunks(8).map(|number| number.try_into().map(u64::from_le_bytes));
+    numbers
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|_| PyValueError::new_err("positions have eight bytes each"))
 }
 
 #[pyclass(frozen, module = "penstock._core")]
