@@ -36,7 +36,6 @@ T = TypeVar("T")
 
 CLIENT_ERRORS = 2000
 """Numbers from here on are of the connection, not of the statement."""
-ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 CHUNK_KEYS = 500
 """Of those that somebody named, per chunk."""
 GTID_WAIT_SECONDS = 60
@@ -54,12 +53,10 @@ class _Spare:
 def _want_fresh_sizes(connection: Any) -> None:
     """MySQL from 8.0 on keeps sizes of tables for a day, and writes down those that are asked for, unless it
     is told not to."""
-    try:
-        with connection.cursor() as cursor:
+    with connection.cursor() as cursor:
+        # Asked first: the warnings of a SET that fails would be taken for those of a later statement.
+        if cursor.execute("SHOW VARIABLES LIKE 'information\\_schema\\_stats\\_expiry'"):
             cursor.execute("SET SESSION information_schema_stats_expiry = 0")
-    except pymysql.MySQLError as error:
-        if error.args[0] != ER_UNKNOWN_SYSTEM_VARIABLE:
-            raise
 
 
 class SourceSession:
