@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each target uses a part
 
 use penstock_core::event::{Checksum, Event, EventKind, Events, FormatDescription};
+use penstock_core::scan::Split;
 
 /// A log of a real server, with checksums.
 pub const REAL: &[u8] = include_bytes!("../../tests/data/changes.binlog");
@@ -50,6 +51,11 @@ pub fn file(bytes: &[u8]) -> Vec<u8> {
         }),
         [] => Vec::new(),
     }
+}
+
+/// All of a file of so many bytes.
+pub fn split(length: usize, positions: Option<Vec<u64>>) -> Split {
+    Split { path: String::new(), base: 0, start: 0, end: length as u64, preamble: Vec::new(), positions }
 }
 
 /// The packets of a replication connection that carry these events.

@@ -1,4 +1,4 @@
-//! Any bytes as a binlog file, all layouts. `make fuzz TARGETS=range`
+//! Any bytes as a binlog file, all layouts, also with an outline. `make fuzz TARGETS=range`
 #![no_main]
 
 mod log;
@@ -11,14 +11,14 @@ use penstock_core::column::Layout;
 use penstock_core::error::Result;
 use penstock_core::latest::Latest;
 use penstock_core::log_file::LogFile;
+use penstock_core::outline::Outline;
 use penstock_core::output::Options;
-use penstock_core::scan::{RangeScan, Split};
+use penstock_core::scan::RangeScan;
 use penstock_core::schema::TableSchema;
 
-fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
+fn decode(bytes: &[u8], layout: Layout, positions: Option<Vec<u64>>) -> Result<()> {
     let table = Arc::new(TableSchema::from_json(log::SCHEMA)?);
-    let split =
-        Split { path: String::new(), base: 0, start: 0, end: bytes.len() as u64, preamble: Vec::new() };
+    let split = log::split(bytes.len(), positions);
     let options = Options {
         partial_images: layout == Layout::Latest,
         batch_rows: 1000,
@@ -36,8 +36,21 @@ fn decode(bytes: &[u8], layout: Layout) -> Result<()> {
     Ok(())
 }
 
+/// What the outline of the file says of the table, if it can be made.
+fn positions(bytes: &[u8]) -> Option<Vec<u64>> {
+    let table = TableSchema::from_json(log::SCHEMA).ok()?;
+    let file = LogFile::of_bytes(bytes.to_vec(), 0).ok()?;
+    let names = [(table.database, table.table)];
+    let outline = Outline::over(file, &names, &log::split(bytes.len(), None)).ok()??;
+    Some(outline.positions(0, 0, bytes.len() as u64))
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let file = log::file(bytes);
-    let _ = decode(&file, Layout::Changelog);
-    let _ = decode(&file, Layout::Latest);
+    let _ = decode(&file, Layout::Changelog, None);
+    let _ = decode(&file, Layout::Latest, None);
+    if let Some(positions) = positions(&file) {
+        let _ = decode(&file, Layout::Changelog, Some(positions.clone()));
+        let _ = decode(&file, Layout::Latest, Some(positions));
+    }
 });

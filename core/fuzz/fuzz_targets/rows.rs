@@ -10,7 +10,7 @@ use penstock_core::changelog::Changelog;
 use penstock_core::column::{Layout, TypeOptions, ZeroDates};
 use penstock_core::log_file::LogFile;
 use penstock_core::output::Options;
-use penstock_core::scan::{RangeScan, Split};
+use penstock_core::scan::RangeScan;
 use penstock_core::schema::TableSchema;
 
 fuzz_target!(|input: (u8, &[u8])| {
@@ -19,7 +19,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     let body: Vec<u8> = table_id.iter().chain(bytes).copied().collect();
     log.extend(log::event([30, 31, 32, 23, 24, 25, 39][usize::from(kind % 7)], &body));
     let Ok(table) = TableSchema::from_json(log::SCHEMA) else { return };
-    let split = Split { path: String::new(), base: 0, start: 0, end: log.len() as u64, preamble: Vec::new() };
+    let split = log::split(log.len(), None);
     let options = Options {
         partial_images: true,
         types: TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() },
