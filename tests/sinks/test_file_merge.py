@@ -21,7 +21,7 @@ from penstock.sinks import lookup
 from penstock.sinks.base import Commit
 from penstock.sinks.delta.sink import DeltaSink
 from penstock.sinks.files import FIELD_ID, Rows
-from penstock.sinks.iceberg.merge import KeySpan
+from penstock.sinks.iceberg.contents import Content, KeySpan
 from penstock.sinks.iceberg.sink import IcebergSink
 
 Make = Callable[..., Place]
@@ -264,11 +264,13 @@ def key_file(
     return path, fields
 
 
-def data_file(**bounds: tuple[bytes, bytes]) -> dict[str, Any]:
+def data_file(**bounds: tuple[bytes, bytes]) -> Content:
     numbers = [int(name[1:]) for name in bounds]
     sides = [[pair[side].hex() for pair in bounds.values()] for side in (0, 1)]
-    return {name: {"keys": numbers, "values": side}
-            for name, side in zip(("lower-bounds", "upper-bounds"), sides, strict=True)}  # fmt: skip
+    names = ("lower-bounds", "upper-bounds")
+    return Content(
+        {name: {"keys": numbers, "values": side} for name, side in zip(names, sides, strict=True)}, 1
+    )
 
 
 def little(value: int, size: int = 8) -> bytes:
@@ -280,9 +282,9 @@ def test_only_files_whose_bounds_meet_the_keys_are_looked_at(tmp_path: Path) -> 
     days = [date(1970, 1, 11), date(1970, 1, 21)]
     one, fields = key_file(tmp_path, "1", kinds, [-5, 10], ["b", "c"], [1, 2], days)
     two, _ = key_file(tmp_path, "2", kinds, [20, 30], ["c", "é"], [1, 2], days)
-    span = KeySpan.of([one, two], fields)
+    span = KeySpan.of_files([one, two], fields)
     assert (span.least, span.greatest) == ({1: -5, 2: b"b", 4: 10}, {1: 30, 2: "é".encode(), 4: 20})
-    assert span.may_be_in({}), "nothing is known of it"
+    assert span.may_be_in(Content({}, 1)), "nothing is known of it"
     assert span.may_be_in(data_file(_1=(little(30), little(99))))
     assert span.may_be_in(data_file(_1=(little(-9, 4), little(-5, 4)))), "written before it was widened"
     assert not span.may_be_in(data_file(_1=(little(31), little(99))))

@@ -128,6 +128,14 @@ def test_options_of_ours_and_the_users_lists_come_together(tmp_path: Path) -> No
     assert options["spark.ui.enabled"] == "true"
 
 
+def test_the_past_is_remembered_for_those_who_look(tmp_path: Path) -> None:
+    sink = SinkConfig(type="iceberg", path=tmp_path / "lake")
+    name = "spark.sql.ui.retainedExecutions"
+    assert session_options(SparkConfig(), [sink], tmp_path / "state")[name] == "50"
+    seen = SparkConfig(conf={"spark.ui.enabled": "true"})
+    assert name not in session_options(seen, [sink], tmp_path / "state")
+
+
 def test_a_catalog_the_user_sets_up_is_left_alone(tmp_path: Path) -> None:
     conf = {
         "spark.sql.catalog.prod": "org.apache.iceberg.spark.SparkCatalog",

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
@@ -31,28 +32,35 @@ KEYS_MAX = 4_000_000
 """Keys that are looked for at a time: some hundred MB where they are short texts."""
 
 _FILE = "_file"
+_OF_FILE = "_of_file"
 _POSITION = "_position"
+_SEQUENCE = "_sequence"
 _UNSEARCHABLE = -1
+
+
+NEWEST = 2**62
+"""Sequence of keys that concern whatever is there."""
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A Parquet file of keys: values of the columns with these field ids."""
+    """A Parquet file of keys: values of the columns with these field ids. It concerns the rows of data files
+    with a lower `sequence`."""
 
     path: str
     fields: tuple[int, ...]
+    sequence: int = NEWEST
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file by the name its table gives it, the local path it has, the keys to be looked up in it, and
-    what is gone from it already."""
+    """A data file by the name its table gives it, the local path it has, and what is gone from it already."""
 
     location: str
     path: str
     rows: int
-    keys: tuple[KeyFile, ...]
     vector: Vector | Inline | None
+    sequence: int = 0
 
 
 class Unsearchable(Exception):
@@ -63,20 +71,20 @@ Found = tuple[str, bytes, int]
 """A data file's location, the bitmap of its rows that are gone, their number; 0: no more than before."""
 
 
-def rows_gone(spark: SparkSession, files: Sequence[DataFile]) -> list[Found]:
+def rows_gone(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
     """What `gone` finds, here or in Spark's tasks."""
     local = sum(file.rows for file in files) <= LOCAL_ROWS_MAX
     count = min(len(files), LOCAL_THREADS if local else max(1, spark.sparkContext.defaultParallelism))
     shares = tuple(tuple(files[share::count]) for share in range(count))
     if local:
         with ThreadPoolExecutor(LOCAL_THREADS, thread_name_prefix="lookup") as pool:
-            return [one for found in pool.map(gone, shares) for one in found]
+            return [one for found in pool.map(lambda share: gone(share, keys), shares) for one in found]
 
     def body(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in indexes:
             for share in batch.column(0).to_pylist():
                 try:
-                    found = gone(shares[share])
+                    found = gone(shares[share], keys)
                 except Unsearchable as why:  # Spark would make it an error of its own
                     found = [(str(why), b"", _UNSEARCHABLE)]
                 kinds = (pa.string(), pa.binary(), pa.int64())
@@ -91,23 +99,20 @@ def rows_gone(spark: SparkSession, files: Sequence[DataFile]) -> list[Found]:
     return everything
 
 
-def gone(files: Sequence[DataFile]) -> list[Found]:
-    """Looks the keys up in data files. Those with the same keys are done together: there may be hundreds of
-    small ones, of which none is worth a join of its own."""
+def gone(files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
+    """Looks the keys up in data files, all of both together: there may be hundreds of small ones of either,
+    of which none is worth a join of its own."""
     before = [BitMap64() if file.vector is None else vectors.read(file.vector) for file in files]
     bitmaps = [BitMap64(bitmap) for bitmap in before]
-    alike: dict[tuple[KeyFile, ...], list[int]] = {}
-    for number, file in enumerate(files):
-        alike.setdefault(file.keys, []).append(number)
-    known = _Keys()
-    for key_files, numbers in alike.items():
-        by_columns: dict[tuple[int, ...], list[str]] = {}
-        for one in key_files:
-            by_columns.setdefault(one.fields, []).append(one.path)
-        for fields, paths in by_columns.items():
-            for keys in known.of(paths, fields):
-                for number, positions in _found([(n, files[n].path) for n in numbers], keys, fields):
-                    bitmaps[number].update(positions)
+    by_columns: dict[tuple[int, ...], list[KeyFile]] = {}
+    for one in keys:
+        by_columns.setdefault(one.fields, []).append(one)
+    for fields, several in by_columns.items():
+        newest = max(one.sequence for one in several)
+        concerned = [(number, file) for number, file in enumerate(files) if file.sequence < newest]
+        for part in _parts(several):
+            for number, positions in _found(concerned, part, fields):
+                bitmaps[number].update(positions)
     counts = [
         len(after) if len(after) > len(earlier) else 0 for after, earlier in zip(bitmaps, before, strict=True)
     ]
@@ -117,50 +122,38 @@ def gone(files: Sequence[DataFile]) -> list[Found]:
     ]
 
 
-class _Keys:
-    """Keys of files, of which some are kept: files of a table that many small commits have changed ask for
-    nearly the same keys one after the other."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, tuple[int, ...]], pa.Table] = {}
-        self._rows = 0
-
-    def of(self, paths: Sequence[str], fields: tuple[int, ...]) -> Iterator[pa.Table]:
-        """The keys of several files, each once, as many at a time as may be held."""
-        waiting: list[pa.Table] = []
-        for path in paths:
-            if waiting and sum(map(len, waiting)) + _row_count(path) > KEYS_MAX:
-                yield _distinct(waiting)
-                waiting = []
-            waiting.append(self._read(path, fields))
+def _parts(files: Sequence[KeyFile]) -> Iterator[pa.Table]:
+    """The keys of several files with the same columns, each once with its greatest sequence, as many at a
+    time as may be held."""
+    waiting: list[pa.Table] = []
+    for file in files:
+        found = _columns(file.path, file.fields)
+        if waiting and sum(map(len, waiting)) + len(found) > KEYS_MAX:
+            yield _distinct(waiting)
+            waiting = []
+        waiting.append(found.append_column(_SEQUENCE, pa.array(np.full(len(found), file.sequence))))
+    if waiting:
         yield _distinct(waiting)
-
-    def _read(self, path: str, fields: tuple[int, ...]) -> pa.Table:
-        found = self._kept.get((path, fields))
-        if found is None:
-            found = _columns(path, fields)
-            if self._rows + len(found) <= KEYS_MAX:
-                self._kept[path, fields] = found
-                self._rows += len(found)
-        return found
 
 
 def _distinct(keys: Sequence[pa.Table]) -> pa.Table:
-    whole = pa.concat_tables(keys)
-    return whole.group_by(whole.column_names, use_threads=False).aggregate([])
-
-
-def _row_count(path: str) -> int:
-    return int(pq.read_metadata(path).num_rows)
+    try:
+        whole = pa.concat_tables(keys, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise Unsearchable(f"keys of one column have several types: {error}") from error
+    names = [name for name in whole.column_names if name != _SEQUENCE]
+    found = whole.group_by(names, use_threads=False).aggregate([(_SEQUENCE, "max")])
+    return found.rename_columns([*names, _SEQUENCE])
 
 
 def _found(
-    files: Sequence[tuple[int, str]], keys: pa.Table, fields: Sequence[int]
+    files: Sequence[tuple[int, DataFile]], keys: pa.Table, fields: Sequence[int]
 ) -> Iterator[tuple[int, Any]]:
     """Positions of the rows with one of the keys, in pieces, each with the number of its file."""
-    for rows in _gathered(files, keys.schema, fields):
-        found = rows.join(keys, keys.column_names, join_type="left semi", use_threads=False)
-        found = found.sort_by(_FILE)
+    names = [str(number) for number in fields]
+    for rows in _gathered(files, keys.schema.remove(keys.schema.get_field_index(_SEQUENCE)), fields):
+        found = rows.join(keys, names, join_type="inner", use_threads=False)
+        found = found.filter(pc.greater(found[_SEQUENCE], found[_OF_FILE])).sort_by(_FILE)
         numbers, positions = found[_FILE].to_numpy(), found[_POSITION].to_numpy()
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         for start, end in itertools.pairwise([*starts.tolist(), len(numbers)]):
@@ -168,16 +161,17 @@ def _found(
 
 
 def _gathered(
-    files: Sequence[tuple[int, str]], schema: pa.Schema, fields: Sequence[int]
+    files: Sequence[tuple[int, DataFile]], schema: pa.Schema, fields: Sequence[int]
 ) -> Iterator[pa.Table]:
-    """The key's columns of all files, with each row's file and position."""
+    """The key's columns of all files, with each row's file, that one's sequence, and position."""
     waiting: list[pa.Table] = []
-    for number, path in files:
+    for number, file in files:
         start = 0
-        for batch in _batches(path, fields):
+        for batch in _batches(file.path, fields):
             rows = _fitted(batch, schema)
             end = start + batch.num_rows
             rows = rows.append_column(_FILE, pa.array(np.full(batch.num_rows, number)))
+            rows = rows.append_column(_OF_FILE, pa.array(np.full(batch.num_rows, file.sequence)))
             waiting.append(rows.append_column(_POSITION, pa.array(np.arange(start, end))))
             start = end
             if sum(map(len, waiting)) >= BATCH_ROWS:

@@ -102,6 +102,16 @@ def warm_up(spark: SparkSession) -> None:
     InheritableThread(target=run, name="warm-up", daemon=True).start()
 
 
+_UNSEEN = {
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "50",
+}
+"""What Spark remembers of the past for its web page: a thousand of each otherwise, with plans and tasks,
+though nobody looks."""
+
+
 def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], state: Path) -> dict[str, str]:
     """All options of the session; the user's `spark.conf` wins, lists of ours are kept in front of his."""
     state = state.absolute()
@@ -122,6 +132,8 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], stat
         options["spark.jars"] = ",".join(paths)
     for sink in sinks:
         _merge(options, _sink_options(sink, spark_config.conf, state))
+    if spark_config.conf.get("spark.ui.enabled", "false") == "false":
+        options |= _UNSEEN
     _merge(options, spark_config.conf)
     return options
 

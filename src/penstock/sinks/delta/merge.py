@@ -80,7 +80,7 @@ class FileMerges:
         folder = data_folder(snapshot)
         assert folder is not None, "it has a writer"
         numbers = tuple(number for field in writer.fields if (number := field_id(field)) is not None)
-        lookups = tuple(KeyFile(path, numbers) for path in keys)
+        lookups = [KeyFile(path, numbers) for path in keys]
         span = KeySpan.of(keys)
         files, known, searched = {}, {}, []
         for file in present_files(self._spark, snapshot):
@@ -88,9 +88,9 @@ class FileMerges:
             if span.may_be_in(stats):
                 location = file["path"]
                 files[location], known[location] = file, stats
-                searched.append(_data_file(folder, file, stats, lookups))
+                searched.append(_data_file(folder, file, stats))
         partly = []
-        for location, bitmap, count in rows_gone(self._spark, searched):
+        for location, bitmap, count in rows_gone(self._spark, searched, lookups):
             if not count:
                 continue
             if count == known[location]["numRecords"]:
@@ -103,15 +103,13 @@ class FileMerges:
             yield marked(files[location], known[location], vector)
 
 
-def _data_file(
-    folder: Path, file: dict[str, Any], stats: dict[str, Any], keys: tuple[KeyFile, ...]
-) -> DataFile:
+def _data_file(folder: Path, file: dict[str, Any], stats: dict[str, Any]) -> DataFile:
     path, rows = local_path(folder, file["path"]), stats.get("numRecords")
     if path is None or rows is None:
         raise Unsearchable(f"{file['path']} is elsewhere, or nobody has counted its rows")
     descriptor = file.get("deletionVector")
     vector = None if descriptor is None else vectors.place(folder, descriptor)
-    return DataFile(file["path"], str(path), rows, keys, vector)
+    return DataFile(file["path"], str(path), rows, vector)
 
 
 @dataclass(frozen=True)

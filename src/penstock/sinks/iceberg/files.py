@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -157,7 +157,7 @@ def small_file(classes: Classes, spec: Any, path: str, deletes_by: Sequence[int]
     }
     if deletes_by:
         described["equality-ids"] = list(deletes_by)
-    return classes.content_file(classes.json.readTree(json.dumps(described)), spec)
+    return classes.described(described, spec)
 
 
 def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]:
@@ -194,17 +194,21 @@ class Classes:
     def __init__(self, jvm: Any) -> None:
         iceberg = jvm.org.apache.iceberg
         self.data_file = iceberg.DataFiles.builder
-        self.delete_file = iceberg.FileMetadata.deleteFileBuilder
         self.metrics_for = iceberg.MetricsConfig.forTable
         self.file_metrics = iceberg.parquet.ParquetUtil.fileMetrics
-        self.content_file = iceberg.ContentFileParser.fromJson
-        self.json = iceberg.util.JsonUtil.mapper()
+        self.content_json = iceberg.ContentFileParser.toJson
+        self._content_file = iceberg.ContentFileParser.fromJson
+        self._json = iceberg.util.JsonUtil.mapper()
         self.schema_json = iceberg.SchemaParser.toJson
-        self.task_json = iceberg.ScanTaskParser.toJson
+        self.data_manifest = iceberg.ManifestFiles.read
         self.delete_manifest = iceberg.ManifestFiles.readDeleteManifest
         self.everything = iceberg.expressions.Expressions.alwaysTrue()
         self.equal = iceberg.expressions.Expressions.equal
         self._list = jvm.java.util.ArrayList
+
+    def described(self, described: Mapping[str, Any], spec: Any) -> Any:
+        """A data or delete file, from what `content_json` makes of one."""
+        return self._content_file(self._json.readTree(json.dumps(described)), spec)
 
     def list_of(self, values: Sequence[str]) -> Any:
         """A list of the JVM."""

@@ -376,6 +376,8 @@ class IcebergSink:
         return None if snapshot is None else str(snapshot.snapshotId())
 
     def hold(self, table: TableId) -> str | None:
+        with suppress(Py4JJavaError):  # somebody else is at it: it takes longer to read, no more
+            self._upkeep.fold(table)
         target = self._load(table)
         snapshot = target.currentSnapshot()
         if snapshot is None:
