@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 from penstock.sinks.files import FIELD_ID, FileWriter, field_id
 
 BOUND_BYTES_MAX = 256
+RESERVED_IDS = 2147483447
+"""From here on field ids are of Iceberg's own columns. Source: its specification, reserved field ids."""
 CODEC = "write.parquet.compression-codec"
 
 _ARROW = {
@@ -170,7 +172,7 @@ def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]
         groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
         found = [group.statistics for group in groups if group.is_stats_set]
         told = len(found) == len(groups) and all(one.has_min_max for one in found)
-        if form is None or number is None or not told:
+        if form is None or number is None or number >= RESERVED_IDS or not told:
             continue
         least, greatest = form(min(one.min_raw for one in found)), form(max(one.max_raw for one in found))
         if max(len(least), len(greatest)) <= BOUND_BYTES_MAX:

@@ -23,6 +23,7 @@ from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
 from penstock.sinks.iceberg.files import Classes, each
 from penstock.sinks.iceberg.fold import fold
+from penstock.sinks.iceberg.pack import Tier, pack
 from penstock.sinks.lookup import Unsearchable
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,7 @@ log = logging.getLogger(__name__)
 SHARE = 0.1
 """Of the time, that may be spent on one table."""
 MIB = 1024**2
-TIERS = ((4 * MIB, 16 * MIB, 64), (64 * MIB, 256 * MIB, 16))
-"""Files below the first size are put together to files of the second when there are so many of them."""
+TIERS = (Tier(4 * MIB, 16 * MIB, 64), Tier(64 * MIB, 256 * MIB, 16))
 UNLIMITED = 2**62
 
 
@@ -138,18 +138,21 @@ class Upkeep:
 
     def _pack(self, target: Any) -> None:
         sizes = file_sizes(target)
-        for below, aim, count in TIERS:
-            if sum(size < below for size in sizes) >= count:
-                rewrite(self._spark, target, tier(below, aim, count))
-                return
+        for tier in TIERS:
+            if sum(size < tier.below for size in sizes) < tier.count:
+                continue
+            if not pack(self._spark, self._classes, target, tier):
+                rewrite(self._spark, target, options(tier))
+            return
 
 
-def tier(below: int, aim: int, count: int) -> dict[str, str]:
+def options(tier: Tier) -> dict[str, str]:
+    """For Iceberg's own action."""
     return {
-        "min-file-size-bytes": str(below),
-        "target-file-size-bytes": str(aim),
+        "min-file-size-bytes": str(tier.below),
+        "target-file-size-bytes": str(tier.aim),
         "max-file-size-bytes": str(UNLIMITED),
-        "min-input-files": str(count),
+        "min-input-files": str(tier.count),
     }
 
 
