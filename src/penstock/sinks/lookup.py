@@ -27,9 +27,10 @@ LOCAL_THREADS = 2
 LOCAL_ROWS_MAX = 4_000_000
 """Rows whose keys are looked at in this process; beyond, Spark's tasks share the files."""
 
-BATCH_ROWS = 500_000
-KEYS_MAX = 4_000_000
-"""Keys that are looked for at a time: some hundred MB where they are short texts."""
+BATCH_ROWS = 100_000
+"""Rows looked through at a time: a join takes some hundred bytes of each."""
+KEYS_MAX = 1_000_000
+"""Keys that are looked for at a time: a hundred MB where they are short texts."""
 
 _FILE = "_file"
 _OF_FILE = "_of_file"
@@ -73,12 +74,10 @@ Found = tuple[str, bytes, int]
 
 def rows_gone(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
     """What `gone` finds, here or in Spark's tasks."""
-    local = sum(file.rows for file in files) <= LOCAL_ROWS_MAX
-    count = min(len(files), LOCAL_THREADS if local else max(1, spark.sparkContext.defaultParallelism))
+    if sum(file.rows for file in files) <= LOCAL_ROWS_MAX:
+        return gone(files, keys, threads=LOCAL_THREADS)
+    count = min(len(files), max(1, spark.sparkContext.defaultParallelism))
     shares = tuple(tuple(files[share::count]) for share in range(count))
-    if local:
-        with ThreadPoolExecutor(LOCAL_THREADS, thread_name_prefix="lookup") as pool:
-            return [one for found in pool.map(lambda share: gone(share, keys), shares) for one in found]
 
     def body(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in indexes:
@@ -99,20 +98,26 @@ def rows_gone(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[Key
     return everything
 
 
-def gone(files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
+def gone(files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1) -> list[Found]:
     """Looks the keys up in data files, all of both together: there may be hundreds of small ones of either,
     of which none is worth a join of its own."""
     before = [BitMap64() if file.vector is None else vectors.read(file.vector) for file in files]
     bitmaps = [BitMap64(bitmap) for bitmap in before]
     by_columns: dict[tuple[int, ...], list[KeyFile]] = {}
-    for one in keys:
+    for one in sorted(keys, key=lambda one: one.sequence):
         by_columns.setdefault(one.fields, []).append(one)
-    for fields, several in by_columns.items():
-        newest = max(one.sequence for one in several)
-        concerned = [(number, file) for number, file in enumerate(files) if file.sequence < newest]
-        for part in _parts(several):
-            for number, positions in _found(concerned, part, fields):
-                bitmaps[number].update(positions)
+
+    def look(concerned: Sequence[tuple[int, DataFile]], part: pa.Table, fields: tuple[int, ...]) -> None:
+        for number, positions in _found(concerned, part, fields):
+            bitmaps[number].update(positions)
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="lookup") as pool:
+        for fields, several in by_columns.items():
+            for newest, part in _parts(several):
+                concerned = [(number, file) for number, file in enumerate(files) if file.sequence < newest]
+                shares = [concerned[share::threads] for share in range(threads)]
+                for _ in pool.map(look, shares, [part] * threads, [fields] * threads):
+                    pass
     counts = [
         len(after) if len(after) > len(earlier) else 0 for after, earlier in zip(bitmaps, before, strict=True)
     ]
@@ -122,18 +127,20 @@ def gone(files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
     ]
 
 
-def _parts(files: Sequence[KeyFile]) -> Iterator[pa.Table]:
+def _parts(files: Sequence[KeyFile]) -> Iterator[tuple[int, pa.Table]]:
     """The keys of several files with the same columns, each once with its greatest sequence, as many at a
-    time as may be held."""
+    time as may be held; and the greatest sequence of all of these."""
     waiting: list[pa.Table] = []
+    newest = 0
     for file in files:
         found = _columns(file.path, file.fields)
         if waiting and sum(map(len, waiting)) + len(found) > KEYS_MAX:
-            yield _distinct(waiting)
+            yield newest, _distinct(waiting)
             waiting = []
         waiting.append(found.append_column(_SEQUENCE, pa.array(np.full(len(found), file.sequence))))
+        newest = file.sequence
     if waiting:
-        yield _distinct(waiting)
+        yield newest, _distinct(waiting)
 
 
 def _distinct(keys: Sequence[pa.Table]) -> pa.Table:

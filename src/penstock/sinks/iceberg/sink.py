@@ -107,6 +107,10 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "50",
     # Every commit reads and writes the list of manifests more than once.
     "commit.manifest.min-count-to-merge": "16",
+    # Housekeeping commits beside a stream that commits several times a second.
+    "commit.retry.num-retries": "20",
+    "commit.retry.min-wait-ms": "20",
+    "commit.retry.max-wait-ms": "500",
 }
 
 

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
@@ -28,7 +29,7 @@ from penstock.sinks.lookup import Unsearchable
 
 log = logging.getLogger(__name__)
 
-SHARE = 0.1
+SHARE = 0.25
 """Of the time, that may be spent on one table."""
 MIB = 1024**2
 TIERS = (Tier(4 * MIB, 16 * MIB, 64), Tier(64 * MIB, 256 * MIB, 16))
@@ -113,6 +114,7 @@ class Upkeep:
             self._fold(table, target)
             self._pack(target)
         expire(self._load(table), self._config)
+        pa.default_memory_pool().release_unused()  # it would keep what the largest table took
 
     def fold(self, table: TableId) -> None:
         """Before Spark reads all of a table in order to write to it. For each data file it would make a set
