@@ -21,6 +21,7 @@ from penstock.sinks import vectors
 from penstock.sinks.files import Rows
 from penstock.sinks.iceberg import puffin, upkeep
 from penstock.sinks.iceberg.fold import fold
+from penstock.sinks.iceberg.pack import Tier
 from penstock.sinks.iceberg.sink import IcebergSink
 from penstock.sinks.iceberg.small import SMALL
 from penstock.sinks.iceberg.upkeep import MIB, file_sizes, rewrite
@@ -261,7 +262,7 @@ def test_many_small_commits_are_tidied_in_the_background(place: Make) -> None:
 
 def test_small_files_are_put_together_in_the_background(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a thread that has no active session of Spark's, unlike that of a test."""
-    monkeypatch.setattr(upkeep, "TIERS", ((MIB, 4 * MIB, 4),))
+    monkeypatch.setattr(upkeep, "TIERS", (Tier(MIB, 4 * MIB, 4),))
     it = place("iceberg", config={"fold_commits": 8}).create()
     for epoch in range(1, 9):
         it.sink.merge(it.table, here(it, (epoch, "a", False, epoch)), it.key, it.commit(epoch))
