@@ -260,6 +260,16 @@ def test_many_small_commits_are_tidied_in_the_background(place: Make) -> None:
     assert len(left) < 9 + 1, "old snapshots went"
 
 
+def test_a_pipeline_that_ends_leaves_no_equality_deletes(place: Make) -> None:
+    it = place("iceberg").create()
+    for epoch in range(1, 11):
+        it.sink.merge(it.table, here(it, (epoch % 3, str(epoch), False, epoch)), it.key, it.commit(epoch))
+    assert summary(it)["total-equality-deletes"] != "0"
+    it.sink.close()
+    assert summary(it)["total-equality-deletes"] == "0"
+    assert it.rows() == [(0, "9", 9), (1, "10", 10), (2, "8", 8)]
+
+
 def test_small_files_are_put_together_in_the_background(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a thread that has no active session of Spark's, unlike that of a test."""
     monkeypatch.setattr(upkeep, "TIERS", (Tier(MIB, 4 * MIB, 4),))

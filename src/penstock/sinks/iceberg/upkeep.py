@@ -34,11 +34,16 @@ SHARE = 0.25
 MIB = 1024**2
 TIERS = (Tier(4 * MIB, 16 * MIB, 64), Tier(64 * MIB, 256 * MIB, 16))
 UNLIMITED = 2**62
+LEAVE_SECONDS_MAX = 10.0
+LEAVE_COMMITS_MIN = 8
+"""A table with fewer small commits is cheap to read as it is."""
 
 
 @dataclass
 class _Noted:
     commits: int = 0
+    unfolded: int = 0
+    """Small commits since the last fold."""
     rest_until: float = 0.0
     """Monotonic seconds."""
     waiting: bool = False
@@ -71,10 +76,11 @@ class Upkeep:
         with self._changed:
             found = self._noted.setdefault(table, _Noted())
             found.commits += 1
+            found.unfolded += small
             often = found.commits >= (self._config.fold_commits if small else self._config.maintain_epochs)
             if not often or found.waiting or self._ended or time.monotonic() < found.rest_until:
                 return
-            found.waiting, found.commits = True, 0
+            found.waiting, found.commits, found.unfolded = True, 0, 0
             self._queue.append(table)
             self._changed.notify_all()
             if self._thread is None:
@@ -82,12 +88,22 @@ class Upkeep:
                 self._thread.start()
 
     def end(self) -> None:
-        """Returns once nothing is going on; nothing will be."""
+        """Returns once nothing is going on; nothing will be. Tables are left cheap to read, if that is soon
+        done: the next run may be far away."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
+        deadline = time.monotonic() + LEAVE_SECONDS_MAX
+        for table, found in sorted(self._noted.items(), key=lambda one: one[1].unfolded, reverse=True):
+            if found.unfolded < LEAVE_COMMITS_MIN or time.monotonic() > deadline:
+                return
+            try:
+                self.fold(table)
+            except Exception as error:  # the session may be what went wrong
+                log.info("%s: its deletes are left as they are: %s", table, _brief(error))
+                return
 
     def _work(self) -> None:
         while True:
@@ -100,7 +116,7 @@ class Upkeep:
             try:
                 self.tidy(table)
             except Exception as error:
-                log.info("%s: housekeeping is put off: %s", table, str(error).partition("\n")[0][:300])
+                log.info("%s: housekeeping is put off: %s", table, _brief(error))
             with self._changed:
                 found = self._noted[table]
                 found.waiting = False
@@ -146,6 +162,10 @@ class Upkeep:
             if not pack(self._spark, self._classes, target, tier):
                 rewrite(self._spark, target, options(tier))
             return
+
+
+def _brief(error: Exception) -> str:
+    return str(error).partition("\n")[0][:300]
 
 
 def options(tier: Tier) -> dict[str, str]:
