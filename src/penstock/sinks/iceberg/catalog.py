@@ -15,6 +15,24 @@ from pyspark.sql.types import StructType
 
 from penstock.sinks.lake import quoted
 
+PROPERTIES = {
+    "format-version": "3",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.distribution-mode": "none",
+    "write.merge.distribution-mode": "hash",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "50",
+    # Every commit reads and writes the list of manifests more than once.
+    "commit.manifest.min-count-to-merge": "16",
+    # Housekeeping commits beside a stream that commits several times a second.
+    "commit.retry.num-retries": "20",
+    "commit.retry.min-wait-ms": "20",
+    "commit.retry.max-wait-ms": "500",
+}
+"""Of the tables that are made; `sink.py` says what was measured."""
+
 
 class Catalog:
     """`name`: as Spark's session has it. Places of tables are levels: those of the namespace, then the name

@@ -68,7 +68,7 @@ from penstock.sinks.base import (
 )
 from penstock.sinks.evolve import Change, assignments, changes, dropped
 from penstock.sinks.files import WRITTEN, Rows, written
-from penstock.sinks.iceberg.catalog import Catalog
+from penstock.sinks.iceberg.catalog import PROPERTIES, Catalog
 from penstock.sinks.iceberg.commits import COMMIT, Commits
 from penstock.sinks.iceberg.files import (
     Classes,
@@ -95,23 +95,6 @@ from penstock.sinks.lake import (
 PIPELINE = "penstock.pipeline"
 
 HELD_MS = 24 * 3_600_000
-
-_PROPERTIES = {
-    "format-version": "3",
-    "write.delete.mode": "merge-on-read",
-    "write.update.mode": "merge-on-read",
-    "write.merge.mode": "merge-on-read",
-    "write.distribution-mode": "none",
-    "write.merge.distribution-mode": "hash",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "50",
-    # Every commit reads and writes the list of manifests more than once.
-    "commit.manifest.min-count-to-merge": "16",
-    # Housekeeping commits beside a stream that commits several times a second.
-    "commit.retry.num-retries": "20",
-    "commit.retry.min-wait-ms": "20",
-    "commit.retry.max-wait-ms": "500",
-}
 
 
 class IcebergSink:
@@ -178,7 +161,7 @@ class IcebergSink:
         found = self.open(schema.table)
         refuse_foreign(schema.table, found)
         properties = {
-            **_PROPERTIES,
+            **PROPERTIES,
             PIPELINE: self._pipeline,
             "penstock.format": FORMAT,
             SOURCE: str(schema.table),
