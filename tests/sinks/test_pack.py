@@ -11,12 +11,14 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import Place, column
+from tests.sinks.test_file_merge import newer
 from tests.sinks.test_small import folded, here, iceberg, summary, target
 
 from penstock.sinks.iceberg import pack as packing
 from penstock.sinks.iceberg import upkeep
 from penstock.sinks.iceberg.pack import Tier, pack
 from penstock.sinks.iceberg.upkeep import MIB, file_sizes, rewrite
+from penstock.sinks.lookup import Unsearchable
 
 Make = Callable[..., Place]
 
@@ -89,6 +91,26 @@ def test_what_cannot_be_taken_over_as_it_is_goes_through_spark(
     iceberg(it)._upkeep.tidy(it.table)
     assert len(file_sizes(target(it))) == 1
     assert it.rows() == before
+
+
+def test_files_from_before_partitions_were_removed_go_through_spark(
+    place: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = place("iceberg").create()
+    name = iceberg(it).name(it.table)
+    it.spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(2, id)")
+    for n in (1, 2):
+        rows = [(key, "a", False, n) for key in range(n, n + 3)]
+        it.sink.merge(it.table, newer(it, *rows), it.key, it.commit(n))
+    it.spark.sql(f"ALTER TABLE {name} DROP PARTITION FIELD bucket(2, id)")
+    commits(it, range(3, 6))
+    before = it.rows()
+    with pytest.raises(Unsearchable, match="other partitions"):
+        packed(it)
+    monkeypatch.setattr(upkeep, "TIERS", (TIER,))
+    iceberg(it)._upkeep.tidy(it.table)
+    assert len(file_sizes(target(it))) == 1
+    assert it.rows() == before and summary(it)["total-equality-deletes"] == "0"
 
 
 def test_small_commits_meanwhile_stand(place: Make) -> None:

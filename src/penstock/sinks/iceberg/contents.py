@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from penstock.sinks.files import field_id
 from penstock.sinks.iceberg.files import Classes, bounds, each, local_path
-from penstock.sinks.lookup import DataFile, Unsearchable
+from penstock.sinks.lookup import DataFile, KeyFile, Unsearchable
 from penstock.sinks.vectors import Vector
 
 Key = int | bytes
@@ -62,6 +62,10 @@ class Content:
         """For Iceberg."""
         return classes.described(self.described, target.spec())
 
+    def keys(self) -> KeyFile:
+        """Of an equality delete."""
+        return KeyFile(self.path, tuple(self.described["equality-ids"]), self.sequence)
+
     def searched(self, vector: Vector | None) -> DataFile:
         return DataFile(self.location, self.path, self.rows, vector, self.sequence)
 
@@ -82,12 +86,13 @@ class Deletes:
 
 
 def data_files(classes: Classes, target: Any, snapshot: Any) -> Iterator[Content]:
+    """Raises `Unsearchable` if some are from when the table had other partitions."""
     for manifest in snapshot.dataManifests(target.io()):
         yield from _contents(classes, target, classes.data_manifest(manifest, target.io(), target.specs()))
 
 
 def deletes(classes: Classes, target: Any, snapshot: Any) -> Deletes:
-    """Raises `Unsearchable` if there are position deletes of format version 2."""
+    """Raises `Unsearchable` as `data_files` does, and if there are position deletes of format version 2."""
     equality, vectors = [], {}
     for manifest in snapshot.deleteManifests(target.io()):
         reader = classes.delete_manifest(manifest, target.io(), target.specs())
@@ -103,6 +108,9 @@ def deletes(classes: Classes, target: Any, snapshot: Any) -> Deletes:
 
 def _contents(classes: Classes, target: Any, reader: Any) -> Iterator[Content]:
     spec = target.spec()
+    if reader.spec().specId() != spec.specId():
+        reader.close()
+        raise Unsearchable("the table has had other partitions")
     for one in each(reader):
         yield Content(json.loads(classes.content_json(one, spec)), one.dataSequenceNumber())
 

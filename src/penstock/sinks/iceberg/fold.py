@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from penstock.sinks.iceberg import puffin
 from penstock.sinks.iceberg.contents import Content, Deletes, KeySpan, data_files, deletes
 from penstock.sinks.iceberg.files import Classes, data_folder, schema_fields
-from penstock.sinks.lookup import Found, KeyFile, rows_gone
+from penstock.sinks.lookup import Found, rows_gone
 from penstock.sinks.vectors import Vector
 
 
@@ -40,7 +40,7 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     texts = {column["id"] for column in schema_fields(classes, target) if column["type"] == "string"}
     files = _concerned(data_files(classes, target, snapshot), present.equality, texts)
     searched = [file.searched(present.vector(file.location)) for file in files]
-    found = rows_gone(spark, searched, [_keys(one) for one in present.equality])
+    found = rows_gone(spark, searched, [one.keys() for one in present.equality])
     change = target.newRowDelta()
     for delete in present.equality:
         change.removeDeletes(delete.told(classes, target))
@@ -81,10 +81,6 @@ def _concerned(
     for file in files:
         if any(file.sequence < sequence and span.may_be_in(file) for sequence, span in spans):
             yield file
-
-
-def _keys(delete: Content) -> KeyFile:
-    return KeyFile(delete.path, tuple(delete.described["equality-ids"]), delete.sequence)
 
 
 def _described(

@@ -28,7 +28,7 @@ from penstock.sinks import vectors
 from penstock.sinks.files import FIELD_ID, field_id
 from penstock.sinks.iceberg.contents import Content, Deletes, data_files, deletes
 from penstock.sinks.iceberg.files import Classes, file_writer, schema_fields, small_file
-from penstock.sinks.lookup import KeyFile, rows_gone
+from penstock.sinks.lookup import rows_gone
 
 INPUT_BYTES_MAX = 256 * 1024**2
 """Of files at a time: meanwhile no larger epoch can be merged into the table."""
@@ -103,11 +103,8 @@ def _gone(spark: SparkSession, files: Sequence[Content], present: Deletes) -> Ma
     found = {file.location: vector for file in files if (vector := present.vector(file.location)) is not None}
     gone = {location: vectors.read(vector) for location, vector in found.items()}
     if present.equality:
-        keys = [
-            KeyFile(one.path, tuple(one.described["equality-ids"]), one.sequence) for one in present.equality
-        ]
         searched = [file.searched(found.get(file.location)) for file in files]
-        for location, bitmap, count in rows_gone(spark, searched, keys):
+        for location, bitmap, count in rows_gone(spark, searched, [one.keys() for one in present.equality]):
             if count:
                 gone[location] = BitMap64.deserialize(bitmap)
     return gone

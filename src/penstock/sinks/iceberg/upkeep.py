@@ -159,7 +159,11 @@ class Upkeep:
         for tier in TIERS:
             if sum(size < tier.below for size in sizes) < tier.count:
                 continue
-            if not pack(self._spark, self._classes, target, tier):
+            try:
+                done = pack(self._spark, self._classes, target, tier)
+            except Unsearchable:
+                done = False
+            if not done:
                 rewrite(self._spark, target, options(tier))
             return
 
