@@ -31,6 +31,8 @@ RECEIVE = "receive into the relay log"
 RECEIVE_TLS = "receive into the relay log, TLS"
 PACKETS = "raw socket, bytes only"
 """The system beside the receiver: what it would be if it did nothing with what it receives."""
+PACKETS_KEPT = "raw socket, into a durable file"
+"""... if it did only what any receiver must that promises to keep it."""
 MERGE = "merge into Iceberg"
 MERGE_ONE_CORE = "merge into Iceberg, on one core"
 MERGE_EPOCHS = "merge into Iceberg, epochs of 48 MiB"
@@ -115,18 +117,21 @@ class Workplace:
     def receiver_figures(self) -> Iterator[Outcome]:
         for tls, task in ((False, RECEIVE), (True, RECEIVE_TLS)):
             yield tried(task, partial(measure.median_of, self.repeat, partial(self._receive, tls=tls)))
-            if not tls:
-                yield tried(task, partial(measure.median_of, self.repeat, self._packets), PACKETS, "")
+            for raw in () if tls else (PACKETS, PACKETS_KEPT):
+                run = partial(measure.median_of, self.repeat, partial(self._packets, raw))
+                yield tried(task, run, raw, "")
 
-    def _packets(self) -> Figure:
-        place = (self.log.file, self.log.position)
-        measured = measure.run(measure.program("bench.programs.packets", self.pipeline_file(), *place))
+    def _packets(self, system: str) -> Figure:
+        file = self.pipeline_file()
+        kept = [file.parent / "bytes"] if system == PACKETS_KEPT else []
+        place = [self.log.file, self.log.position, *kept]
+        measured = measure.run(measure.program("bench.programs.packets", file, *place))
         report = measured.report
         if report["bytes"] < self.log.log_bytes:
             raise RunFailed(f"{report['bytes']:,} bytes were read, the log has {self.log.log_bytes:,}")
         return measure.figure(
             measure.replaced(measured, {**report, "changes": self.log.counts.changes}),
-            system=PACKETS, version="", task=RECEIVE,
+            system=system, version="", task=RECEIVE,
             mb_per_s=round(report["bytes"] / 1e6 / report["wall_s"], 1),
         )  # fmt: skip
 

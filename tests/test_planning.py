@@ -9,7 +9,15 @@ from typing import Any, cast
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
-from penstock.planning import AWAKE_SECONDS, Attention, Planning
+from penstock.planning import (
+    AWAKE_SECONDS,
+    IDLE_SECONDS,
+    RESTING_TICK_SECONDS,
+    TICK_SECONDS,
+    Attention,
+    Planning,
+    Renewal,
+)
 from penstock.relaylog.reader import RelayLog
 from penstock.state import StateStore
 
@@ -75,9 +83,9 @@ def test_attention_is_full_after_anything_has_happened_and_never_ceases(
     now += AWAKE_SECONDS + 1
     assert attention.due()
     now += 0.02
-    assert not attention.due()
+    assert not attention.due() and attention.tick == RESTING_TICK_SECONDS
     log.end = Offset(101)
-    assert attention.due()
+    assert attention.due() and attention.tick == TICK_SECONDS
     now += AWAKE_SECONDS + 1
     assert attention.due() and not attention.due()
     state.set_meta("a", "b")
@@ -86,3 +94,30 @@ def test_attention_is_full_after_anything_has_happened_and_never_ceases(
     assert attention.due() and not attention.due()
     now += 0.3
     assert attention.due()
+
+
+def test_only_a_source_that_is_idle_is_connected_to_anew(monkeypatch: Any) -> None:
+    now, times = 1000.0, []
+    monkeypatch.setattr("penstock.planning.time.monotonic", lambda: now)
+    log = Log()
+    renewal = Renewal(cast(RelayLog, log), lambda: times.append(now))
+    renewal.work()
+    renewal.ask()
+    log.end = Offset(101)
+    renewal.work()
+    now += 2 * IDLE_SECONDS
+    renewal.work()
+    assert not times, "the log went on by itself"
+    renewal.ask()
+    renewal.work()
+    now += 0.6 * IDLE_SECONDS
+    renewal.ask()
+    renewal.work()
+    assert not times
+    now += 0.6 * IDLE_SECONDS
+    renewal.work()
+    renewal.work()
+    assert times == [now], "asked for again it is not put off"
+    now += 10
+    renewal.work()
+    assert len(times) == 1

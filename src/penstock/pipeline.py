@@ -30,7 +30,7 @@ from penstock.model.part import PartialSnapshot
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import TableState, is_catching_up, is_reading
-from penstock.planning import Attention, Planning, make_planner
+from penstock.planning import TICK_SECONDS, Attention, Planning, Renewal, make_planner
 from penstock.progress import Progress
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.retention import Consumer
@@ -55,7 +55,6 @@ from penstock.unpark import unpark
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.02
 AWAY_SECONDS = 2.0
 """How long planning rests when the source does not answer what it is asked."""
 QUERY_LOOK_SECONDS = 1.0
@@ -191,9 +190,10 @@ class _Run:
                 applies_cascades=self._applies_cascades,
             )  # fmt: skip
             self.planning = Planning(self.state, self.log, planner)
+            self.renewal = Renewal(self.log, self.supervisor.renew)
             self.rereads = Rereads(
                 self.state, self.log, self.source, config, self.sink, cascading=self._cascading_now,
-                wait=self._wait_for, renew=self.supervisor.renew,
+                wait=self._wait_for, renew=self.renewal.ask,
             )  # fmt: skip
             self.requests = Requests(self.state, self.log, self.sink)
             self.signals = self._make_signals()
@@ -247,7 +247,7 @@ class _Run:
             check_condition=self.source.check_condition,
             unpark=self._unpark,
             limit=lambda limits: self.chunks.limits(**limits),
-            renew=self.supervisor.renew,
+            renew=self.renewal.ask,
         )
 
     def _unpark(self, table: TableId) -> dict[str, Any]:
@@ -365,11 +365,12 @@ class _Run:
             if self.chunks.error is not None:
                 raise self.chunks.error
             if attention.due():
+                self.renewal.work()
                 self._plan()
                 self._report()
                 if self._finished():
                     break
-            time.sleep(TICK_SECONDS)  # the pace of the loop
+            time.sleep(attention.tick)  # the pace of the loop
         self._report(now=True)
         self.progress.end()
         return self.progress

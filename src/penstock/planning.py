@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from penstock.config import PipelineConfig
@@ -25,13 +25,17 @@ APPEND_BYTES_MAX = 128 * 1024**2
 
 
 AWAKE_SECONDS = 2.0
+TICK_SECONDS = 0.02
 RESTING_SECONDS = 0.2
+RESTING_TICK_SECONDS = 0.05
+IDLE_SECONDS = 0.3
+"""Without a change: the source may rest for longer."""
 
 
 class Attention:
     """How often the loop of a pipeline looks at everything: at each tick for a while after something has
-    happened, and five times a second otherwise. Whether something happens costs one call of the system: most
-    pipelines are idle most of the time."""
+    happened, and five times a second otherwise. Whether something happens costs one call of the system, and
+    so does each tick: most pipelines are idle most of the time."""
 
     def __init__(self, state: StateStore, log: RelayLog) -> None:
         self._state = state
@@ -50,6 +54,36 @@ class Attention:
             return False
         self._looked = now
         return True
+
+    @property
+    def tick(self) -> float:
+        """Seconds until it is asked again."""
+        return TICK_SECONDS if time.monotonic() < self._awake_until else RESTING_TICK_SECONDS
+
+
+class Renewal:
+    """Where the log's end must move on, also while the source is idle: a new connection moves it. A source
+    that is not idle does so by itself, without the seconds that a new connection costs."""
+
+    def __init__(self, log: RelayLog, renew: Callable[[], None]) -> None:
+        """`renew`: makes the receiver connect anew."""
+        self._log = log
+        self._renew = renew
+        self._end = Offset(0)
+        self._due: float | None = None
+
+    def ask(self) -> None:
+        self._end = self._log.refresh()
+        self._due = self._due or time.monotonic() + IDLE_SECONDS
+
+    def work(self) -> None:
+        if self._due is None:
+            return
+        if self._log.refresh() <= self._end:
+            if time.monotonic() < self._due:
+                return
+            self._renew()
+        self._due = None
 
 
 class Asks(Protocol):

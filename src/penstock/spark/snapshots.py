@@ -216,11 +216,12 @@ class SnapshotReader:
 
     def _rest(self, known: int, seconds: float) -> None:
         """There was nothing to do when the state was at `known` changes: waits until there are others, and so
-        long at least."""
+        long at least. Looks the less often the longer nothing changes: also a look costs something."""
         until = time.monotonic() + LOOK_SECONDS
         while not self._stopping.wait(seconds):
             if self._state.own_changes != known or time.monotonic() > until:
                 return
+            seconds = min(2 * seconds, LOOK_SECONDS / 2)
 
     def _partials(self, status: str) -> list[tuple[TableState, PartialSnapshot]]:
         """Partial snapshots that may go on: those of tables that are not being read as a whole."""

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from penstock.errors import LogDiverged
-from penstock.sources.mysql.supervisor import Supervisor
+from penstock.sources.mysql.supervisor import CRASHES_MAX, Supervisor
 from penstock.testing.servers import MySqlServer
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -63,6 +63,23 @@ def test_the_receiver_is_restarted_handed_over_and_its_errors_arrive(
     finally:
         first.stop()
         second.stop()
+
+
+def test_connecting_anew_often_is_no_fault(mysql_factory: Any, tmp_path: Path) -> None:
+    receiver = Receiving(mysql_factory(), tmp_path)
+    supervisor = Supervisor(receiver.file)
+    supervisor.start()
+    try:
+        for _ in range(CRASHES_MAX + 1):
+            receiver.wait_for(lambda: receiver.status().get("state") == "streaming", "stream")
+            ended = supervisor.pid
+            supervisor.renew()
+            receiver.wait_for(lambda before=ended: supervisor.pid not in (None, before), "start")
+            receiver.wait_for(lambda: receiver.status().get("pid") == supervisor.pid, "word of the new one")
+        supervisor.check()
+        assert supervisor.restarts == 0
+    finally:
+        supervisor.stop()
 
 
 def test_the_receiver_ends_when_its_supervisor_is_killed(mysql_factory: Any, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._fatal: PenstockError | None = None
+        self._renewed: int | None = None
         self.restarts = 0
 
     def start(self) -> None:
@@ -70,11 +71,12 @@ class Supervisor:
             raise self._fatal
 
     def renew(self) -> None:
-        """Ends our child, which is then started again: each connection begins a segment, so the log's end
-        moves on also while the source is idle."""
+        """Ends our child, which is then started again at once: each connection begins a segment, so the log's
+        end moves on also while the source is idle."""
         with self._lock:
             child = self._child
         if child is not None and child.poll() is None:
+            self._renewed = child.pid
             child.send_signal(signal.SIGTERM)
 
     @property
@@ -111,7 +113,7 @@ class Supervisor:
             if code == 1 and (error := self._reason(child.pid)) is not None:
                 self._fatal = error
                 return
-            if code == 3:
+            if code == 3 or self._renewed == child.pid:
                 continue
             short = time.monotonic() - started < CRASH_WITHIN_S
             crashes, delay = (crashes + 1, min(delay * 2, RESTART_MAX_S)) if short else (0, RESTART_FIRST_S)
