@@ -282,6 +282,9 @@ class SinkConfig(Section):
     """iceberg: ... and so are those younger than this."""
     snapshots_max: int = Field(500, ge=1)
     """iceberg: ... unless there are more than this: every commit writes all of them down anew."""
+    files_age: Milliseconds = 900_000
+    """iceberg: files that no snapshot names any more are kept so long: a query goes on reading what was there
+    when it began."""
 
     @property
     def append_only(self) -> bool:

@@ -107,12 +107,17 @@ def local_path(location: str) -> Path:
     return Path(unquote(url.path) if url.scheme else location)
 
 
+def listed(found: Any) -> Iterator[Any]:
+    """Of a Java `Iterable`."""
+    one_by_one = found.iterator()
+    while one_by_one.hasNext():
+        yield one_by_one.next()
+
+
 def each(found: Any) -> Iterator[Any]:
     """Of a Java `CloseableIterable`."""
-    one_by_one = found.iterator()
     try:
-        while one_by_one.hasNext():
-            yield one_by_one.next()
+        yield from listed(found)
     finally:
         found.close()
 
@@ -207,6 +212,8 @@ class Classes:
         self.everything = iceberg.expressions.Expressions.alwaysTrue()
         self.equal = iceberg.expressions.Expressions.equal
         self._list = jvm.java.util.ArrayList
+        self._lister = iceberg.io.SupportsPrefixOperations
+        self._jvm = jvm
 
     def described(self, described: Mapping[str, Any], spec: Any) -> Any:
         """A data or delete file, from what `content_json` makes of one."""
@@ -218,3 +225,16 @@ class Classes:
         for value in values:
             found.add(value)
         return found
+
+    def lists_files(self, io: Any) -> bool:
+        """Whether an IO of Iceberg can say what is in a directory."""
+        return bool(self._lister._java_lang_class.isInstance(io))
+
+    def collector(self) -> tuple[Any, Any]:
+        """A list of the JVM, and a `Consumer` that adds to it."""
+        found, java = self._list(), self._jvm.java.lang
+        handles, kind = java.invoke.MethodHandles.publicLookup(), java.Class.forName
+        adds = java.invoke.MethodType.methodType(java.Boolean.TYPE, kind("java.lang.Object"))
+        add = handles.bind(found, "add", adds)
+        consumer = kind("java.util.function.Consumer")
+        return found, java.invoke.MethodHandleProxies.asInterfaceInstance(consumer, add)

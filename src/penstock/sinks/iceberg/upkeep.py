@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from penstock.config import SinkConfig
 from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
+from penstock.sinks.iceberg.expire import expire
 from penstock.sinks.iceberg.files import Classes, each
 from penstock.sinks.iceberg.fold import fold
 from penstock.sinks.iceberg.pack import Tier, pack
@@ -129,7 +130,7 @@ class Upkeep:
             target = self._load(table)
             self._fold(table, target)
             self._pack(target)
-        expire(self._load(table), self._config)
+        expire(self._classes, self._load(table), self._config)
         pa.default_memory_pool().release_unused()  # it would keep what the largest table took
 
     def fold(self, table: TableId) -> None:
@@ -198,13 +199,3 @@ def rewrite(spark: SparkSession, target: Any, options: dict[str, str]) -> None:
         action = action.option(name, value)
     action.execute()
     target.refresh()
-
-
-def expire(target: Any, config: SinkConfig) -> None:
-    """Snapshots older than the configured age go, and those beyond the configured number, but for the newest
-    ones."""
-    before_ms = int(time.time() * 1000) - config.snapshots_age
-    times = sorted((one.timestampMillis() for one in target.snapshots()), reverse=True)
-    if len(times) > config.snapshots_max:
-        before_ms = max(before_ms, times[config.snapshots_max])
-    target.expireSnapshots().expireOlderThan(before_ms).retainLast(config.snapshots_keep).commit()
