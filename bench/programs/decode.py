@@ -26,7 +26,9 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog
 
-SPLIT_BYTES = 24 * 1024**2
+SPLIT_BYTES = 8 * 1024**2
+"""Many more splits than threads, so that at the end none waits long for another: 13 of them, as there were of
+`orders` with 24 MiB, cannot be more than 1.86 times as fast on two threads as on one."""
 
 
 class Work:
