@@ -155,7 +155,7 @@ class Workplace:
                 yield tried(decode_task(layout, threads), partial(self._decode, layout, threads))
 
     def _decode(self, layout: str, threads: int) -> Figure:
-        passes = max(1, self.repeat)
+        passes = max(1, 3 * self.repeat)  # of a fraction of a second each
         measured = measure.run(
             measure.program(
                 "bench.programs.decode", self.relay_log(), self.schemas_file, layout, threads, passes
