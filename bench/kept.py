@@ -62,11 +62,12 @@ def _text(run: Run) -> str:
 
 
 def _run(document: dict[str, Any]) -> Run:
-    outcomes = [_outcome(dict(one)) for one in document["outcomes"]]
+    outcomes = [parse(dict(one)) for one in document["outcomes"]]
     return Run(document["about"], document["machine"], document["measured"], outcomes)
 
 
-def _outcome(document: dict[str, Any]) -> Outcome:
+def parse(document: dict[str, Any]) -> Outcome:
+    """What `to_json` of an outcome made."""
     if "not_run" in document:
         names = ("system", "version", "task")
         return NotRun(*[document[name] for name in names], document["not_run"], document["workload"])

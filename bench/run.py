@@ -85,6 +85,7 @@ def arguments() -> argparse.Namespace:
             f"--{part}-out", type=Path, default=path, help=f"where that of the part `{part}` goes"
         )
     parser.add_argument("--docs", action="store_true", help="also put the figures into docs/performance.md")
+    load_run.add_arguments(parser)
     scale_run.add_arguments(parser)
     soak_run.add_arguments(parser)
     options = parser.parse_args()
@@ -92,6 +93,7 @@ def arguments() -> argparse.Namespace:
     options.parts = chosen(parser, "part", options.parts, PARTS)
     options.workloads = chosen(parser, "workload", options.workloads, WORKLOADS)
     options.much_of = chosen(parser, "thing", options.much_of, scale_run.OF)
+    options.load_of = chosen(parser, "part of `load`", options.load_of, load_run.OF)
     soak_run.check(parser, options)
     if not 0 < options.scale <= 3:
         parser.error("--scale is a number above 0, at most 3")  # the log must stay one file
@@ -176,12 +178,12 @@ def run_latency(options: argparse.Namespace, console: Console) -> None:
 
 def run_load(options: argparse.Namespace, console: Console) -> None:
     console.print(f"a table of {options.rows:,} rows (made the first time, in some minutes) …")
-    outcomes: list[Outcome] = []
+    outcomes = load_run.known(options.load_out, options.rows)
     with table.running(options.rows) as load, scratch() as folder:
         console.print(f"{load.rows:,} rows, {load.data_bytes / 1e6:.0f} MB, all in the buffer pool")
         try:
-            for outcome in load_run.measured(load, folder, options.repeat):
-                outcomes.append(outcome)
+            for outcome in load_run.measured(load, folder, options.repeat, options.load_of):
+                load_run.put(outcomes, outcome)
                 console.print(f"  {line(outcome)}", markup=False)
         finally:  # it takes long: what was measured is kept whatever comes
             results = report.Results(outcomes)

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from bench.load import ours, plot, table, tasks
+from bench.load import ours, plot, run, table, tasks
 from bench.measure import Figure, NotRun, RunFailed
 from bench.programs.lag import Epochs
 
@@ -31,6 +31,21 @@ def test_every_way_of_ours_reads_all_rows_of_the_table_with_each_number_of_conne
     shares = {(tasks.memory(divisor), tasks.STAGED): ROWS // divisor for divisor in tasks.SHARES}
     assert by_task == {**whole, **shares}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_replaces_what_it_measures_and_keeps_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "load.json"
+    assert run.known(path, 1_000_000) == []
+    first, second = (figure(tasks.STAGED, tasks.load(number)) for number in (1, 2))
+    report.write_json(report.Results([first, second]), path)
+    assert run.known(path, 2_000) == [], "those are of another table"
+    outcomes = run.known(path, 1_000_000)
+    assert outcomes == [first, second]
+    newer = NotRun(tasks.STAGED, "1", tasks.load(1), "it failed")
+    other = figure(tasks.CONNECTORX, tasks.load(1))
+    run.put(outcomes, newer)
+    run.put(outcomes, other)
+    assert outcomes == [newer, second, other]
 
 
 def test_whoever_has_not_read_all_rows_has_no_figure() -> None:

@@ -76,16 +76,18 @@ def test_a_query_that_has_begun_goes_on(kept: Place, monkeypatch: pytest.MonkeyP
 def test_what_is_cut_off_is_done_again(kept: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     known = parquet(kept)
     replaced(kept)
-    (iceberg(kept)._path(kept.table) / "expired" / "notes.txt").write_text("somebody else's")
+    folder = iceberg(kept)._path(kept.table) / "expired"
+    (folder / "notes.txt").write_text("somebody else's")
     named = [name for one in lists(kept) for name in json.loads(one.read_text())]
     assert len(named) == len(set(named)) > len(known)
     assert {path.name for path in known} < {Path(name).name for name in named}
     known.pop().unlink()
+    (folder / "0-cut.json").write_text('["file:/nowh')
     now = time.time() + 601
     monkeypatch.setattr(expiring.time, "time", lambda: now)
     iceberg(kept)._upkeep.tidy(kept.table)
     assert not known & parquet(kept) and lists(kept) == []
-    assert (iceberg(kept)._path(kept.table) / "expired" / "notes.txt").exists()
+    assert (folder / "notes.txt").exists()
     assert kept.rows() == NOW
 
 

@@ -5,12 +5,14 @@ minutes of them can be kept. A query over a large table may take longer, and rea
 that it began with. Iceberg would remove these together with the snapshot; here their names are written down
 in the table's own directory, and a later call removes them.
 
-A process that is killed between the two leaves files that nothing names, as a killed writer does.
+A process that is killed between the two, or while it writes the list, leaves files that nothing names, as a
+killed writer does.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +22,8 @@ from py4j.protocol import Py4JJavaError
 
 from penstock.config import SinkConfig
 from penstock.sinks.iceberg.files import Classes, listed
+
+log = logging.getLogger(__name__)
 
 FOLDER = "expired"
 """In the table's directory: a file for each time, named by when that was (milliseconds)."""
@@ -60,6 +64,9 @@ def _read(target: Any, location: str) -> list[str]:
     stream = target.io().newInputFile(location).newStream()
     try:
         found: list[str] = json.loads(bytes(stream.readAllBytes()))
+    except ValueError:
+        log.warning("%s is cut off: the files that it named stay.", location)
+        return []
     finally:
         stream.close()
     return found
