@@ -105,7 +105,7 @@ class Progress:
         """Now; after `end`, as it was then."""
         if self._last is not None:
             return self._last
-        rates = self.rates()
+        at, rates = time.time(), self.rates()
         document = collect(
             self._config, self._state, self._log, rates["snapshot_rows_per_s"], self._documents
         )
@@ -120,7 +120,7 @@ class Progress:
             "rest": self._rest,
             "since_start": {"epochs": self.epochs, "chunks": self.chunks, "rows": self.rows},
             "rates": rates,
-            "updated": time.time(),
+            "updated": at,  # all that is said holds for this moment or a later one
         }
 
     def text(self) -> str:

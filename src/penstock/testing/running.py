@@ -124,10 +124,12 @@ class RunningPipeline:
 
     def drained(self, file: str, position: int, *, seconds: float, restart: bool = False) -> dict[str, Any]:
         """Waits until everything up to a place in the source's binlog is at the target and the snapshot is
-        done."""
-        goal = (int(file.rsplit(".", 1)[1]), position)
+        done. Documents of before the call do not count: they may not know of a signal that was sent since."""
+        goal, asked = (int(file.rsplit(".", 1)[1]), position), time.time()
 
         def reached(status: dict[str, Any]) -> bool:
+            if status["updated"] < asked:
+                return False
             name, _, at = status["source_position"].rpartition(":")
             if not name or not status["snapshot"]["done"] or status["lag"]["bytes"]:
                 return False
