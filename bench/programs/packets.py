@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import sys
-import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from penstock import config as configuration
 from penstock.sources.mysql.connection import Replication, connect
@@ -36,31 +35,28 @@ class Nowhere:
 
 
 class File:
-    """Durable at `end`. A thread flushes meanwhile; what comes waits for it when it is two pieces behind."""
+    """Durable at `end`. Flushed beside the stream; what comes waits for that when it is a piece behind."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self._due: queue.Queue[bool] = queue.Queue(maxsize=1)
+        self._beside = ThreadPoolExecutor(1)
+        self._flushes: Future[None] = self._beside.submit(os.fdatasync, self._descriptor)
         self._unflushed = 0
-        self._thread = threading.Thread(target=self._flush, daemon=True)
-        self._thread.start()
-
-    def _flush(self) -> None:
-        while self._due.get():
-            os.fdatasync(self._descriptor)
 
     def take(self, data: memoryview) -> None:
         while data:
             written = os.write(self._descriptor, data)
             self._unflushed, data = self._unflushed + written, data[written:]
         if self._unflushed > _FLUSH_BYTES:
-            self._due.put(True)
-            self._unflushed = 0
+            self._flush()
 
     def end(self) -> None:
-        self._due.put(True)
-        self._due.put(False)
-        self._thread.join()
+        self._flush()
+        self._flushes.result()
+
+    def _flush(self) -> None:
+        self._flushes.result()
+        self._flushes, self._unflushed = self._beside.submit(os.fdatasync, self._descriptor), 0
 
 
 def ends(tail: bytes) -> bool:
