@@ -210,7 +210,12 @@ def figure(measured: Measured, *, system: str, version: str, task: str, **detail
 
 def median_of(times: int, once: Callable[[], Figure]) -> Figure:
     """The run with the median wall time of several."""
-    figures = sorted((once() for _ in range(times)), key=lambda figure: figure.wall_s)
-    middle = figures[(len(figures) - 1) // 2]
-    assert middle.wall_s <= median(figure.wall_s for figure in figures)
-    return middle.with_runs(times)
+    return middle([once() for _ in range(times)])
+
+
+def middle(figures: Sequence[Figure]) -> Figure:
+    """The one with the median wall time, of several of the same."""
+    ordered = sorted(figures, key=lambda figure: figure.wall_s)
+    found = ordered[(len(ordered) - 1) // 2]
+    assert found.wall_s <= median(figure.wall_s for figure in figures)
+    return found.with_runs(len(figures))

@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +40,8 @@ MERGE_EPOCHS = "merge into Iceberg, epochs of 48 MiB"
 MERGE_DELTA = "merge into Delta"
 TABLE = TableId(workload.DATABASE, workload.TABLE)
 """What a snapshot reads."""
+DECODE_PASSES = 3
+"""In each run: one takes a fraction of a second."""
 _MERGE_TIMEOUT_S = 3600
 
 
@@ -53,6 +55,27 @@ def tried(task: str, run: Callable[[], Figure], system: str = SYSTEM, version: s
         return run()
     except (RunFailed, PenstockError) as error:
         return NotRun(system, version, task, str(error))
+
+
+Entry = tuple[str, Callable[[], Figure], str, str]
+"""What `tried` takes."""
+
+
+def in_turns(times: int, entries: Sequence[Entry]) -> Iterator[Outcome]:
+    """Each of them, and all again, so many times, where they are held against each other: what else the
+    machine does then meets all alike. Of each the run with the median wall time, or why there is none."""
+    figures: list[list[Figure]] = [[] for _ in entries]
+    failed: dict[int, NotRun] = {}
+    for _ in range(times):
+        for at, entry in enumerate(entries):
+            if at not in failed:
+                outcome = tried(*entry)
+                if isinstance(outcome, NotRun):
+                    failed[at] = outcome
+                else:
+                    figures[at].append(outcome)
+    for at, found in enumerate(figures):
+        yield failed[at] if at in failed else measure.middle(found)
 
 
 class Workplace:
@@ -115,11 +138,10 @@ class Workplace:
     # receiver -----------------------------------------------------------------------------------------------
 
     def receiver_figures(self) -> Iterator[Outcome]:
-        for tls, task in ((False, RECEIVE), (True, RECEIVE_TLS)):
-            yield tried(task, partial(measure.median_of, self.repeat, partial(self._receive, tls=tls)))
-            for raw in () if tls else (PACKETS, PACKETS_KEPT):
-                run = partial(measure.median_of, self.repeat, partial(self._packets, raw))
-                yield tried(task, run, raw, "")
+        raw = [(RECEIVE, partial(self._packets, system), system, "") for system in (PACKETS, PACKETS_KEPT)]
+        ours = (RECEIVE, partial(self._receive, tls=False), SYSTEM, __version__)
+        with_tls = (RECEIVE_TLS, partial(self._receive, tls=True), SYSTEM, __version__)
+        yield from in_turns(self.repeat, [ours, *raw, with_tls])
 
     def _packets(self, system: str) -> Figure:
         file = self.pipeline_file()
@@ -151,14 +173,16 @@ class Workplace:
 
     def decode_figures(self) -> Iterator[Outcome]:
         for layout in ("changelog", "latest"):
-            for threads in (1, 2):
-                yield tried(decode_task(layout, threads), partial(self._decode, layout, threads))
+            runs = [
+                (decode_task(layout, threads), partial(self._decode, layout, threads), SYSTEM, __version__)
+                for threads in (1, 2)
+            ]
+            yield from in_turns(self.repeat, runs)
 
     def _decode(self, layout: str, threads: int) -> Figure:
-        passes = max(1, 3 * self.repeat)  # of a fraction of a second each
         measured = measure.run(
             measure.program(
-                "bench.programs.decode", self.relay_log(), self.schemas_file, layout, threads, passes
+                "bench.programs.decode", self.relay_log(), self.schemas_file, layout, threads, DECODE_PASSES
             )
         )
         kinds = measured.report["kinds"]
@@ -174,7 +198,8 @@ class Workplace:
         return measure.figure(
             measured, system=SYSTEM, version=__version__, task=decode_task(layout, threads),
             row_images=measured.report["rows"], threads=threads, splits=measured.report["splits"],
-        ).with_runs(passes)  # fmt: skip
+            passes=DECODE_PASSES,
+        )  # fmt: skip
 
     # snapshot -----------------------------------------------------------------------------------------------
 

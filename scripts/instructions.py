@@ -1,11 +1,12 @@
-"""Counts the instructions the core needs to decode a row image, against what was committed.
+"""Counts the instructions the core needs to decode a row image, and to frame an event, against what was
+committed.
 
 python3 scripts/instructions.py [--renew]
 
 Instructions do not depend on what else the machine does, so a change that makes the core slower by a few
-percent shows. The log is `core/bench/orders.binlog` (`core/bench/generate.py`), the numbers are in
-`core/bench/instructions.json`. Counted is what more passes over the log add to one pass. Other compilers
-and C libraries give other numbers: renew them together with the tools.
+percent shows. The logs are in `core/bench` (`generate.py` there), as are the numbers
+(`instructions.json`). Counted is what more passes over a log add to one pass. Other compilers and C
+libraries give other numbers: renew them together with the tools.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "core" / "bench"
 NUMBERS = BENCH / "instructions.json"
-LAYOUTS = ("changelog", "after", "latest")
+ORDERS = [str(BENCH / "orders.json"), str(BENCH / "orders.binlog"), "0", "0"]
+COUNTED = {layout: ["decode", *ORDERS, layout] for layout in ("changelog", "after", "latest")} | {
+    "frame": ["frame", str(BENCH / "small.binlog")]
+}
+"""The example and its arguments, by the name of the number."""
 MORE = 1.05
 LESS = 0.97
 PASSES = 6
@@ -31,9 +36,12 @@ def main() -> int:
     if shutil.which("valgrind") is None:
         print("instructions: NOT CHECKED, valgrind is not installed (apt-get install valgrind)")
         return 1 if renew else 0
-    program = build()
-    images = run([program, *log("changelog"), "1"])[0]
-    found = {layout: round(instructions(program, layout) / images) for layout in LAYOUTS}
+    build()
+    images, events = (run([*command(COUNTED[name]), "1"])[0] for name in ("changelog", "frame"))
+    found = {
+        name: round(instructions(example) / (events if name == "frame" else images))
+        for name, example in COUNTED.items()
+    }
     if renew:
         NUMBERS.write_text(json.dumps(found, indent=2) + "\n")
         print(f"instructions: {NUMBERS.relative_to(ROOT)} now has {found}")
@@ -43,11 +51,12 @@ def main() -> int:
 
 def compare(found: dict[str, int], committed: dict[str, int]) -> int:
     failed = better = False
-    for layout, count in found.items():
-        limit = committed[layout]
+    for name, count in found.items():
+        limit = committed[name]
         share = count / limit
         failed, better = failed or share > MORE, better or share < LESS
-        print(f"instructions per row image, {layout}: {count} (committed: {limit}, {share - 1:+.1%})")
+        unit = "event" if name == "frame" else "row image"
+        print(f"instructions per {unit}, {name}: {count} (committed: {limit}, {share - 1:+.1%})")
     if failed:
         print(f"More than {MORE - 1:.0%} above what is committed: find out why before you renew the numbers.")
     elif better:
@@ -55,28 +64,27 @@ def compare(found: dict[str, int], committed: dict[str, int]) -> int:
     return int(failed)
 
 
-def build() -> str:
+def build() -> None:
     cargo = shutil.which("cargo") or str(Path.home() / ".cargo" / "bin" / "cargo")
-    command = [cargo, "build", "--release", "--quiet", "--example", "decode"]
+    command = [cargo, "build", "--release", "--quiet", "--example", "decode", "--example", "frame"]
     subprocess.run(command, cwd=ROOT / "core", check=True)
-    return str(ROOT / "core" / "target" / "release" / "examples" / "decode")
-
-
-def log(layout: str) -> list[str]:
-    return [str(BENCH / "orders.json"), str(BENCH / "orders.binlog"), "0", "0", layout]
 
 
 def run(command: list[str]) -> tuple[int, str]:
-    """The rows it says it gave, and what it wrote beside."""
+    """The rows (or events) it says it gave, and what it wrote beside."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])["rows"], done.stderr
 
 
-def instructions(program: str, layout: str) -> float:
+def command(example: list[str]) -> list[str]:
+    return [str(ROOT / "core" / "target" / "release" / "examples" / example[0]), *example[1:]]
+
+
+def instructions(example: list[str]) -> float:
     """Of one pass over the log."""
-    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, *log(layout)]
+    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command(example)]
     counts = []
     for passes in (1, 1 + PASSES):
         _, said = run([*valgrind, str(passes)])

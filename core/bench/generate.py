@@ -1,4 +1,5 @@
-"""Writes the log `orders.binlog` of some changes of `bench.orders`, and its schema, from a real MySQL 8.0.
+"""Writes the log `orders.binlog` of some changes of `bench.orders`, and its schema, from a real MySQL 8.0;
+`small.binlog` has transactions that change one row each.
 
 PYTHONPATH=src .venv/bin/python core/bench/generate.py
 """
@@ -30,6 +31,9 @@ def main() -> None:
         )
         server.execute("FLUSH BINARY LOGS")
         shutil.copy(server.binlog_files()[-2], here / "orders.binlog")
+        server.execute(*(f"{update} {number} AND {number}" for number in range(100_201, 100_401)))
+        server.execute("FLUSH BINARY LOGS")
+        shutil.copy(server.binlog_files()[-2], here / "small.binlog")
         with server.connect() as connection:
             schema = read_table(connection, TableId("bench", "orders"))
         assert schema is not None

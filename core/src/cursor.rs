@@ -65,6 +65,17 @@ impl<'a> Cursor<'a> {
     fixed!(f64, f64, from_le_bytes);
 
     #[inline]
+    pub fn chunk<const N: usize>(&mut self, what: &'static str) -> Result<&'a [u8; N]> {
+        match self.rest.split_first_chunk() {
+            Some((chunk, rest)) => {
+                self.rest = rest;
+                Ok(chunk)
+            }
+            None => Err(self.short(N, what)),
+        }
+    }
+
+    #[inline]
     pub fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8]> {
         match self.rest.split_at_checked(length) {
             Some((taken, rest)) => {

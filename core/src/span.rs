@@ -36,13 +36,17 @@ impl Place {
     /// Moves on to an event's end, of which the log has only the low 32 bits.
     #[inline]
     pub fn advance(&mut self, log_pos: u32) {
+        self.position = self.advanced(log_pos);
+    }
+
+    /// The position that `advance` would move to.
+    #[inline]
+    pub fn advanced(&self, log_pos: u32) -> u64 {
         let mut position = self.position & !0xffff_ffff | u64::from(log_pos);
         if position < self.position && self.position - position > 1 << 31 {
             position += 1 << 32;
         }
-        if position > self.position {
-            self.position = position;
-        }
+        position.max(self.position)
     }
 }
 
@@ -188,7 +192,8 @@ impl Tracker {
             self.transaction.commit_us = event.original_commit_us;
             self.transaction.gtid = event.gtid;
         }
-        let step = self.group.step(header, body, base)?;
+        let mut step = Step::default();
+        self.group.step(header, body, base, &mut step)?;
         self.end = offset + length as u64;
         if header.log_pos != 0 {
             self.source.advance(header.log_pos);
@@ -212,11 +217,9 @@ impl Tracker {
         }
         let mut maps = std::mem::take(&mut self.transaction.maps);
         maps.clear();
-        let mut source_start = self.source.clone();
-        source_start.advance(header.log_pos);
         self.transaction = Transaction {
             start: offset,
-            source_start: source_start.position.saturating_sub(header.length.into()),
+            source_start: self.source.advanced(header.log_pos).saturating_sub(header.length.into()),
             maps,
             ..Transaction::default()
         };

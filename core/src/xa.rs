@@ -61,6 +61,7 @@ impl Change {
 
 /// The statement and its xid, which the server always writes as `X'6162',X'',1`.
 pub fn statement(sql: &[u8]) -> Option<(XaStatement, String)> {
+    let (b'X' | b'x') = sql.first()? else { return None };
     let words = [
         ("XA START ", XaStatement::Start),
         ("XA END ", XaStatement::End),

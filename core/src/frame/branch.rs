@@ -33,7 +33,7 @@ use crate::error::Result;
 use crate::event::{EventKind, HEADER_SIZE};
 use crate::format::{same_format, MAGIC};
 use crate::framing::Piece;
-use crate::group::{query, Group, Header, HEADER, QUERY, XA_PREPARE};
+use crate::group::{query, Group, Header, Step, HEADER, QUERY, XA_PREPARE};
 use crate::log_file::{Direction, LogFile};
 use crate::span::{Ending, Place};
 use crate::xa::{query_event, rewritten, statement, xid_of_event, Change, Prepared, XaStatement};
@@ -82,9 +82,13 @@ impl Framer {
             // MariaDB: sequence (8), domain (4), flags; 64 is FL_PREPARED_XA, and no XA START follows.
             let xa =
                 header.kind == EventKind::MARIADB_GTID.0 && body.get(12).is_some_and(|flags| flags & 64 != 0);
-            self.aside.step(header, body, self.tracker.end)?;
-            let (intended, source) = (self.held.intended, self.tracker.source.clone());
-            self.held = Held { intended, source, gtid: event.to_vec(), xa, ..Held::default() };
+            self.aside.step(header, body, self.tracker.end, &mut Step::default())?;
+            let held = &mut self.held;
+            held.xa = xa;
+            held.source.position = self.tracker.source.position;
+            held.source.file.clone_from(&self.tracker.source.file);
+            held.gtid.clear();
+            held.gtid.extend_from_slice(event);
             if xa {
                 self.aside_digest.update(event);
                 self.held.bytes.extend_from_slice(event);
@@ -112,7 +116,8 @@ impl Framer {
         if header.log_pos != 0 {
             self.tracker.source.advance(header.log_pos);
         }
-        let step = self.aside.step(header, body, self.tracker.end)?;
+        let mut step = Step::default();
+        self.aside.step(header, body, self.tracker.end, &mut step)?;
         self.held.bytes.extend_from_slice(event);
         if header.kind == XA_PREPARE && self.held.xid.is_none() {
             self.held.xid = Some(xid_of_event(body, self.tracker.end)?);
@@ -138,15 +143,18 @@ impl Framer {
     fn release(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
         let gtid = self.let_go();
         self.route_whole(&gtid)?;
+        self.held.gtid = gtid;
         self.route(header, event, body)
     }
 
-    /// Ends holding; the GTID event.
+    /// Ends holding; the GTID event. Buffers stay for the next one: most transactions are held for one event.
     fn let_go(&mut self) -> Vec<u8> {
         self.aside = Group::default();
-        let held = std::mem::take(&mut self.held);
-        self.fate = held.intended;
-        held.gtid
+        let held = &mut self.held;
+        self.fate = std::mem::take(&mut held.intended);
+        (held.xa, held.xid, held.spooled) = (false, None, None);
+        held.bytes.clear();
+        std::mem::take(&mut held.gtid)
     }
 
     fn route_whole(&mut self, event: &[u8]) -> Result<()> {

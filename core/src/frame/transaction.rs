@@ -5,7 +5,7 @@ use super::{Fate, Framer};
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::framing::Piece;
-use crate::group::{is_gtid, Header};
+use crate::group::{is_gtid, Header, Step};
 use crate::gtid::GtidEvent;
 
 impl Framer {
@@ -41,14 +41,9 @@ impl Framer {
 
     /// Before the first event of a transaction: what becomes of it, and where it goes.
     fn begin(&mut self, header: &Header, body: &[u8]) -> Result<()> {
-        let event = GtidEvent::parse(header, body, self.tracker.end)?;
         self.fate = Fate::Store;
-        if self.skipping && self.is_early(header, &event) {
-            self.fate = Fate::Drop;
-        } else if let Some(expected) = &self.options.expected {
-            if expected.gtid.is_none() || expected.gtid == event.gtid {
-                self.fate = Fate::Compare;
-            }
+        if self.skipping || self.options.expected.is_some() {
+            self.begin_aside(header, body)?;
         }
         if self.fate == Fate::Store {
             self.skipping = false;
@@ -57,11 +52,24 @@ impl Framer {
                 self.open_segment();
             }
         }
-        self.aside_gtid = event.gtid;
         self.aside_digest = Digest::default();
         if self.fate != Fate::Compare && is_gtid(header.kind) {
             self.held.intended = std::mem::replace(&mut self.fate, Fate::Hold);
         }
+        Ok(())
+    }
+
+    /// It may be one that is not stored.
+    fn begin_aside(&mut self, header: &Header, body: &[u8]) -> Result<()> {
+        let event = GtidEvent::parse(header, body, self.tracker.end)?;
+        if self.skipping && self.is_early(header, &event) {
+            self.fate = Fate::Drop;
+        } else if let Some(expected) = &self.options.expected {
+            if expected.gtid.is_none() || expected.gtid == event.gtid {
+                self.fate = Fate::Compare;
+            }
+        }
+        self.aside_gtid = event.gtid;
         Ok(())
     }
 
@@ -77,7 +85,8 @@ impl Framer {
         if self.fate == Fate::Compare {
             self.aside_digest.update(event);
         }
-        let step = self.aside.step(header, body, self.tracker.end)?;
+        let mut step = Step::default();
+        self.aside.step(header, body, self.tracker.end, &mut step)?;
         if header.log_pos != 0 {
             self.tracker.source.advance(header.log_pos);
         }
