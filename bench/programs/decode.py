@@ -30,10 +30,8 @@ from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog
 
 SPLIT_BYTES = 16 * 1024**2
-"""Of many splits none waits long for another at the end, and each costs a start: on one thread 8 MiB take 8 %
-longer than 24, of which `orders` has 13, which on two threads cannot be more than 1.86 times as fast."""
-
-
+"""Of small splits none waits long for another at the end, but each costs a start: on one thread 8 MiB take
+8 % longer than 24."""
 PASS_SECONDS = 1.5
 
 

@@ -20,7 +20,7 @@ from penstock.model.offset import SourcePosition
 from penstock.relaylog.reader import RelayLog
 
 _FIRST_POLL_S = 0.002
-_POLL_S = 0.01
+_POLL_S = 0.003
 _TIMEOUT_S = 300
 
 

@@ -167,8 +167,8 @@ impl Group {
         self.state == State::Idle
     }
 
-    /// Takes an event into account. `body` is what lies between header and checksum, `base` its offset; `step`
-    /// is a new one.
+    /// Takes an event into account. `body` is what lies between header and checksum, `base` its offset;
+    /// `step` is a new one.
     pub fn step<'a>(
         &mut self,
         header: &Header,

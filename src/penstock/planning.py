@@ -63,7 +63,7 @@ class Attention:
 
 class Renewal:
     """Where the log's end must move on, also while the source is idle: a new connection moves it. A source
-    that is not idle does so by itself, without the seconds that a new connection costs."""
+    that is not idle does so by itself, and goes on being read without a pause."""
 
     def __init__(self, log: RelayLog, renew: Callable[[], None]) -> None:
         """`renew`: makes the receiver connect anew."""

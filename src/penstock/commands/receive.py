@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock import config as configuration
 from penstock.sources.mysql.receiver import Receiver
-from penstock.sources.mysql.stopping import Stopping, stop_with_parent
+from penstock.sources.mysql.stopping import Stopping, obey_parent
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def receive(file: Path, *, child: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     if child:
-        stop_with_parent(stopping)
+        obey_parent(stopping)
     _keep_buffers()
     config = configuration.load(file)
     log.info("receiving from %s:%s into %s", config.source.host, config.source.port, config.relay_log_path)

@@ -211,6 +211,7 @@ class Receiver:
             self.status.write()
 
     def _session(self) -> None:
+        self.stopping.anew = False
         self.status.enter("connecting")
         self.writer.recover()
         connection = connect(self.source, read_timeout_s=30)
@@ -349,10 +350,11 @@ class Receiver:
     # -------------------------------------------------------------------------------------------------
 
     def _stream(self, session: _Session, held: Held | None) -> None:
-        """Until stopped (returns with everything committed) or until something raises."""
+        """Until asked to stop or to connect anew (returns with everything committed), or until something
+        raises."""
         silence_max = max(3 * self.source.heartbeat / 1000, 3.0)
         session.heard = time.monotonic()
-        while not self.stopping:
+        while not (self.stopping or self.stopping.anew):
             if session.replication.wait(self._patience(session), self.stopping.fileno()):
                 data = session.replication.read()
                 if data is not None:

@@ -1,4 +1,5 @@
-"""How the receiver is told to stop: by whoever calls, by a signal, or because its parent is gone."""
+"""How the receiver is told to stop: by whoever calls, by a signal, or because its parent is gone. And how it
+is told to connect anew."""
 
 from __future__ import annotations
 
@@ -10,13 +11,21 @@ import time
 
 
 class Stopping:
-    """A request to stop that also wakes whoever waits in `select`. Safe to set from a signal handler."""
+    """A request to stop that also wakes whoever waits in `select`. Safe to set from a signal handler.
+
+    `anew`: a request to connect to the source anew, taken back by whoever does.
+    """
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._set = False
+        self.anew = False
+
+    def connect_anew(self) -> None:
+        self.anew = True
+        self.wake()
 
     def set(self) -> None:
         self._set = True
@@ -47,13 +56,14 @@ class Stopping:
             self.drain()
 
 
-def stop_with_parent(stopping: Stopping, *, grace_s: float = 15.0) -> None:
-    """Stops when standard input ends, which is when the parent has died, however it died. If the clean way
-    takes too long the process ends at once: nothing that was committed is lost by that."""
+def obey_parent(stopping: Stopping, *, grace_s: float = 15.0) -> None:
+    """Connects anew when something comes by standard input. Stops when that ends, which is when the parent
+    has died, however it died. If the clean way takes too long the process ends at once: nothing that was
+    committed is lost by that."""
 
     def watch() -> None:
         while os.read(0, 4096):
-            pass
+            stopping.connect_anew()
         stopping.set()
         time.sleep(grace_s)
         os._exit(0)

@@ -1,8 +1,9 @@
 """The receiver as a child of a pipeline: started, watched, restarted, taken over.
 
 One thread owns the child. The pipe to the child's standard input is the leash: when this process ends,
-however it ends, the pipe closes and the child stops; when the child ends, the thread notices by `wait`.
-Nothing else is shared, so either side may be killed at any moment.
+however it ends, the pipe closes and the child stops; when the child ends, the thread notices by `wait`. A
+byte through the pipe has the child connect anew. Nothing else is shared, so either side may be killed at any
+moment.
 
 A relay log may be shared by pipelines. Whoever finds its lease held uses the log as it is, and tries to
 take over once the lease is free; so the log goes on when the pipeline that ran the receiver is stopped.
@@ -10,6 +11,7 @@ take over once the lease is free; so the log goes on when the pipeline that ran 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -47,7 +49,6 @@ class Supervisor:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._fatal: PenstockError | None = None
-        self._renewed: int | None = None
         self.restarts = 0
 
     def start(self) -> None:
@@ -71,13 +72,13 @@ class Supervisor:
             raise self._fatal
 
     def renew(self) -> None:
-        """Ends our child, which is then started again at once: each connection begins a segment, so the log's
-        end moves on also while the source is idle."""
+        """Has our child connect anew: each connection begins a segment, so the log's end moves on also while
+        the source is idle."""
         with self._lock:
             child = self._child
-        if child is not None and child.poll() is None:
-            self._renewed = child.pid
-            child.send_signal(signal.SIGTERM)
+        if child is not None and child.stdin is not None:
+            with contextlib.suppress(OSError):  # it has just ended, and connects when it is started again
+                os.write(child.stdin.fileno(), b"\n")
 
     @property
     def pid(self) -> int | None:
@@ -113,7 +114,7 @@ class Supervisor:
             if code == 1 and (error := self._reason(child.pid)) is not None:
                 self._fatal = error
                 return
-            if code == 3 or self._renewed == child.pid:
+            if code == 3:
                 continue
             short = time.monotonic() - started < CRASH_WITHIN_S
             crashes, delay = (crashes + 1, min(delay * 2, RESTART_MAX_S)) if short else (0, RESTART_FIRST_S)
