@@ -42,7 +42,9 @@ def replicate(primary: DatabaseServer, replica: DatabaseServer, *, delay_s: int 
 
 
 def start(name: str, number: int, **more: Any) -> DatabaseServer:
-    options: dict[str, Any] = {"server_id": number, "log_slave_updates": "ON", **more}
+    """One that keeps its rows when it is killed."""
+    durable = {"innodb_flush_log_at_trx_commit": 1}
+    options: dict[str, Any] = {"server_id": number, "log_slave_updates": "ON", **durable, **more}
     return servers.FLAVORS[name](options)
 
 

@@ -94,6 +94,7 @@ class Receiver:
         self._retention_at = 0.0
         self._bytes = 0
         self._connected_once = False
+        self._by_position = False
         self._unfinished = 0
 
     def run(self) -> None:
@@ -170,7 +171,7 @@ class Receiver:
             self.stopping.sleep(delay)
 
     def _given_up(self, trouble: PenstockError) -> SourceError:
-        if self.relay.get("mode") == "file":
+        if self._by_position:
             # A position is only as good as the file it belongs to: this is how a reset source looks from
             # there.
             return LogDiverged(
@@ -221,6 +222,7 @@ class Receiver:
             held = follow.hold(RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None)
             by_gtid = self._by_gtid(server)
             stream = follow.plan(self.source, server, held, self.config.start, by_gtid=by_gtid)
+            self._by_position = held is not None and stream.gtids is None
             server_id = self._server_id(connection, server)
             self._prepare(connection, server)
             replication = self._ask(connection, server, stream, server_id)
