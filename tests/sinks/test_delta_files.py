@@ -23,7 +23,7 @@ from tests.sinks.test_small import here
 from penstock.errors import InternalError
 from penstock.sinks.base import Commit
 from penstock.sinks.delta import sink, vectors
-from penstock.sinks.delta.files import present_files, statistics
+from penstock.sinks.delta.files import statistics
 from penstock.sinks.delta.merge import KeySpan
 from penstock.sinks.delta.sink import DeltaSink
 from penstock.sinks.files import Rows
@@ -44,7 +44,7 @@ def sql(it: Place, statement: str) -> None:
 
 
 def live_files(it: Place) -> list[dict[str, Any]]:
-    return list(present_files(it.spark, delta(it)._snapshot(it.table)))
+    return list(delta(it)._commits.checksums.files(delta(it)._snapshot(it.table)))
 
 
 @pytest.mark.parametrize("make", [newer, here], ids=["by tasks", "here"])

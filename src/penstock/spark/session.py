@@ -20,6 +20,7 @@ import penstock
 from penstock.artifacts import java
 from penstock.config import SinkConfig, SparkConfig
 from penstock.errors import ConfigError
+from penstock.sinks.delta.checksum import FILES_MAX
 from penstock.spark.classes import java_options
 from penstock.spark.jars import jars
 
@@ -247,6 +248,9 @@ def _sink_options(sink: SinkConfig, conf: dict[str, str], state: Path) -> dict[s
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.databricks.delta.allFilesInCrc.thresholdNumFiles": str(FILES_MAX),
+            # In other zones Delta checks what checksums say of files against the whole log, at each commit.
+            "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
             # Our frames are decoded from the log: reading one twice gives equal rows, so no copy is made
             # first.
             "spark.databricks.delta.merge.materializeSource": "none",

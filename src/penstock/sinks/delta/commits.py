@@ -9,6 +9,7 @@ the table or files removed from it.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InternalError
 from penstock.sinks.base import Commit
+from penstock.sinks.delta.checksum import Checksums
 
 COMMIT = "penstock.commit"
 
@@ -29,11 +31,12 @@ class Commits:
     def __init__(self, spark: SparkSession, pipeline: str) -> None:
         self._jvm: Any = spark._jvm
         self._pipeline = pipeline
+        self.checksums = Checksums(spark)
 
     def last(self, snapshot: Any, source: str) -> Commit | None:
         """The newest commit of a source table; empty: of the one source the target has."""
-        version = snapshot.transactions().get(application(Commit(self._pipeline, 0, 0, source)))
-        written = commit_of(self._pipeline, version.get(), source) if version.isDefined() else None
+        version = self.checksums.transaction(snapshot, application(Commit(self._pipeline, 0, 0, source)))
+        written = commit_of(self._pipeline, version, source) if version is not None else None
         recorded = snapshot.metadata().configuration().get(property_of(source))
         noted = Commit.parse(recorded.get()) if recorded.isDefined() else None
         return max((one for one in (written, noted) if one is not None), default=None)
@@ -48,14 +51,16 @@ class Commits:
         found = list(actions)
         if commit is not None:
             kind = self._jvm.org.apache.spark.sql.delta.actions.SetTransaction
-            key = kind(application(commit), transaction_version(commit), self._jvm.scala.Option.empty())
-            found.append(key)
+            # Where a table bounds how long keys are kept, Delta forgets those without a time at once.
+            written = self._jvm.scala.Option.apply(int(time.time() * 1000))
+            found.append(kind(application(commit), transaction_version(commit), written))
         transaction.commit(self._jvm.PythonUtils.toSeq(found), operation)
 
     def write(self, snapshot: Any, commit: Commit, actions: Iterable[Action], *, reads: bool) -> None:
         """Commits changes of files. `reads`: what they are follows from what the table held."""
         transaction = self.begin(snapshot)
-        transaction.txnVersion(application(commit))
+        # What `txnVersion` does beside looking the version up, for which it would rebuild the table's state.
+        transaction.readTxn().addOne(application(commit))
         if reads:
             transaction.readWholeTable()
         parse = self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson

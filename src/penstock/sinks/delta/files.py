@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -207,10 +206,3 @@ def _told(value: Any, kind: pa.DataType, text_max: int) -> int | str | None:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def present_files(spark: SparkSession, snapshot: Any) -> Sequence[dict[str, Any]]:
-    """What the log says of each data file of a snapshot, in one call however many they are."""
-    mapper = spark._jvm.com.fasterxml.jackson.databind.ObjectMapper()  # type: ignore[union-attr]
-    rows = snapshot.allFiles().toJSON().collectAsList()
-    return [json.loads(row) for row in json.loads(mapper.writeValueAsString(rows))]

@@ -28,7 +28,6 @@ from penstock.sinks.delta.files import (
     key_writer,
     local_path,
     marked,
-    present_files,
     removed,
     statistics,
     takes_vectors,
@@ -83,7 +82,7 @@ class FileMerges:
         lookups = [KeyFile(path, numbers) for path in keys]
         span = KeySpan.of(keys)
         files, known, searched = {}, {}, []
-        for file in present_files(self._spark, snapshot):
+        for file in self._commits.checksums.files(snapshot):
             stats = json.loads(file.get("stats") or "{}")
             if span.may_be_in(stats):
                 location = file["path"]

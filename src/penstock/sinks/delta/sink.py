@@ -99,11 +99,16 @@ _PACKING = {
 }
 """Large files stay, unless half of their rows are gone."""
 
+_CREATING = {"spark.databricks.delta.allFilesInCrc.enabled": "false"}
+"""Of a table without files Delta knows that its checksum has none; told to list them, it asks Spark."""
+
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     # Column names may hold any character, and columns can be renamed and dropped without rewriting files.
     "delta.columnMapping.mode": "name",
     "delta.feature.timestampNtz": "supported",
+    # Small epochs make commits by the second, and each checkpoint writes the whole state anew.
+    "delta.checkpointInterval": "100",
 }
 
 
@@ -155,7 +160,7 @@ class DeltaSink:
         if (other := other_shape(str(path), properties.get(SHARDS_BY), self._merged.get(table))) is not None:
             return other
         columns = source_columns(list(snapshot.schema().fieldNames()))
-        return Ours(self._commits.last(snapshot, ""), columns, snapshot.numOfFiles() == 0)
+        return Ours(self._commits.last(snapshot, ""), columns, self._commits.checksums.is_empty(snapshot))
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         refuse_own_names(schema)
@@ -167,10 +172,11 @@ class DeltaSink:
             SOURCE: str(schema.table),
             **shape(self._merged.get(schema.table)),
         }
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
-            f"({column_definitions(target_type(arrow))}) USING delta {table_properties(properties)}"
-        )
+        with self._sessions.lend(_CREATING) as session:
+            session.sql(
+                f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
+                f"({column_definitions(target_type(arrow))}) USING delta {table_properties(properties)}"
+            )
         refuse_other_source(self, schema.table)
 
     def drop(self, table: TableId) -> None:
