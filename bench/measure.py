@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench import warm
 from bench.machine import Beside, Watch, touch_memory
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -152,6 +153,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         out, log = Path(folder, "usage.json"), Path(folder, "stderr")
         touch_memory()
+        warm.read_files()
         watch = Watch()
         wrapped = [sys.executable, "-I", "-S", str(_TREE), str(out), str(sample_ms), *command]
         with log.open("wb") as errors:

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from bench import across, goals, ours, peers_log, peers_snapshot, report
+from bench import across, goals, ours, peers_log, peers_snapshot, report, warm
 from bench import log as bench_log
 from bench.kept import Kept, Run
 from bench.latency import run as latency_run
@@ -47,6 +47,7 @@ LOAD = "load"
 SCALE = "scale"
 SOAK = "soak"
 LONG_PARTS = (LOAD, SCALE, SOAK)
+SPARK_PARTS = ("merge", STAGES, LATENCY, *LONG_PARTS)
 PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
 
@@ -121,6 +122,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
         console.print(
             f"Others use {busy:.0f} % of this machine's cores: expect poor figures.", style="yellow"
         )
+    if set(options.parts) & set(SPARK_PARTS):
+        warm.prepare_spark()
     if set(options.parts) & set(LOG_PARTS):
         run_logs(options, console)
     if LATENCY in options.parts:

@@ -9,7 +9,9 @@ Java, other jars) goes on without it, so it is never wrong to name one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -51,7 +53,11 @@ def archive(paths: Iterable[Path]) -> Path:
 
 def java_options(paths: Iterable[Path]) -> str:
     path = archive(paths)
-    return f'{QUIET} -Xshare:auto "-XX:SharedArchiveFile={path}"' if path.exists() else QUIET
+    if not path.exists():
+        return QUIET
+    with contextlib.suppress(OSError):  # it may belong to somebody else
+        os.utime(path)  # of use, not of making: `_forget` goes by it
+    return f'{QUIET} -Xshare:auto "-XX:SharedArchiveFile={path}"'
 
 
 def prepare(sink_type: str) -> Path:
@@ -85,7 +91,8 @@ def prepare(sink_type: str) -> Path:
 
 
 def _forget(folder: Path) -> None:
-    """Archives of Javas and environments that have gone stay behind: the oldest are removed."""
+    """Archives of Javas and environments that have gone stay behind: those not used for longest are
+    removed."""
     for old in sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime)[:-ARCHIVES_KEPT]:
         old.unlink(missing_ok=True)
 
