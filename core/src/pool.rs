@@ -24,6 +24,9 @@ pub trait Pooled: ArrowNativeType {
     fn kept() -> &'static Mutex<Vec<Vec<Self>>>;
 }
 
+/// What to ask of each kind of buffer: how much is kept of it, and to drop the oldest.
+type Kind = (fn() -> usize, fn());
+
 macro_rules! pooled {
     ($($type:ty)*) => {
         $(impl Pooled for $type {
@@ -32,10 +35,16 @@ macro_rules! pooled {
                 &KEPT
             }
         })*
+
+        static KINDS: &[Kind] = &[$((kept_bytes::<$type>, drop_oldest::<$type>)),*];
     };
 }
 
+#[cfg(not(test))]
 pooled! { u8 i32 i64 f32 f64 i128 }
+// The last ones for tests of this file: nobody else in the process takes them.
+#[cfg(test)]
+pooled! { u8 i32 i64 f32 f64 i128 u16 u32 u64 }
 
 /// An empty vector with room for `room` values. 0: nobody knows how many will come.
 pub fn take<T: Pooled>(room: usize) -> Vec<T> {
@@ -55,20 +64,37 @@ pub fn take<T: Pooled>(room: usize) -> Vec<T> {
     }
 }
 
-/// Keeps the vector's memory, in place of what was kept longest if there is too much.
+/// Keeps the vector's memory. If there is too much then, the kind goes first of which most is kept: tables
+/// with other columns may have taken the place of those it was for.
 pub fn give<T: Pooled>(mut values: Vec<T>) {
     let bytes = values.capacity() * size_of::<T>();
     if !(BUFFER_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&bytes) {
         return;
     }
-    let Ok(mut kept) = T::kept().try_lock() else { return };
     values.clear();
-    kept.push(values);
+    let Ok(mut kept) = T::kept().try_lock() else { return };
     let mut total = KEPT_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    while total > KEPT_BYTES_MAX && !kept.is_empty() {
-        let oldest = kept.remove(0).capacity() * size_of::<T>();
-        KEPT_BYTES.fetch_sub(oldest, Ordering::Relaxed);
-        total -= oldest;
+    kept.push(values);
+    drop(kept); // which may be asked for below
+    while total > KEPT_BYTES_MAX {
+        let most = KINDS.iter().max_by_key(|(kept_bytes, _)| kept_bytes());
+        most.inspect(|(_, drop_oldest)| drop_oldest());
+        let left = KEPT_BYTES.load(Ordering::Relaxed);
+        if left >= total {
+            return; // others are at it
+        }
+        total = left;
+    }
+}
+
+fn kept_bytes<T: Pooled>() -> usize {
+    T::kept().try_lock().map_or(0, |kept| kept.iter().map(|values| values.capacity() * size_of::<T>()).sum())
+}
+
+fn drop_oldest<T: Pooled>() {
+    let Ok(mut kept) = T::kept().try_lock() else { return };
+    if !kept.is_empty() {
+        KEPT_BYTES.fetch_sub(kept.remove(0).capacity() * size_of::<T>(), Ordering::Relaxed);
     }
 }
 
@@ -106,9 +132,6 @@ impl<T: Pooled> Drop for Shared<T> {
 mod tests {
     use super::*;
 
-    // Kinds that nobody else in this process takes.
-    pooled! { u16 u32 u64 }
-
     /// How much is kept in all is everybody's.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -144,11 +167,18 @@ mod tests {
         for _ in 0..40 {
             give(Vec::<u64>::with_capacity(500_000));
         }
-        let kept = std::mem::take(&mut *u64::kept().lock().unwrap());
-        let bytes: usize = kept.iter().map(|values| values.capacity() * 8).sum();
-        KEPT_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+        let bytes = kept_bytes::<u64>();
         assert!((1..=KEPT_BYTES_MAX).contains(&bytes));
         give(Vec::<u64>::with_capacity(BUFFER_BYTES_MAX));
-        assert!(u64::kept().lock().unwrap().is_empty());
+        assert_eq!(kept_bytes::<u64>(), bytes);
+
+        let other: Vec<u32> = Vec::with_capacity(500_000);
+        let address = other.as_ptr();
+        give(other);
+        let again: Vec<u32> = take(500_000);
+        assert_eq!(again.as_ptr(), address, "what is kept of one kind turns no other away");
+        while kept_bytes::<u64>() > 0 {
+            drop_oldest::<u64>();
+        }
     }
 }
