@@ -28,6 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
+def spark_jobs(spark: SparkSession) -> int:
+    """Jobs that the session has begun. Spark's lists of them come late, and forget the old ones."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+
+
 @pytest.fixture(scope="session")
 def lake_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of everything `spark` writes; its Iceberg catalog `lake` is at `iceberg` in it."""

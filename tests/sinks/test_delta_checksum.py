@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.conftest import spark_jobs
 from tests.sinks.conftest import Place
 from tests.sinks.test_small import here
 
@@ -48,10 +49,6 @@ def grown(it: Place) -> Place:
     return it
 
 
-def jobs(it: Place) -> int:
-    return int(it.spark.sparkContext._jsc.sc().statusStore().jobsList(None).size())
-
-
 @contextmanager
 def setting(it: Place, name: str, value: str) -> Iterator[None]:
     before = it.spark.conf.get(name, None)
@@ -70,13 +67,13 @@ def told(files: Any) -> list[dict[str, Any]]:
 
 def test_small_epochs_of_a_new_table_take_no_spark_job(place: Make) -> None:
     it = place("delta").create()
-    before = jobs(it)
+    before = spark_jobs(it.spark)
     grown(it)
     assert it.sink.last_commit(it.table, "") == it.commit(3)
-    assert jobs(it) == before
+    assert spark_jobs(it.spark) == before
     assert it.rows() == [(n, "b" if n in (2, 3) else f"a{n}", 3 if n == 3 else 2 if n == 2 else 1)
                          for n in (0, 1, 2, 3, 4, 5, 8)]  # fmt: skip
-    assert jobs(it) > before, "what counts jobs sees them"
+    assert spark_jobs(it.spark) > before, "what counts jobs sees them"
 
 
 def test_the_files_are_those_that_delta_finds_in_its_log(place: Make) -> None:
@@ -124,9 +121,9 @@ def test_transactions_that_may_be_forgotten_are_asked_for(place: Make) -> None:
     it = grown(place("delta").create())
     name = "delta.setTransactionRetentionDuration"
     delta(it).set_property(it.table, name, "interval 1 days")
-    before = jobs(it)
+    before = spark_jobs(it.spark)
     assert it.sink.last_commit(it.table, "") == it.commit(3)
-    assert jobs(it) > before, "by Delta, which knows what is too old"
+    assert spark_jobs(it.spark) > before, "by Delta, which knows what is too old"
 
 
 @pytest.mark.parametrize("most", ["1", "500"])

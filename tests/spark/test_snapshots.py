@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import spark_jobs
 
 from penstock.config import SnapshotConfig, SourceConfig, TablesConfig
 from penstock.errors import TableError
@@ -203,9 +204,6 @@ class Many:
     def staged(self) -> int:
         return sum(totals.read for totals in self.state.totals().values())
 
-    def jobs(self) -> int:
-        return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup())
-
     @contextmanager
     def running(self) -> Iterator[None]:
         self.reader.start()
@@ -222,10 +220,10 @@ def test_small_tables_are_read_without_jobs_over_few_connections(
 ) -> None:
     """The server refuses a third one at a time, and more than some in all."""
     case = Many(spark, mysql, tmp_path, 60, "MAX_USER_CONNECTIONS 2 MAX_CONNECTIONS_PER_HOUR 30")
-    before = case.jobs()
+    before = spark_jobs(spark)
     with case.running():
         wait_for(lambda: case.staged() == case.count, "all tables")
-        assert case.jobs() == before
+        assert spark_jobs(spark) == before
         assert not case.errors and case.reader.error is None
 
 
