@@ -397,6 +397,8 @@ class History:
             return
         if self.run.state.has_pending() or table.table not in self.target.rows:
             return
+        if not now.written:
+            return  # into a target that it left empty the pipeline appends without a look
         self.target.damage(table.table, keys, self.dice, int(self.run.state.position or 0))
         asked = {"data-collections": [str(table.table)], "keys": [list(key) for key in keys]}
         signal = self._send("execute-snapshot", asked)

@@ -168,7 +168,7 @@ class Target:
             held = self.rows[table.table]
             if mode == "append":
                 if key in held:
-                    raise Broken(f"{table.table}: {key} is appended, and is there")
+                    raise Broken(f"{table.table}: {row} is appended, and there is {held[key]}")
                 if not fields[DELETED]:
                     held[key] = (row, sequence)
             elif key in held and sequence <= held[key][1]:
