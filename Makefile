@@ -27,6 +27,11 @@ bench: setup  ## Penstock and its peers on the same logs (PARTS, WORKLOADS, PEER
 	@$(BIN)/python -m bench.run $(if $(PARTS),--parts "$(PARTS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") \
 		$(if $(PEERS),--peers "$(PEERS)") $(if $(SCALE),--scale $(SCALE)) $(if $(ROWS),--rows $(ROWS)) $(ARGS)
 
+chaos: setup  ## Faults by seed: SEEDS=1-20 (MINUTES, KINDS="power-loss net", WORKERS, SHOW=17: docs/chaos.md)
+	@$(BIN)/python -m tests.chaos.run $(if $(SHOW),--show $(SHOW)) --seeds "$(or $(SEEDS),1-20)" \
+		$(if $(KINDS),--kinds "$(KINDS)") $(if $(MINUTES),--minutes $(MINUTES)) \
+		--workers $(if $(filter command line environment,$(origin WORKERS)),$(WORKERS),2) $(ARGS)
+
 instructions:  ## Instructions the core needs for a row image, against core/bench/instructions.json (needs valgrind)
 	@python3 scripts/instructions.py $(ARGS)
 
@@ -56,4 +61,4 @@ clean:  ## Remove what was built here (downloads stay in ~/.cache/penstock)
 	rm -rf .venv core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo test test-all bench instructions lint fuzz core setup clean
+.PHONY: help demo test test-all bench chaos instructions lint fuzz core setup clean

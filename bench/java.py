@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.measure import RunFailed
-from penstock.artifacts import cache_directory, fetch, java
+from penstock.artifacts import cache_directory, java
+from penstock.artifacts import fetch as fetch_pinned
 
 PEERS = Path(__file__).with_name("peers")
 
@@ -27,6 +29,12 @@ ship."""
 FLINK_OPTIONS = tuple(
     f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.util", "java.lang", "java.time")
 )
+
+
+def fetch(coordinates: str, *, transitive: bool = False) -> list[Path]:
+    """Jars of peers, pinned in `peers/pinned.json`."""
+    pins = json.loads((PEERS / "pinned.json").read_text())
+    return fetch_pinned(coordinates, transitive=transitive, pins=pins)
 
 
 def build_folder() -> Path:

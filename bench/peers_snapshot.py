@@ -16,7 +16,7 @@ import pyspark
 from bench import java, measure, workload
 from bench.log import BenchLog
 from bench.measure import Figure, NotRun, Outcome, RunFailed
-from penstock.artifacts import cache_directory, fetch
+from penstock.artifacts import cache_directory
 from penstock.errors import PenstockError
 from penstock.testing.servers import MySqlServer
 
@@ -111,7 +111,7 @@ def spark_jdbc_command(server: MySqlServer, ids: int, partitions: int, fetch_siz
         f"jdbc:mysql://{server.host}:{server.port}/{workload.DATABASE}?useCursorFetch=false&sslMode=DISABLED"
     )
     return [
-        sys.executable, str(_FOLDER / "spark_jdbc.py"), str(fetch(java.JDBC_DRIVER)[0]), url,
+        sys.executable, str(_FOLDER / "spark_jdbc.py"), str(java.fetch(java.JDBC_DRIVER)[0]), url,
         workload.PEER_USER, workload.PEER_PASSWORD, workload.TABLE, "id", str(ids), str(partitions),
         str(fetch_size),
     ]  # fmt: skip

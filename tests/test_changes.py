@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ from tests.sources.mysql.receiving import Receiving, receiving
 from penstock.changes import ChangeBatch, ChangeReader, Committed, Definitions, Item, TableChanged, follow
 from penstock.errors import ConfigError, TableError
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.relaylog.retention import consumers
+from penstock.relaylog.consumers import registered
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import list_segments
 from penstock.testing import oracle
 from penstock.testing.servers import MySqlServer
 
@@ -178,18 +183,20 @@ def test_a_start_before_a_change_of_definition_is_refused_where_the_old_one_is_n
 
 def test_rows_that_no_event_tells_of_are_said_and_the_table_is_left(source: Source) -> None:
     server, receiver = source
-    with follow(receiver.file, ["shop.*"]) as changes:
+    server.execute("CREATE DATABASE rest", "CREATE TABLE rest.t (id INT PRIMARY KEY)")
+    receiver.wait_until_level()
+    with follow(receiver.file, ["shop.orders", "rest.t"]) as changes:
         server.execute(
             "SET binlog_format = 'STATEMENT'",
             "UPDATE shop.orders SET amount = 0",
             "SET binlog_format = 'ROW'",
-            "INSERT INTO shop.others VALUES (5, NULL)",
+            "INSERT INTO rest.t VALUES (5)",
         )
         told = next(item for item in changes if isinstance(item, TableChanged))
         assert (told.table, told.schema) == (ORDERS, None)
         assert "statement format" in told.unseen
         batch = next(item for item in changes if isinstance(item, ChangeBatch))
-        assert batch.table == OTHERS
+        assert batch.table == TableId("rest", "t")
         assert ORDERS not in changes.schemas
 
 
@@ -210,6 +217,19 @@ def test_dropped_truncated_and_made_anew_is_told_in_order(source: Source) -> Non
     said = [(one.truncated, one.schema is None) for one in found if isinstance(one, TableChanged)]
     assert said == [(True, False), (False, True), (False, False)]
     assert_like_source(server, found, ORDERS)
+
+
+def test_a_statement_is_read_in_the_character_set_of_the_client_that_sent_it(source: Source) -> None:
+    server, receiver = source
+    table = TableId("shop", "größe")
+    server.execute("CREATE TABLE shop.größe (id INT PRIMARY KEY)", "INSERT INTO shop.größe VALUES (1)")
+    with follow(receiver.file, ["shop.*"]) as changes:
+        with closing(server.connect(charset="latin1")) as connection, connection.cursor() as cursor:
+            cursor.execute("TRUNCATE TABLE shop.größe")
+        server.execute("INSERT INTO shop.größe VALUES (2)")
+        items = iter(changes)
+        said = next(item for item in items if isinstance(item, TableChanged))
+        assert (said.table, said.truncated) == (table, True)
 
 
 def test_a_definition_that_does_not_fit_the_log_is_an_error_that_names_the_place(source: Source) -> None:
@@ -237,15 +257,57 @@ def test_only_transaction_ends_that_are_held_can_be_started_from(source: Source)
         follow(receiver.file, ["shop.order"])
 
 
+def test_a_reader_goes_on_where_a_loss_of_power_took_the_last_newline_of_the_index(source: Source) -> None:
+    server, receiver = source
+    write(server)
+    receiver.wait_until_level()
+    server.execute("INSERT INTO shop.orders VALUES (9, 'after', 9)")
+    receiver.wait_until_level()
+    end = receiver.log.end
+    receiver.kill()
+    log = receiver.log
+    path = log.path / list_segments(log.path)[-1].index
+    lines = path.read_bytes().splitlines()
+    last = next(at for at, line in enumerate(lines) if json.loads(line[:-9])["committed"] >= end)
+    path.write_bytes(b"\n".join(lines[: last + 1]))
+    assert RelayLog.open(log.path).end < end
+    with ThreadPoolExecutor(1) as aside:
+        opened = aside.submit(follow, receiver.file, ["shop.orders"], start=end)
+        receiver.start()
+        with opened.result(60) as changes:
+            assert changes.offset == end
+
+
 def test_what_a_named_reader_has_not_acknowledged_is_kept(source: Source) -> None:
     server, receiver = source
     with follow(receiver.file, ["shop.orders"], name="cache") as changes:
         begin = changes.offset
         server.execute("INSERT INTO shop.orders VALUES (1, 'a', 1)")
         committed = next(item for item in changes if isinstance(item, Committed))
-        assert consumers(receiver.log_path) == {"cache": begin}
+        [known] = registered(receiver.log_path)
+        assert (known.name, known.id, known.offset) == ("cache", changes.consumer_id, begin)
         changes.acknowledge(committed.offset)
-        assert consumers(receiver.log_path) == {"cache": committed.offset}
+        assert [one.offset for one in registered(receiver.log_path)] == [committed.offset]
+
+
+def test_a_reader_that_comes_back_under_its_name_is_the_same_and_two_at_once_are_refused(
+    source: Source,
+) -> None:
+    server, receiver = source
+    with follow(receiver.file, ["shop.orders"], name="cache") as changes:
+        begin, first = changes.offset, changes.consumer_id
+        with pytest.raises(ConfigError, match="has a follower called cache already"):
+            follow(receiver.file, ["shop.orders"], name="cache")
+    server.execute("INSERT INTO shop.orders VALUES (1, 'a', 1)")
+    receiver.wait_until_level()
+    with follow(receiver.file, ["shop.orders"], name="cache") as changes:
+        assert changes.consumer_id == first
+        [known] = registered(receiver.log_path)
+        assert known.alive and known.offset == begin < changes.offset, "kept until it acknowledges"
+        changes.acknowledge(changes.offset)
+        assert [one.offset for one in registered(receiver.log_path)] == [changes.offset]
+    with follow(receiver.file, ["shop.orders"], name="cache", consumer_id="another") as changes:
+        assert {one.id for one in registered(receiver.log_path)} == {first, "another"}
 
 
 def test_the_example_of_the_page_runs(source: Source, capsys: pytest.CaptureFixture[str]) -> None:

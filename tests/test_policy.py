@@ -14,7 +14,6 @@ from penstock.model.plan import ColumnOrigin, DropTarget, Evolve, Kept, Park
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.shards import ShardRule, Shards
 from penstock.model.table import TableState
-from penstock.planner import statement_head
 from penstock.policy import Policies, judge
 
 T = TableId("shop", "t")
@@ -140,9 +139,3 @@ def test_a_table_created_under_the_name_of_a_dropped_one_begins_with_an_emptied_
     assert state is not None
     assert (state.status, state.start, state.begins, state.snapshot) == ("live", END, "empty", "splitting")
     assert (state.schema.version, state.written, state.last_epoch) == (2, False, 7)
-
-
-def test_the_head_of_a_statement_holds_no_values() -> None:
-    sql = "ALTER TABLE t  /* who */ ADD x INT DEFAULT 'it''s \\'secret'"
-    sql += ' COMMENT "also", -- why\n ALGORITHM=COPY'
-    assert statement_head(sql) == "ALTER TABLE t ADD x INT DEFAULT '…' COMMENT '…', ALGORITHM=COPY"

@@ -12,10 +12,10 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition
-from penstock.model.plan import EpochPlan, Kept
+from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, Kept, TablePlan
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change, TableState, is_reading, new_table
-from penstock.state import StateStore
+from penstock.state import StateStore, tables
 from penstock.state.chunks import Totals
 
 ORDERS = TableId("shop", "orders")
@@ -186,26 +186,101 @@ def test_a_table_that_is_to_be_read_again_stays_so_after_reopening(tmp_path: Pat
     )
 
 
-def test_a_state_of_the_format_before_goes_on_once_the_pipeline_runs(tmp_path: Path) -> None:
-    StateStore(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "state.sqlite")) as database:
-        database.execute("DROP TABLE chunks")
-        database.execute(
-            "CREATE TABLE chunks (name TEXT NOT NULL, number INTEGER NOT NULL, lower TEXT, upper TEXT, "
-            "status TEXT NOT NULL, manifest TEXT, reads INTEGER NOT NULL, PRIMARY KEY (name, number)) "
-            "WITHOUT ROWID"
-        )
-        database.execute(
-            """INSERT INTO chunks VALUES ('shop.orders', 4, 'null', '["7"]', 'planned', NULL, 2)"""
-        )
-        database.execute("UPDATE meta SET value = '4' WHERE name = 'format'")
+def test_damage_that_is_found_late_is_named_as_well(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    reading(state, 1)
+    state.plan(EpochPlan(1, LogRange(Offset(4), Offset(90)), ()))
+    state.close()
+    with closing(sqlite3.connect(state.path)) as database:
+        database.execute("UPDATE schemas SET schema = replace(schema, 'int', 'bit')")
+        database.execute("UPDATE epochs SET plan = substr(plan, 1, 20)")
         database.commit()
-    with pytest.raises(ConfigError, match="has format 4") as refused:
-        StateStore(tmp_path, read_only=True)
-    assert "Run the pipeline" in refused.value.hint
-    StateStore(tmp_path).close()
-    [chunk] = StateStore(tmp_path, read_only=True).chunks(ORDERS)
-    assert chunk.chunk == Chunk(ORDERS, 4, None, ("7",)) and chunk.reads == 2
+    again = StateStore(tmp_path, owner=True)
+    for ask in (again.tables, again.pending, lambda: again.table(ORDERS)):
+        with pytest.raises(ConfigError, match=r"state\.sqlite is damaged"):
+            ask()
+    assert [table.schema.version for table in again.brief_tables()] == [1]
+
+
+def wide(version: int) -> TableSchema:
+    return TableSchema(ORDERS, tuple(Column(f"c{n}", "int") for n in range(50)), ("c0",), version)
+
+
+def test_a_definition_is_held_once_and_as_long_as_a_table_or_a_waiting_plan_names_it(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+
+    def held() -> list[int]:
+        with closing(sqlite3.connect(state.path)) as database:
+            return [version for (version,) in database.execute("SELECT version FROM schemas ORDER BY id")]
+
+    def table(version: int, kept: Kept | None = None) -> TableState:
+        return TableState(ORDERS, Offset(4), wide(version), kept=kept)
+
+    state.put_table(table(1))
+    origins = tuple(ColumnOrigin(column.name) for column in wide(2).columns)
+    steps = (Evolve(wide(2), origins, kept=Kept(wide(7), ("c0",))),)
+    plan = EpochPlan(1, LogRange(Offset(4), Offset(9)), (TablePlan(wide(1), steps),), keeps=(wide(5),))
+    state.plan(plan)
+    assert held() == [1, 2, 7, 5]
+    with state.transaction():
+        state.put_table(table(2, Kept(wide(7), ("c0",))))
+        assert state.pending() == [plan], "it can be read as long as it waits"
+        state.applied(plan)
+    assert held() == [2, 7]
+    for epoch in range(2, 12):
+        one = EpochPlan(epoch, LogRange(Offset(epoch * 9), Offset(epoch * 9 + 9)), (TablePlan(wide(2), ()),))
+        state.plan(one)
+        state.applied(one)
+    state.put_table(table(3))
+    assert held() == [3]
+    again = StateStore(tmp_path)
+    assert again.tables()[ORDERS] == table(3) and again.last_epoch() == 11
+
+
+def test_a_definition_of_a_transaction_that_was_taken_back_is_not_taken_for_another(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    state.put_table(TableState(ORDERS, Offset(4), wide(1)))
+    with pytest.raises(RuntimeError), state.transaction():
+        state.put_table(TableState(ORDERS, Offset(4), wide(2)))
+        assert state.tables()[ORDERS].schema == wide(2)
+        raise RuntimeError
+    state.put_table(TableState(ORDERS, Offset(4), wide(3)))
+    assert state.tables()[ORDERS].schema == wide(3) == StateStore(tmp_path).tables()[ORDERS].schema
+
+
+def test_what_an_applied_epoch_leaves_is_small_and_tells_who_has_a_commit(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    other = TableId("shop", "other")
+    for epoch in range(1, 1203):
+        tables = (TablePlan(SCHEMA, (DeleteOlder(Offset(1)),)), TablePlan(replace(SCHEMA, table=other), ()))
+        plan = EpochPlan(epoch, LogRange(Offset(epoch), Offset(epoch + 1)), tables)
+        with state.transaction():
+            state.plan(plan)
+            state.applied(plan)
+    assert (state.has_committed(1202, ORDERS), state.has_committed(1202, other)) == (True, False)
+    assert state.has_committed(1000, ORDERS) is None
+    with closing(sqlite3.connect(state.path)) as database:
+        [(epochs, plans, told)] = database.execute(
+            "SELECT count(*), count(plan), count(committed) FROM epochs"
+        )
+    assert (epochs, plans, told) == (1001, 0, 100)
+
+
+def test_the_history_forgets_its_oldest_entries_but_each_tables_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "HISTORY_KEPT", 30)
+    monkeypatch.setattr(tables, "HISTORY_STEP", 10)
+    state = StateStore(tmp_path)
+    quiet = TableId("shop", "quiet")
+    state.note(Change(quiet, 1, Offset(1), "found", "captured"))
+    for number in range(2, 101):
+        state.note(Change(ORDERS, number, Offset(number), "changed", "applied"))
+    kept = state.history()
+    assert (kept[0].table, kept[0].version) == (quiet, 1)
+    assert [one.version for one in kept[1:]] == list(range(71, 101))
+    assert {one.table: one.offset for one in state.history(last_only=True)} == {quiet: 1, ORDERS: 100}
+    assert state.last_change() == 100
 
 
 def test_values_of_names_with_one_beginning_are_asked_for_at_once(tmp_path: Path) -> None:
@@ -288,3 +363,43 @@ def test_totals_are_of_the_own_snapshots_of_tables(tmp_path: Path) -> None:
     assert state.with_planned() == {(ORDERS, 0)}
     state.chunk_staged(staged(2, "a", last=True))
     assert state.with_planned() == set()
+
+
+def test_what_cannot_be_written_is_taken_back_whole_and_what_follows_is_durable(tmp_path: Path) -> None:
+    with closing(StateStore(tmp_path)) as state:
+        state.set_meta("before", "1")
+        pages = state._db.execute("PRAGMA page_count").fetchone()[0]
+        state._db.execute(f"PRAGMA max_page_count = {pages + 1}")  # the disk is full
+        with pytest.raises(ConfigError, match=r"cannot be written: database or disk is full\. Make room"):
+            state.set_meta("large", "x" * 1_000_000)
+        state._db.execute("PRAGMA max_page_count = 1000000")
+        state.set_meta("after", "2")
+    with closing(StateStore(tmp_path)) as state:
+        assert [state.meta(name) for name in ("before", "large", "after")] == ["1", None, "2"]
+
+
+def test_a_commit_that_fails_leaves_no_transaction_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing:
+        """A connection of which the next COMMIT fails."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self._connection, self._fails = connection, True
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._connection, name)
+
+        def execute(self, sql: str, *values: object) -> object:
+            if sql == "COMMIT" and self._fails:
+                self._fails = False
+                raise sqlite3.OperationalError("disk I/O error")
+            return self._connection.execute(sql, *values)
+
+    with closing(StateStore(tmp_path)) as state:
+        monkeypatch.setattr(state, "_db", Failing(state._db))
+        with pytest.raises(ConfigError, match="cannot be written: disk I/O error"):
+            state.set_meta("lost", "1")
+        state.set_meta("kept", "2")
+        with closing(StateStore(tmp_path)) as other:
+            assert (other.meta("lost"), other.meta("kept")) == (None, "2")

@@ -29,17 +29,20 @@ LONG_LINES: set[str] = {
 
 # The layers, lowest first: a module imports only from its own layer or from lower ones.
 LAYERS: list[set[str]] = [
-    {"errors", "__init__"},
+    {"errors", "printable", "__init__"},
     {"_core"},
     {"model"},
+    {"pinned"},
     {"config", "artifacts", "directory"},
+    {"failures"},
     {"cascades", "relaylog", "sources", "snapshot", "state", "verify"},
     {"sinks"},
     {"spark"},
-    {"policy"},
+    {"parking", "policy"},
     {"renames", "placing"},
-    {"planner", "discovery", "progress", "targets", "versions"},
+    {"planner", "discovery", "ending", "progress", "targets", "versions"},
     {"changes", "planning", "rereads", "requests", "signals", "unpark"},
+    {"needs"},
     {"pipeline"},
     {"testing"},
     {"demo"},
@@ -187,12 +190,13 @@ def test_imports_point_one_way() -> None:
     assert upward >= UPWARD_IMPORTS, "remove these exceptions"
 
 
-def test_the_nouns_know_only_each_other_and_the_errors() -> None:
+def test_the_nouns_know_only_each_other_errors_and_how_to_write_names() -> None:
     found = {
         module
         for path in (PACKAGE / "model").rglob("*.py")
         for module in imports(path)
-        if module.startswith("penstock") and not module.startswith(("penstock.model", "penstock.errors"))
+        if module.startswith("penstock")
+        and not module.startswith(("penstock.model", "penstock.errors", "penstock.printable"))
     }
     assert found == set()
 
@@ -209,3 +213,35 @@ def test_every_tracked_text_file_ends_with_a_newline() -> None:
     ]
     paths = [ROOT / name for name in names if (ROOT / name).exists()]
     assert [name_of(path) for path in paths if (data := path.read_bytes()) and not data.endswith(b"\n")] == []
+
+
+CODE_FROM_TEXT = {
+    "eval", "exec", "compile", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "pickle.loads",
+    "pickle.load", "marshal.loads", "subprocess.getoutput",
+}  # fmt: skip
+
+
+def test_no_text_is_run_as_code_or_unpickled() -> None:
+    """What comes from a source, a file or a request is data."""
+    assert callers(CODE_FROM_TEXT) == []
+    modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+    users = [
+        name_of(path)
+        for path in PACKAGE.rglob("*.py")
+        if any(module.split(".")[0] in modules for module in imports(path))
+        or any(
+            isinstance(node, ast.keyword) and node.arg == "shell"
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+    ]
+    assert users == []
+
+
+def test_commands_print_only_through_what_makes_the_text_of_others_safe() -> None:
+    """The demo shows tables of its own, and `prepare` those of nobody."""
+    printing = [
+        name
+        for name in callers({"print", "Console", "Text.from_markup", "Text.from_ansi", "sys.stdout.write"})
+        if name.startswith("commands/")
+    ]
+    assert printing == ["commands/demo.py", "commands/prepare.py", "commands/terminal.py"]

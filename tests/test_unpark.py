@@ -5,7 +5,7 @@ The state store is the real one; the log is its beginning, the sink what it says
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,16 @@ PARKED = TableState(
 @dataclass
 class Log:
     start: Offset = Offset(4)  # noqa: RUF009 (an int)
+    held: list[Offset] = field(default_factory=list)
+    after_hold: Offset | None = None
+    """Where the log begins from then on."""
+
+    def hold(self, offset: Offset) -> None:
+        self.held.append(offset)
+
+    def refresh(self) -> None:
+        if self.held and self.after_hold is not None:
+            self.start = self.after_hold
 
 
 @dataclass
@@ -59,7 +69,7 @@ class Case:
         state = StateStore(self.folder)
         if table is not None:
             state.put_table(table)
-        answer = unpark(state, log, Target(target), T)  # type: ignore[arg-type]
+        answer = unpark(state, log, Target(target), T, hold=log.hold)  # type: ignore[arg-type]
         found = state.table(T)
         assert found is not None
         return answer, found
@@ -75,6 +85,15 @@ def test_a_table_that_lost_nothing_goes_on_from_its_own_offset(case: Case) -> No
     assert answer == {"ok": True, "action": "goes on", "offset": 80}
     assert (table.status, table.resumes, table.reason) == ("live", 80, "")
     assert table.catching_up and not table.planned
+
+
+def test_the_log_is_held_before_it_is_looked_at(case: Case) -> None:
+    log = Log()
+    assert case.unpark(PARKED, log, OURS)[0]["action"] == "goes on"
+    assert log.held == [80]
+    late = Log(after_hold=Offset(81))  # retention was just at work
+    answer, _ = case.unpark(PARKED, late, OURS)
+    assert answer["action"] == "read again" and "begins at offset 81" in answer["why"]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def _plan_all(log: RelayLog, home: Path) -> int:
     while state.position != log.end:
         plan = planner.plan_next()
         if plan is not None:
-            state.applied(plan, {}, keep=10)
+            state.applied(plan, keep=10)
             epochs += 1
     state.close()
     return epochs

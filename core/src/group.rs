@@ -38,7 +38,7 @@ pub const FLAG_ARTIFICIAL: u16 = 0x20;
 pub const FLAG_IGNORABLE: u16 = 0x80;
 pub const HEADER: usize = 19;
 /// Of MariaDB's GTID event: a lone statement follows, without an end of its own.
-const MARIADB_STANDALONE: u8 = 1;
+pub const MARIADB_STANDALONE: u8 = 1;
 
 /// Rows of any version: 20-22 before 5.1.16, 23-25 v1, 30-32 v2, 39 partial JSON updates.
 #[inline]
@@ -118,9 +118,6 @@ enum State {
     Loose,
 }
 
-const Q_FLAGS2_CODE: u8 = 0;
-const Q_SQL_MODE_CODE: u8 = 1;
-
 /// A QUERY (or LOAD DATA, INCIDENT, unknown event) that may change rows or tables without row events.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement<'a> {
@@ -128,8 +125,8 @@ pub struct Statement<'a> {
     pub sql: &'a [u8],
     /// Not a QUERY: the type of the event.
     pub kind: Option<u8>,
-    /// The session's, if the event tells.
-    pub sql_mode: Option<u64>,
+    /// Status variables of the event: see `Status`.
+    pub variables: &'a [u8],
 }
 
 /// What one event did to the transaction it belongs to.
@@ -206,9 +203,7 @@ impl Group {
             }
             TABLE_MAP => self.loosen(),
             EXECUTE_LOAD_QUERY => {
-                let (database, sql) = load_query(body, base)?;
-                step.statement =
-                    Some(Statement { database, sql, kind: Some(EXECUTE_LOAD_QUERY), sql_mode: None });
+                step.statement = Some(load_query(body, base)?);
                 step.ends = self.state != State::Begun;
             }
             kind if is_harmless(kind) || header.flags & FLAG_IGNORABLE != 0 => {
@@ -222,7 +217,7 @@ impl Group {
             kind => {
                 // INCIDENT, or an event we do not know and must not ignore: it may have changed anything.
                 step.statement =
-                    Some(Statement { database: b"", sql: b"", kind: Some(kind), sql_mode: None });
+                    Some(Statement { database: b"", sql: b"", kind: Some(kind), variables: b"" });
                 step.ends = self.state != State::Begun;
             }
         }
@@ -251,7 +246,8 @@ impl Group {
     }
 
     fn query<'a>(&mut self, body: &'a [u8], base: u64, step: &mut Step<'a>) -> Result<()> {
-        let (database, sql) = query(body, base)?;
+        let statement = query_statement(body, base)?;
+        let sql = statement.sql;
         match control(sql) {
             Control::Begin => self.state = State::Begun,
             Control::End => (step.ends, step.rewritten) = (true, is_rewritten(sql)),
@@ -263,11 +259,11 @@ impl Group {
             Control::XaCommit => {
                 // In a relay log its rows stand here, so what is left as sent commits rows nobody knows.
                 step.ends = true;
-                step.statement = Some(Statement { database, sql, kind: Some(XA_PREPARE), sql_mode: None });
+                step.statement = Some(Statement { kind: Some(XA_PREPARE), ..statement });
             }
             Control::Inside => step.ends = self.state != State::Begun,
             Control::No => {
-                step.statement = Some(Statement { database, sql, kind: None, sql_mode: sql_mode(body) });
+                step.statement = Some(statement);
                 if self.state != State::Begun {
                     // CREATE TABLE … SELECT of 8.0.21+: the row events and an XID follow.
                     if ends_with_start_transaction(sql) {
@@ -284,38 +280,30 @@ impl Group {
 
 /// Database and SQL of a QUERY event's body.
 pub fn query(body: &[u8], base: u64) -> Result<(&[u8], &[u8])> {
-    let mut cursor = Cursor::new(body, base);
-    cursor.skip(8, "query head")?;
-    let database_length = cursor.u8("database length")?;
-    cursor.skip(2, "error code")?;
-    let variables_length = cursor.u16("status variables length")?;
-    cursor.skip(variables_length.into(), "status variables")?;
-    let database = cursor.take(database_length.into(), "database")?;
-    cursor.skip(1, "end of database")?;
-    Ok((database, cursor.rest()))
+    let statement = query_statement(body, base)?;
+    Ok((statement.database, statement.sql))
 }
 
-/// The sql_mode in the status variables of a QUERY event's body. It is the second of them, behind the flags.
-fn sql_mode(body: &[u8]) -> Option<u64> {
-    let length = usize::from(u16::from_le_bytes(body.get(11..13)?.try_into().ok()?));
-    let variables = body.get(13..13 + length)?;
-    let variables = if variables.first() == Some(&Q_FLAGS2_CODE) { variables.get(5..)? } else { variables };
-    let (&Q_SQL_MODE_CODE, value) = variables.split_first()? else { return None };
-    Some(u64::from_le_bytes(value.get(..8)?.try_into().ok()?))
+pub fn query_statement(body: &[u8], base: u64) -> Result<Statement<'_>> {
+    statement(body, base, 0, None)
 }
 
 /// EXECUTE_LOAD_QUERY: a QUERY with 13 more bytes in its fixed part.
-fn load_query(body: &[u8], base: u64) -> Result<(&[u8], &[u8])> {
+pub fn load_query(body: &[u8], base: u64) -> Result<Statement<'_>> {
+    statement(body, base, 13, Some(EXECUTE_LOAD_QUERY))
+}
+
+fn statement(body: &[u8], base: u64, more: usize, kind: Option<u8>) -> Result<Statement<'_>> {
     let mut cursor = Cursor::new(body, base);
     cursor.skip(8, "query head")?;
     let database_length = cursor.u8("database length")?;
     cursor.skip(2, "error code")?;
     let variables_length = cursor.u16("status variables length")?;
-    cursor.skip(13, "load data head")?;
-    cursor.skip(variables_length.into(), "status variables")?;
+    cursor.skip(more, "load data head")?;
+    let variables = cursor.take(variables_length.into(), "status variables")?;
     let database = cursor.take(database_length.into(), "database")?;
     cursor.skip(1, "end of database")?;
-    Ok((database, cursor.rest()))
+    Ok(Statement { database, sql: cursor.rest(), kind, variables })
 }
 
 enum Control<'a> {
@@ -356,7 +344,7 @@ fn control(sql: &[u8]) -> Control<'_> {
     }
 }
 
-fn ends_with_start_transaction(sql: &[u8]) -> bool {
+pub fn ends_with_start_transaction(sql: &[u8]) -> bool {
     const END: &[u8] = b"START TRANSACTION";
     let trimmed = sql.trim_ascii_end();
     trimmed.len() >= END.len() && trimmed[trimmed.len() - END.len()..].eq_ignore_ascii_case(END)

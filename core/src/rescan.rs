@@ -7,9 +7,10 @@ use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
 use crate::event::Checksum;
 use crate::group::{is_gtid, is_rows, Header, FLAG_IGNORABLE, FORMAT_DESCRIPTION, HEADER, IGNORABLE};
-use crate::group::{PREVIOUS_GTIDS, QUERY};
+use crate::group::{load_query, query_statement, EXECUTE_LOAD_QUERY, PREVIOUS_GTIDS, QUERY};
 use crate::gtid::GtidSet;
-use crate::span::{Place, Tracker};
+use crate::span::{json, Place, Tracker};
+use crate::status::{Status, Updated};
 
 /// Walks the events of `(start, end]` of a segment and gives the entry of that part. `open` are the
 /// offsets of the events to read first when `start` lies inside a transaction (its GTID event, then the table
@@ -87,6 +88,44 @@ pub fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)>
     Ok(digest.finish())
 }
 
+/// The statement of the event at an offset of a segment as JSON, in full: `{"database", "sql"}`, `sql_mode`
+/// where the event tells it, and `updates`, the databases that it wrote to (null: the event does not list
+/// them; not there: it says nothing of them). None: it is longer than `length_max` bytes, or the event holds
+/// no statement.
+pub fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> Result<Option<String>> {
+    let mut reader = Events::open(path, base)?;
+    reader.seek(offset)?;
+    let mut event = Vec::new();
+    if reader.next_length()? > length_max {
+        return Ok(None);
+    }
+    reader.next_into(&mut event, u64::MAX)?;
+    let tail = if reader.checksum { 4 } else { 0 };
+    let body = event.get(HEADER..event.len() - tail).ok_or_else(|| reader.fail("the event is cut off"))?;
+    let statement = match event[4] {
+        QUERY => query_statement(body, offset + HEADER as u64),
+        EXECUTE_LOAD_QUERY => load_query(body, offset + HEADER as u64),
+        _ => return Ok(None),
+    };
+    let statement = statement.map_err(|error| error.in_file(path))?;
+    let database = json(&String::from_utf8_lossy(statement.database));
+    let status = Status::parse(statement.variables);
+    let mut text = format!("{{\"database\":{database},\"sql\":{}", json(&status.text(statement.sql)));
+    if let Some(mode) = status.sql_mode {
+        text.push_str(&format!(",\"sql_mode\":{mode}"));
+    }
+    match status.updated {
+        Updated::Unsaid => {}
+        Updated::Unlisted => text.push_str(",\"updates\":null"),
+        Updated::Listed(names) => {
+            let names: Vec<String> = names.iter().map(|name| json(name)).collect();
+            text.push_str(&format!(",\"updates\":[{}]", names.join(",")));
+        }
+    }
+    text.push('}');
+    Ok(Some(text))
+}
+
 /// The events of a segment file, one after the other.
 struct Events<'a> {
     path: &'a str,
@@ -117,6 +156,15 @@ impl<'a> Events<'a> {
         self.offset = offset;
         let position = offset.saturating_sub(self.base);
         self.file.seek(SeekFrom::Start(position)).map_err(|error| self.fail(error)).map(drop)
+    }
+
+    /// Length of the event that comes next.
+    fn next_length(&mut self) -> Result<u64> {
+        let mut head = [0; HEADER];
+        self.file.read_exact(&mut head).map_err(|error| self.fail(error))?;
+        let length = Header::parse(&head, self.offset)?.length;
+        self.seek(self.offset)?;
+        Ok(length.into())
     }
 
     fn next_into(&mut self, event: &mut Vec<u8>, end: u64) -> Result<()> {

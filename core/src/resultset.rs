@@ -206,13 +206,20 @@ impl RowBuilder {
         Err(self.mismatch(format!("the answer has {count} columns, the schema {expected}"), offset))
     }
 
-    /// Refuses a column whose values could not be read as the schema's: another type, sign, scale or
-    /// character set.
+    /// Refuses a column whose values could not be read as the schema's: another name, type, sign, scale or
+    /// character set. Names are UTF-8, since `character_set_results` is NULL.
     fn check_definition(&self, index: usize, payload: &[u8], offset: u64) -> Result<()> {
         let mut cursor = Cursor::new(payload, offset);
-        for what in ["catalog", "database", "table", "original table", "column", "original column"] {
+        for what in ["catalog", "database", "table", "original table"] {
             cursor.take_lenenc(what)?;
         }
+        let name = cursor.take_lenenc("column")?;
+        if name != self.table.columns[index].name.as_bytes() {
+            let (found, expected) = (String::from_utf8_lossy(name), &self.table.columns[index].name);
+            let reason = format!("a column is called `{found}` in the answer, `{expected}` in the schema");
+            return Err(self.mismatch(reason, offset));
+        }
+        cursor.take_lenenc("original column")?;
         cursor.lenenc("length of the fixed fields")?;
         let collation = cursor.u16("character set")?;
         cursor.skip(4, "column length")?;

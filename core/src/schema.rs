@@ -5,6 +5,7 @@ use serde::Deserialize;
 use crate::charset::Charset;
 use crate::error::DecodeError;
 use crate::network::Network;
+use crate::table_name;
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct TableSchema {
@@ -116,9 +117,9 @@ impl TableSchema {
         Ok(schema)
     }
 
-    /// `database.table`, the name used in errors.
+    /// The name used in errors: see `table_name`.
     pub fn name(&self) -> String {
-        format!("{}.{}", self.database, self.table)
+        table_name::text(&self.database, &self.table)
     }
 
     pub fn position(&self, column: &str) -> Option<usize> {

@@ -15,6 +15,8 @@ use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::group::{is_gtid, is_rows, Group, Header, Savepoint, Statement, Step, HEADER, TABLE_MAP};
 use crate::gtid::{Gtid, GtidEvent, GtidSet};
+use crate::status::{Status, Updated};
+use crate::table_name;
 use crate::xa::Change;
 
 /// A place in the source's own binary log.
@@ -59,9 +61,28 @@ const DUMMY_TABLE_ID: u64 = 0x00ff_ffff;
 
 #[derive(Default)]
 struct Names {
-    names: Vec<String>,
+    names: Vec<Name>,
+    /// By `Name::bytes`.
     slots: HashMap<Box<[u8]>, usize>,
     ids: HashMap<u64, usize>,
+}
+
+struct Name {
+    /// The length of the database's name, this name, and the table's: different tables have different bytes.
+    bytes: Box<[u8]>,
+    /// Its key in an entry, as JSON.
+    key: String,
+}
+
+impl Name {
+    #[inline]
+    fn is(&self, database: &[u8], table: &[u8]) -> bool {
+        let known = &*self.bytes;
+        known.len() == 1 + database.len() + table.len()
+            && usize::from(known[0]) == database.len()
+            && known[1..].starts_with(database)
+            && known.ends_with(table)
+    }
 }
 
 /// The transaction that is passing by.
@@ -199,7 +220,7 @@ impl Tracker {
             self.source.advance(header.log_pos);
         }
         if let Some(statement) = step.statement {
-            self.statement(&statement, header, offset);
+            self.statement(&statement, header, offset, step.ends);
         }
         if let Some(savepoint) = step.savepoint {
             self.savepoint(savepoint);
@@ -246,23 +267,21 @@ impl Tracker {
     fn slot(&mut self, id: u64, database: &[u8], table: &[u8]) -> usize {
         let names = &mut self.names;
         if let Some(&slot) = names.ids.get(&id) {
-            let known = names.names[slot].as_bytes();
-            if known.len() == database.len() + 1 + table.len()
-                && known.starts_with(database)
-                && known.ends_with(table)
-                && known[database.len()] == b'.'
-            {
+            if names.names[slot].is(database, table) {
                 return slot;
             }
         }
-        let mut name = database.to_vec();
-        name.push(b'.');
-        name.extend_from_slice(table);
-        let slot = match names.slots.get(name.as_slice()) {
+        // Lengths of names are one byte in a table map.
+        let bytes: Box<[u8]> = [&[database.len() as u8], database, table].concat().into();
+        let slot = match names.slots.get(&bytes) {
             Some(&slot) => slot,
             None => {
-                names.names.push(String::from_utf8_lossy(&name).into_owned());
-                names.slots.insert(name.into(), names.names.len() - 1);
+                let text = table_name::index_key(
+                    &String::from_utf8_lossy(database),
+                    &String::from_utf8_lossy(table),
+                );
+                names.names.push(Name { bytes: bytes.clone(), key: json(&text) });
+                names.slots.insert(bytes, names.names.len() - 1);
                 self.counts.push((0, 0));
                 names.names.len() - 1
             }
@@ -302,10 +321,11 @@ impl Tracker {
     }
 
     #[cold]
-    fn statement(&mut self, statement: &Statement<'_>, header: &Header, offset: u64) {
+    fn statement(&mut self, statement: &Statement<'_>, header: &Header, offset: u64, alone: bool) {
         let dml = is_dml(statement.sql);
         let limit = if dml { SQL_DML_MAX } else { SQL_DDL_MAX };
-        let sql = String::from_utf8_lossy(&statement.sql[..statement.sql.len().min(limit)]);
+        let status = Status::parse(statement.variables);
+        let sql = status.text(&statement.sql[..statement.sql.len().min(limit)]);
         let mut text = format!(
             "{{\"offset\":{offset},\"end\":{},\"database\":{},\"sql\":{},\"timestamp\":{}",
             self.end,
@@ -319,8 +339,17 @@ impl Tracker {
         if let Some(kind) = statement.kind {
             let _ = write!(text, ",\"event\":{kind}");
         }
-        if let Some(mode) = statement.sql_mode.filter(|_| !dml) {
+        if let Some(mode) = status.sql_mode.filter(|_| statement.kind.is_none()) {
             let _ = write!(text, ",\"sql_mode\":{mode}");
+        }
+        if !is_definition(statement.sql) {
+            if let Updated::Listed(names) = &status.updated {
+                let names: Vec<String> = names.iter().map(|name| json(name)).collect();
+                let _ = write!(text, ",\"updates\":[{}]", names.join(","));
+            }
+            if dml && alone {
+                text.push_str(",\"alone\":true");
+            }
         }
         text.push('}');
         self.span.statements.push(text);
@@ -441,7 +470,32 @@ fn savepoint_name(sql: &[u8]) -> Vec<u8> {
 }
 
 fn is_dml(sql: &[u8]) -> bool {
-    ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"]
+    begins(sql, &["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"])
+}
+
+/// Of these the names in them say which tables they concern: what the event lists besides is not kept.
+fn is_definition(sql: &[u8]) -> bool {
+    begins(sql, &["CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "SET", "FLUSH"])
+        || begins(sql, &["ANALYZE TABLE", "OPTIMIZE", "REPAIR"])
+}
+
+fn begins(sql: &[u8], words: &[&str]) -> bool {
+    words
         .iter()
         .any(|word| sql.len() >= word.len() && sql[..word.len()].eq_ignore_ascii_case(word.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_whose_joined_names_are_equal_are_told_apart_also_under_one_id() {
+        let mut tracker = Tracker::new(0, GtidSet::default(), Place::default());
+        let slots = [(&b"a.b"[..], &b"c"[..]), (b"a", b"b.c"), (b"a.b", b"c")]
+            .map(|(database, table)| tracker.slot(7, database, table));
+        assert_eq!(slots, [0, 1, 0]);
+        let keys: Vec<&str> = tracker.names.names.iter().map(|name| name.key.as_str()).collect();
+        assert_eq!(keys, [r#""`a.b`.c""#, r#""`a`.b.c""#]);
+    }
 }

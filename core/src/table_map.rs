@@ -6,6 +6,7 @@
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::{Event, EventKind, FormatDescription};
+use crate::table_name;
 use crate::wire::WireType;
 
 /// The servers' own limit.
@@ -99,9 +100,9 @@ impl TableMap {
         Ok(map)
     }
 
-    /// `database.table`.
+    /// See `table_name`.
     pub fn name(&self) -> String {
-        format!("{}.{}", self.database, self.table)
+        table_name::text(&self.database, &self.table)
     }
 
     /// The column's name, or `@1`, `@2`, … where the map has none.

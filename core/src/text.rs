@@ -14,9 +14,9 @@
 //! | `date`, `datetime`, `timestamp`, `time` | as the server prints it, timestamps in UTC |
 //! | `char`, `varchar`, `enum`, `set`, `inet4`, `inet6`, `uuid` | `LENGTH:TEXT`, length in bytes of UTF-8 |
 //! | `binary`, `varbinary` | upper-case hexadecimal digits |
-//! | the `text` and `blob` families, `json`, spatial types, `vector` | MD5 of the bytes (of UTF-8 for text) |
+//! | the `text` and `blob` families, `json`, spatial types, `vector` | SHA-256 of the bytes (text: UTF-8) |
 //!
-//! Large objects go in as their own MD5 because the server caps every string it builds at
+//! Large objects go in as their own SHA-256 because the server caps every string it builds at
 //! `max_allowed_packet` and answers NULL beyond it. The length in front of text makes the joined text
 //! unambiguous: only text may contain `|`, `:` or `~`.
 //!
@@ -36,7 +36,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, Int64Array, PrimitiveArray, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, TimeUnit};
-use md5::{Digest, Md5};
+use sha2::{Digest, Sha256};
 
 use crate::column::encode::{read_base64, read_hex, write_hex};
 use crate::column::{Binaries, Decimals, TypeOptions};
@@ -124,14 +124,14 @@ impl RowText {
         }
     }
 
-    /// The first 60 bits of the MD5 of each row's text.
+    /// The first 60 bits of the SHA-256 of each row's text.
     pub fn hashes(&self) -> UInt64Array {
         let mut text = Vec::with_capacity(256);
         (0..self.rows)
             .map(|row| {
                 text.clear();
                 self.write(row, &mut text);
-                let digest = Md5::digest(&text);
+                let digest = Sha256::digest(&text);
                 let mut head = [0u8; 8];
                 head.copy_from_slice(&digest[..8]);
                 Some(u64::from_be_bytes(head) >> 4)
@@ -192,7 +192,7 @@ fn printer(column: &TextColumn<'_>, array: &ArrayRef) -> Option<Printer> {
         Shape::Hex => decoded(column, array, |value, out| write_hex(value, 0, out)),
         Shape::Digest => decoded(column, array, |value, out| {
             let start = out.len();
-            write_hex(&Md5::digest(value), 0, out);
+            write_hex(&Sha256::digest(value), 0, out);
             out[start..].make_ascii_lowercase();
         }),
     }

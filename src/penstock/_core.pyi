@@ -138,6 +138,12 @@ def digest_span(path: str, base: int, start: int, end: int) -> tuple[int, int]:
 def take_back(path: str, base: int, start: int, end: int) -> None:
     """Makes the row events of `(start, end]` of a segment IGNORABLE ones."""
 
+def whole_statement(path: str, base: int, offset: int, length_max: int) -> str | None:
+    """The statement (JSON) of the event at an offset of a segment, in full: `database`, `sql`; `sql_mode`
+    where the event tells it; `updates`, the databases that it wrote to (null: the event does not list them,
+    not there: it says nothing of them). None: the event is longer than `length_max` bytes, or no statement.
+    Raises `DecodeError` where the segment is damaged or gone."""
+
 def scan_span(
     path: str, base: int, start: int, end: int, *, open: Sequence[int] = (), file: str = "", position: int = 0
 ) -> str:
@@ -342,7 +348,7 @@ class ServerError(Exception):
 # text.rs -------------------------------------------------------------------------------------------
 
 def row_hashes(table: str, batch: pa.RecordBatch, columns: Sequence[str], types: str = "{}") -> pa.Array:
-    """uint64 per row: the first 60 bits of MD5 over the row's canonical text, the text the server itself
+    """uint64 per row: the first 60 bits of SHA-256 over the row's canonical text, the text the server itself
     computes with `penstock.verify.sql`. core/src/text.rs defines it, type by type."""
 
 def row_texts(table: str, batch: pa.RecordBatch, columns: Sequence[str], types: str = "{}") -> pa.Array:

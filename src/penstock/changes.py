@@ -34,15 +34,18 @@ from penstock.discovery import at_one_offset
 from penstock.errors import ConfigError, PenstockError, RelayLogCorrupt, TableError, TransientError
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset, Split
-from penstock.model.pattern import matches
+from penstock.model.pattern import exactly, matches
 from penstock.model.plan import Evolve, Park, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
+from penstock.model.statement_head import statement_head
 from penstock.model.table import TableState
-from penstock.planner import statement_head
+from penstock.relaylog.consumers import Consumer
+from penstock.relaylog.index import recovered_end
 from penstock.relaylog.outline import Outlines
+from penstock.relaylog.past import statements_left
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.relaylog.retention import Consumer
 from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.relaylog.whole import in_full
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.session import SourceSession
@@ -113,8 +116,11 @@ class ChangeReader:
     `until` an offset; `stop` ends it from another thread.
 
     `definitions` must name every table that is to be read, also where they hold elsewhere than at `start`.
-    `server`, `read_table`, `read_database`: of the source, for statements. `name`: what the reader has not
-    acknowledged (`acknowledge`) is kept in the relay log under this name.
+    `server`, `read_table`, `read_database`: of the source, for statements.
+
+    `name`: what the reader has not acknowledged (`acknowledge`) is kept in the relay log, also while it does
+    not run. It is known there by `consumer_id`, a uuid; a reader that begins without one comes back as the
+    reader of its name that does not run, if there is one. `owns_name`: see `relaylog.consumers.Consumer`.
     """
 
     def __init__(
@@ -127,6 +133,8 @@ class ChangeReader:
         types: TypeOptions = DEFAULT_TYPES,
         before_images: bool = True,
         name: str | None = None,
+        consumer_id: str | None = None,
+        owns_name: bool = True,
         server: Callable[[], Server] = Server,
         read_table: Callable[[TableId], TableSchema | None] = lambda table: None,
         read_database: Callable[[str], tuple[str, str] | None] = lambda name: None,
@@ -134,25 +142,28 @@ class ChangeReader:
         self._log = log = RelayLog.open(path)
         self.offset = self._begin_at(start)
         """Where the next item comes from."""
+        self._consumer = (
+            Consumer(path, name, needs=self.offset, id=consumer_id, owns_name=owns_name) if name else None
+        )
+        if self._log.refresh() and self._log.start > self.offset:  # deleted just before it was registered
+            self.offset = self._begin_at(start)
         self._until = None if until is None else Offset(until)
         self._types = types.to_json()
         self._before_images = before_images
         self._server = server
         self._live = dict(definitions.schemas)
         self._texts: dict[TableId, str] = {}
-        patterns = TablesConfig(include=[str(table) for table in definitions.schemas])
+        patterns = TablesConfig(include=[exactly(table) for table in definitions.schemas])
         self._captured = TableFilter(patterns, fold_case=server().lower_case)
         self._statements = MySqlStatements(
             self._captured, read_table, server, read_database=read_database,
-            earlier=lambda offset: log.statements(LogRange(log.start, max(log.start, offset))),
-            types=types, parks_cascades=True,
+            earlier=lambda offset: statements_left(log, LogRange(Offset(0), offset)),
+            in_full=lambda statement: in_full(log, statement), types=types, parks_cascades=True,
         )  # fmt: skip
         self._carry(definitions.at)
         self._closing: list[Callable[[], None]] = []
         self._stopping = threading.Event()
         self._quiet_since = time.monotonic()
-        self._consumer = Consumer(path, name) if name is not None else None
-        self.acknowledge(self.offset)
 
     @property
     def schemas(self) -> dict[TableId, TableSchema]:
@@ -160,9 +171,15 @@ class ChangeReader:
         return dict(self._live)
 
     def acknowledge(self, offset: int) -> None:
-        """What lies up to there is not needed any more."""
+        """What lies up to there is not needed any more. Of a reader that came back, the log is kept from
+        where it was before until this is called."""
         if self._consumer is not None:
             self._consumer.needs(Offset(offset))
+
+    @property
+    def consumer_id(self) -> str | None:
+        """What the relay log knows the reader by; None: it has no name."""
+        return self._consumer.id if self._consumer is not None else None
 
     def stop(self) -> None:
         """Ends the iteration before the next range."""
@@ -174,6 +191,8 @@ class ChangeReader:
 
     def close(self) -> None:
         self.stop()
+        if self._consumer is not None:
+            self._consumer.close()
         while self._closing:
             self._closing.pop()()
 
@@ -204,6 +223,9 @@ class ChangeReader:
         if start == "earliest":
             return self._log.start
         offset = Offset(start)
+        if self._log.end < offset <= recovered_end(self._log.path):
+            # A loss of power took the last newline of the index. The receiver adds it when it begins.
+            _wait_for(lambda: self._log.refresh() >= offset, "the receiver to recover the relay log")
         if not self._log.start <= offset <= self._log.end:
             raise ConfigError(
                 f"Offset {offset} is not in the relay log {self._log.path}, which holds "
@@ -334,14 +356,17 @@ def follow(
     until: int | None = None,
     before_images: bool = True,
     name: str | None = None,
+    consumer_id: str | None = None,
 ) -> ChangeReader:
     """Reads the relay log of a pipeline file, which `penstock run` or `penstock receive` writes meanwhile.
 
     `tables` are patterns as in the pipeline file. Definitions are those of the pipeline if it has been run,
-    else of the source's catalog. `until`, `name`: see `ChangeReader`. Close it, or use it in a `with`.
+    else of the source's catalog. `until`, `name`, `consumer_id`: see `ChangeReader`. Close it, or use it in a
+    `with`.
 
-    Raises `ConfigError` for tables that are not there or cannot be read, and for a start at which definitions
-    are not known; `TransientError` while the source does not answer.
+    Raises `ConfigError` for tables that are not there or cannot be read, for a start at which definitions are
+    not known, and while another reader or a pipeline with this `name` runs; `TransientError` while the source
+    does not answer.
     """
     config = pipeline if isinstance(pipeline, PipelineConfig) else configuration.load(pipeline)
     path = config.relay_log_path
@@ -354,7 +379,8 @@ def follow(
         _refuse_cascades(config, source, definitions)
         reader = ChangeReader(
             path, definitions, start=start, until=until, types=config.types, before_images=before_images,
-            name=name, server=lambda: source.traits.statements, read_table=source.read_table,
+            name=name, consumer_id=consumer_id, owns_name=name != config.name,
+            server=lambda: source.traits.statements, read_table=source.read_table,
             read_database=source.read_database,
         )  # fmt: skip
     except BaseException:

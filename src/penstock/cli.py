@@ -1,22 +1,34 @@
 """The command line. Each command is one function in `commands/`; here are only names, options and errors.
 
 Exit codes: 0 done, 1 an error (one paragraph on stderr, or one JSON object with `--json`), 2 wrong usage, 3
-somebody else holds what is needed (a relay log's lease), 4 `run --once` has parked tables.
+somebody else holds what is needed (a relay log's lease), 4 tables are parked (`run --once`, `verify`,
+`repair`), 5 a run that was told to stop did not end in time and was ended by force, 6 tables could not be
+compared yet (`verify`, `repair`).
 """
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
+import socketserver
 import sys
+import threading
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from penstock import __version__
+from penstock import config as configuration
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
+from penstock.failures.lines import FORMAT, OneLine
+from penstock.failures.tell import told
+from penstock.printable import LogFormatter, printable, printable_json
+
+log = logging.getLogger(__name__)
 
 app = typer.Typer(
     help="Change data capture for Spark: MySQL into lake tables, exactly once.",
@@ -25,8 +37,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-File = Annotated[Path, typer.Argument(help="The pipeline file (YAML).", show_default=False)]
+_pipeline_file: list[Path] = []
+"""The pipeline file of this command, as soon as it is known."""
+
+
+def _remember(file: Path) -> Path:
+    _pipeline_file[:] = [file]
+    return file
+
+
+File = Annotated[
+    Path, typer.Argument(help="The pipeline file (YAML).", show_default=False, callback=_remember)
+]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+@app.callback()
+def options(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Print stack traces, too (also: PENSTOCK_DEBUG=1).")
+    ] = False,
+) -> None:
+    if debug:
+        os.environ["PENSTOCK_DEBUG"] = "1"  # for the receiver's process, too
+        _quiet()
 
 
 @app.command()
@@ -239,6 +273,23 @@ def compact(
 
 
 @app.command()
+def consumers(
+    file: Annotated[
+        Path, typer.Argument(help="The pipeline file, or the directory of a relay log.", show_default=False)
+    ],
+    remove: Annotated[
+        str | None,
+        typer.Option(metavar="NAME_OR_ID", help="Forget this one, which does not run: keep no log for it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Who reads a relay log, and how much of it is kept for each."""
+    from penstock.commands.consumers import consumers as command
+
+    command(file, remove=remove, as_json=as_json)
+
+
+@app.command()
 def prepare(
     sink: Annotated[list[str] | None, typer.Argument(help="iceberg, delta, parquet, console.")] = None,
     as_json: Json = False,
@@ -274,27 +325,67 @@ def version() -> None:
 
 
 def main() -> None:
-    """Entry point: our errors become one paragraph, or one JSON object; everything else stays a stack
-    trace."""
+    """Entry point. Every error becomes one paragraph, or one JSON object. Stack traces go to a file, and to
+    the terminal only if they are asked for (`--debug`, PENSTOCK_DEBUG)."""
+    _quiet()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the core is no Exception
+        if _debug():
+            traceback.print_exception(error)
+        sys.exit(fail(told(error, _state()), as_json="--json" in sys.argv))
+
+
+def _state() -> Path | None:
+    """Where the pipeline of this command keeps its logs."""
+    try:
+        return configuration.load(_pipeline_file[-1]).state if _pipeline_file else None
+    except Exception:  # whatever is wrong with the file has been said, or is not what is to be said now
+        return None
+
+
+def _debug() -> bool:
+    return os.environ.get("PENSTOCK_DEBUG", "") not in ("", "0")
+
+
+def _quiet() -> None:
+    """Log lines and errors of threads without stack traces."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter(FORMAT) if _debug() else OneLine(_state))
     logging.basicConfig(
-        level=os.environ.get("PENSTOCK_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
+        level=os.environ.get("PENSTOCK_LOG", "WARNING").upper(), handlers=[handler], force=True
     )
     # They print a stack trace of what we tell in one paragraph.
     for name in ("py4j.clientserver", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        app()
-    except PenstockError as error:
-        sys.exit(fail(error, as_json="--json" in sys.argv))
+
+    def in_thread(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None and arguments.exc_type is not SystemExit:
+            log.error("a thread ended: %s", told(arguments.exc_value, _state()))
+
+    def in_request(server: socketserver.BaseServer, request: object, address: object) -> None:
+        """PySpark's server of accumulators ends so when its JVM is killed; that is told elsewhere."""
+        if (error := sys.exc_info()[1]) is not None:
+            log.info("a request of %s ended: %s", type(server).__name__, told(error, _state()))
+
+    threading.excepthook = in_thread
+    socketserver.BaseServer.handle_error = in_request  # type: ignore[method-assign, assignment]
+    sys.unraisablehook = lambda found: log.debug("ignored: %s", type(found.exc_value).__name__)
 
 
 def fail(error: PenstockError, *, as_json: bool) -> int:
     """Prints the error; the exit code."""
     if as_json:
         document: dict[str, Any] = error.to_json()
-        print(json.dumps(document, default=str), file=sys.stderr)
+        print(printable_json(json.dumps(document, default=str)), file=sys.stderr)
     else:
-        print(f"penstock: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
+        hint = f"\n{printable(error.hint, lines=True)}" if error.hint else ""
+        print(f"penstock: {printable(error.message, lines=True)}{hint}", file=sys.stderr)
     if isinstance(error, TablesParked):
         return 4
     return 3 if isinstance(error, LeaseHeld) else 1

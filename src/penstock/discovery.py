@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import KEY_CHANGED, Begins, Change, SnapshotStatus, TableState, new_table
+from penstock.parking import parked_when_found, reconfigured
 from penstock.policy import kept_by_name
 from penstock.relaylog.described import described
 from penstock.relaylog.reader import RelayLog
@@ -63,8 +64,6 @@ def discover(
     if first:
         state.advance(relay_log.start)
     known = state.tables()
-    if config.cascades != "apply":
-        _forget_keys(state, known, parks=config.cascades == "park")
     schemas, start, restless = at_one_offset(
         relay_log, source, wait, lambda: source.read_tables(captured), finds=True
     )
@@ -79,7 +78,7 @@ def discover(
         reach = LogRange(start, relay_log.end)
         new = {table: described(relay_log, schema, reach) or schema for table, schema in new.items()}
     with state.transaction():
-        _follow_keys(state, known, schemas)
+        _reconfigure(state, reconfigured(known, schemas, config))
         for schema in new.values():
             begin = start
             if schema.foreign_keys:
@@ -91,8 +90,8 @@ def discover(
                 state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, due=RESTLESS)
                 what = RESTLESS
             state.note(Change(schema.table, schema.version, start, what, "captured"))
-        for table in cascading & new.keys():
-            reason, hint = cascade_reason(table)
+        parked = parked_when_found(state.tables(), new.keys(), cascading, config)
+        for table, (reason, hint) in parked.items():
             state.park(table, offset=start, reason=reason, hint=hint)
 
 
@@ -213,26 +212,13 @@ def _touched(
     return touched
 
 
-def _follow_keys(
-    state: StateStore, known: dict[TableId, TableState], schemas: dict[TableId, TableSchema]
-) -> None:
-    """`cascades: apply` is new for tables that were followed without it."""
-    for table, held in known.items():
-        found = schemas.get(table)
-        if held.planned and found is not None and set(found.foreign_keys) - set(held.schema.foreign_keys):
-            why = "what its foreign keys change is worked out from now on"
-            state.put_table(replace(held, due=why))
-
-
-def _forget_keys(state: StateStore, known: dict[TableId, TableState], *, parks: bool) -> None:
-    """`cascades: apply` was taken back."""
-    for table, held in known.items():
-        if not held.schema.foreign_keys:
-            continue
-        state.put_table(replace(held, schema=replace(held.schema, foreign_keys=())))
-        if parks:
-            reason, hint = cascade_reason(table)
-            state.park(table, offset=state.position or held.start, reason=reason, hint=hint)
+def _reconfigure(state: StateStore, changes: list[tuple[TableState, tuple[str, str] | None]]) -> None:
+    """`cascades` in the pipeline file is another than before."""
+    for table, parked in changes:
+        state.put_table(table)
+        if parked is not None:
+            reason, hint = parked
+            state.park(table.table, offset=state.position or table.start, reason=reason, hint=hint)
 
 
 def _new_table(

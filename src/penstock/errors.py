@@ -9,11 +9,13 @@ pickles, because errors cross Spark's executors. Row values never enter a messag
 | `TableError` | the operator, for one table | parks that table, the others go on |
 | `ConfigError` | the operator, before start | refuses to start |
 | `SourceError` | the operator, for the whole source | stops with exit code 1 |
+| `SparkFailed` | the operator: class path, catalog, store, memory | stops with exit code 1 |
 | `InternalError` | us | stops; please report |
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 BEGIN_ANEW = (
@@ -87,5 +89,37 @@ class RelayLogCorrupt(SourceError):
     """A segment or index of the relay log is damaged. Give `path=` and `offset=`."""
 
 
+class SparkFailed(PenstockError):
+    """Spark, or what it works with (catalog, class path, store, cluster), failed. The message is one
+    sentence; the stack trace is in the file that the hint names."""
+
+
 class InternalError(PenstockError):
     """A broken promise of our own code."""
+
+
+CLASSES: dict[str, type[PenstockError]] = {
+    one.__name__: one
+    for one in (
+        PenstockError, TransientError, TableError, TablesParked, ConfigError, SourceError, LogPurged,
+        LogDiverged, LeaseHeld, RelayLogCorrupt, SparkFailed, InternalError,
+    )
+}  # fmt: skip
+"""Errors that may be rebuilt from what another process wrote."""
+
+_OWN_FIELDS = ("error", "message", "hint")
+
+
+def rebuilt(
+    fields: Mapping[str, Any],
+    classes: Mapping[str, type[PenstockError]],
+    *,
+    unknown: type[PenstockError],
+) -> PenstockError:
+    """The error of which `fields` are what `to_json` gave. `unknown`: for a class that `classes` lacks.
+    Never raises, whatever `fields` hold."""
+    kind, message, hint = (fields.get(name) for name in _OWN_FIELDS)
+    made = (classes.get(kind, unknown) if isinstance(kind, str) else unknown)(str(message or ""))
+    made.hint = str(hint or "")
+    made.details = {str(name): value for name, value in fields.items() if name not in _OWN_FIELDS}
+    return made

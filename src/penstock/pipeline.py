@@ -23,17 +23,20 @@ from penstock import directory, targets
 from penstock.cascades.keys import is_unfinished, refers_to_itself
 from penstock.config import PipelineConfig, SourceConfig
 from penstock.discovery import Wait, discover
-from penstock.errors import PenstockError, TableError, TransientError
+from penstock.ending import Ending
+from penstock.errors import SparkFailed, TableError, TransientError
+from penstock.failures.tell import brief, is_lasting, telling
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.part import PartialSnapshot
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
-from penstock.model.table import TableState, is_catching_up, is_reading
-from penstock.planning import TICK_SECONDS, Attention, Planning, Renewal, make_planner
-from penstock.progress import Progress
+from penstock.model.table import TableState
+from penstock.needs import needed, register
+from penstock.planning import Attention, Planning, Renewal, make_planner
+from penstock.progress import Progress, forget_report, forget_status, note_end
+from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.retention import Consumer
 from penstock.requests import Requests
 from penstock.rereads import Rereads
 from penstock.signals.channels import open_channels, rest_server, send
@@ -41,6 +44,7 @@ from penstock.signals.work import Signals, apply_patterns, as_told, is_paused, l
 from penstock.snapshot import stage
 from penstock.snapshot.gate import Gate
 from penstock.snapshot.log import ChunkLog
+from penstock.snapshot.retries import Retries
 from penstock.snapshot.split import WHOLE
 from penstock.snapshot.whole import read_whole
 from penstock.sources.base import Finding, TableFilter, refuse
@@ -74,6 +78,8 @@ class Pipeline:
         self.config = config
         self._path = path
         self._stopping = threading.Event()
+        self.exits = False
+        """The process may be ended to keep `stop_timeout`: it is ours alone."""
         self.progress: Progress | None = None
 
     @classmethod
@@ -93,25 +99,40 @@ class Pipeline:
     def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
         config = self.config
         directory.make(config.state, "state")
-        with contextlib.ExitStack() as stack:
+        with directory.disk_trouble_told(), contextlib.ExitStack() as stack:
             stack.enter_context(directory.held(config.state))
+            forget_status(config.state)
+            directory.close_to_others(config.state, "state", open_=config.open_paths)
+            for name in ("chunks", "cascades", "spark"):
+                directory.make(config.state / name, "state")
+            stack.callback(forget_report, config.state)
+            ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
+            ending.forced = partial(note_end, config.state)
+            config = stack.enter_context(configuration.with_lent_password(config))
+            stack.enter_context(telling("The pipeline stopped", config.state))
             targets.check_paths(config)
             known = StateStore.exists(config.state)  # else there are no signals yet
-            state = stack.enter_context(contextlib.closing(StateStore(config.state))) if known else None
+            opened = partial(StateStore, config.state, owner=True)
+            state = stack.enter_context(contextlib.closing(opened())) if known else None
             findings = preflight.check(as_told(config, state) if state is not None else config)
             refuse(findings)
             for finding in findings:
                 if finding.level == "warning":
                     log.warning("%s", finding.message)
-            state = state or stack.enter_context(contextlib.closing(StateStore(config.state)))
+            state = state or stack.enter_context(contextlib.closing(opened()))
+            state.limit_signals(config.signals)
+            stack.enter_context(targets.held(config, state))
             targets.check_relay_log(config.relay_log_path, state)
             follow.check(config)  # what the receiver would refuse, before Spark is started beside it
+            consumer = stack.enter_context(contextlib.closing(register(config, state)))
             rest = stack.enter_context(rest_server(config, state))
             supervisor = Supervisor(self._receiver_file())
             stack.callback(supervisor.stop)
             supervisor.start()
-            run = _Run(config, state, supervisor, self._stopping, rest, once=once, on_progress=on_progress)
+            run = _Run(config, state, supervisor, ending, self._stopping, consumer, rest, once=once,
+                       on_progress=on_progress)  # fmt: skip
             stack.callback(run.close)
+            stack.push(ending.note)
             run.prepare(findings)
             self.progress = run.loop()
             return self.progress
@@ -133,7 +154,9 @@ class _Run:
         config: PipelineConfig,
         state: StateStore,
         supervisor: Supervisor,
+        ending: Ending,
         stopping: threading.Event,
+        consumer: Consumer,
         rest: str | None,
         *,
         once: bool,
@@ -142,6 +165,7 @@ class _Run:
         self.config = config
         self.state = state
         self.supervisor = supervisor
+        self.ending = ending
         self.stopping = stopping
         self.rest = rest
         self.once = once
@@ -151,11 +175,13 @@ class _Run:
         self.chunk_log = ChunkLog(config.relay_log_path)
         self.restarts = 0
         self.query_looked = 0.0
-        self.consumer = Consumer(config.relay_log_path, config.name)
+        self.consumer = consumer
         self.last_plan = 0.0
         self.away_until = 0.0
+        self.away = Retries()
 
     def close(self) -> None:
+        self.supervisor.ask_to_stop()
         self.closing.close()
 
     # before the loop ----------------------------------------------------------------------------------------
@@ -178,13 +204,14 @@ class _Run:
             spark.result()
             self._make_workers(any(f.check == "binlog_row_image" and f.level != "ok" for f in findings))
             self._start_history()  # before what is stopped earlier, which still notes changes
-            self.closing.callback(self.chunks.stop)
+            self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))
             self.closing.callback(self._stop_query)
             query = aside.submit(self._start_query)
-            self._discover(self._cascading(findings), self._wait_for)
+            self._discover(self._cascading_at_start(), self._wait_for)
             targets.check_new(self.sink, self.state)
-            gate = self.chunks.gate.to_json
-            self.progress = Progress(config, self.state, self.log, self.supervisor, gate=gate, rest=self.rest)
+            self.progress = Progress(config, self.state, self.log, self.supervisor, rest=self.rest,
+                                     gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
+            self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat
             planner = make_planner(
                 self.state, self.log, self.source, config, self.captured, self.sink,
                 applies_cascades=self._applies_cascades,
@@ -209,6 +236,7 @@ class _Run:
         config = self.config
         self.spark = build_session(config.spark, config.sink, config.state)
         self.closing.callback(self.spark.stop)
+        self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
         hold_state(self.spark, config.state)
         warm_up(self.spark)
         self.sink = build_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
@@ -245,15 +273,10 @@ class _Run:
             open_channels(config, self.state, self.log, self.source.read_table),
             discover=self._find_more,
             check_condition=self.source.check_condition,
-            unpark=self._unpark,
+            unpark=partial(unpark, self.state, self.log, self.sink, hold=self.consumer.hold),
             limit=lambda limits: self.chunks.limits(**limits),
             renew=self.renewal.ask,
         )
-
-    def _unpark(self, table: TableId) -> dict[str, Any]:
-        answer = unpark(self.state, self.log, self.sink, table)
-        self._register()  # what it still has to read stays
-        return answer
 
     def _make_workers(self, lacks_columns: bool) -> None:
         """Who applies epochs, and who reads chunks. `lacks_columns`: the source's row images do."""
@@ -308,16 +331,16 @@ class _Run:
         if table is not None:
             history = HistoryTable(self.spark, self.sink, self.state, table)
             history.check()
-            self.closing.callback(history.stop)
+            self.closing.callback(lambda: history.stop(self.ending.left(0.9)))
             history.start()
 
-    def _cascading(self, findings: list[Finding]) -> set[TableId]:
-        """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
-        if self.config.cascades != "park":
-            return set()
-        return {TableId.parse(finding.subject) for finding in findings if finding.check == "cascade"}
+    def _cascading_at_start(self) -> set[TableId]:
+        """Of all that is captured, also what the state does not know yet."""
+        parks = self.config.cascades == "park"
+        return self.source.cascading(self.source.read_tables(self.captured)) if parks else set()
 
     def _cascading_now(self) -> set[TableId]:
+        """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
         return self.source.cascading(self.state.tables()) if self.config.cascades == "park" else set()
 
     @property
@@ -329,21 +352,12 @@ class _Run:
         self._wait_for(lambda: RelayLog.exists(path), "the receiver to begin the relay log")
         log = RelayLog.open(path)
         self.state.set_meta("relay_log", log.uuid)
+        planned = self.state.position or Offset(0)
+        self._wait_for(lambda: log.refresh() >= planned, "the receiver to recover the relay log")
         return log
 
     def _wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> None:
-        """Waits while the receiver works; its fatal errors end the wait at once."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            self.supervisor.check()
-            if self.stopping.is_set():
-                raise TransientError(f"Stopped while waiting for {what}.")
-            if time.monotonic() > deadline:
-                raise TransientError(
-                    f"Waited {seconds:.0f} s for {what} without success.",
-                    hint=f"The receiver says: {self.supervisor.describe()}",
-                )
-            time.sleep(TICK_SECONDS)  # polls a condition, with a limit
+        self.supervisor.wait_for(condition, what, self.stopping, seconds=seconds)
 
     def _start_query(self) -> None:
         from penstock.spark.stream import start_query
@@ -351,9 +365,17 @@ class _Run:
         self.query = start_query(self.spark, self.runner.run_next, self.config.state)
 
     def _stop_query(self) -> None:
-        self.runner.end()  # never in the middle of an epoch
+        if not self.runner.end(self.ending.left(0.9)):  # never in the middle of an epoch, if it can be helped
+            log.warning("stopping: the epoch at hand is broken off, and is done again by the next run")
         if self.query is not None:
             self.query.stop()
+
+    def _retrying(self) -> list[dict[str, Any]]:
+        return [
+            *self.runner.retries.to_json("epoch"),
+            *self.chunks.retries.to_json("snapshot"),
+            *self.away.to_json("planning"),
+        ]
 
     # the loop -----------------------------------------------------------------------------------------------
 
@@ -389,27 +411,26 @@ class _Run:
             if (due or cuts) and self.planning.next(cuts):
                 self.runner.wake()
                 self.last_plan = time.monotonic()
+            self.away.ended(None)
         except TransientError as error:
             # The source does not answer: what is planned goes on, and the receiver says more about it.
             log.warning("nothing can be planned for now: %s", error)
+            self.away.failed(None, error)
             self.away_until = time.monotonic() + AWAY_SECONDS
 
     def _check_query(self) -> None:
-        assert self.query is not None
         now = time.monotonic()
         if self.runner.failure is None and now < self.query_looked + QUERY_LOOK_SECONDS:
             return
         self.query_looked = now
         if self.query.isActive:
             return
-        error = self.runner.failure or self.query.exception()
+        error = self.runner.failure or self.query.exception() or SparkFailed("The Spark query ended.")
         self.restarts += 1
-        if isinstance(self.runner.failure, PenstockError) or self.restarts > QUERY_RESTARTS_MAX:
-            raise self.runner.failure or TransientError(
-                f"The Spark query ended: {str(error).partition(chr(10))[0][:1000]}",
-                hint=f"See {self.config.state / 'logs' / 'spark.log'}.",
-            )
-        log.warning("the Spark query ended and is started again (%d): %s", self.restarts, str(error)[:500])
+        if self.restarts > QUERY_RESTARTS_MAX or is_lasting(error):
+            raise error
+        log.warning("the Spark query ended and is started again (%d): %s", self.restarts, brief(error))
+        self.runner.retries.failed(None, error, brief(error))
         self.stopping.wait(min(2**self.restarts, 30))
         self._start_query()
 
@@ -417,6 +438,7 @@ class _Run:
         """Called after an epoch was recorded, from Spark's thread."""
         self.restarts = 0
         self.runner.failure = None
+        self.runner.retries.clear()
         self.progress.applied(plan, outcomes)
         for outcome in outcomes:
             for staged in outcome.placed:
@@ -425,20 +447,10 @@ class _Run:
     def _report(self, *, now: bool = False) -> None:
         if not (now or self.progress.is_due()):
             return
-        self._register()
+        self.consumer.needs(needed(self.state, self.signals.needed()))
         self.progress.write()
         if self.on_progress is not None:
             self.on_progress(self.progress)
-
-    def _register(self) -> None:
-        """Tells retention what we may still read: unapplied log, and the windows of unfinished snapshots."""
-        catching_up = self.state.tables_that(is_catching_up)
-        needed = [self.state.applied_offset() or self.log.start]
-        needed += [table.start for table in self.state.tables_that(is_reading)]
-        needed += self.signals.needed()
-        needed += [one.since for one in self.state.partials()]
-        needed += [table.resumes for table in catching_up if table.resumes is not None]
-        self.consumer.needs(min(needed))
 
     def _finished(self) -> bool:
         only = self.config.snapshot.mode == "only"

@@ -14,12 +14,11 @@ What the planner cannot capture it parks, with the offset, the reason and the cu
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from penstock import renames
-from penstock.cascades.keys import below, hindrances, is_held
+from penstock.cascades.keys import after, below, held_back, is_held
 from penstock.model.chunk import StagedChunk
 from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset
@@ -36,6 +35,7 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TypeOptions
+from penstock.model.statement_head import statement_head
 from penstock.model.table import GONE, KEY_CHANGED, Change, TableState
 from penstock.placing import Placing, StatementReader
 from penstock.policy import Policies, Verdict, begun, judge
@@ -203,16 +203,15 @@ class Planner:
         tables = self._state.tables()
         if self._cascades is None:
             return tables
-        while found := hindrances(tables, self._cascades):
-            at = self._state.position or Offset(0)
-            for table, why in found.items():
-                due = why.reason if why.due else ""
-                if why.parks:
-                    self._state.park(table, offset=at, reason=why.reason, hint=why.hint, due=due)
-                else:
-                    self._state.put_table(replace(tables[table], due=due))
-            tables = self._state.tables()
-        return tables
+        found = held_back(tables, self._cascades)
+        at = self._state.position or Offset(0)
+        for table, why in found.items():
+            now = after(tables[table], why)
+            if why.parks:
+                self._state.park(table, offset=at, reason=now.reason, hint=now.hint, due=now.due)
+            else:
+                self._state.put_table(now)
+        return self._state.tables() if found else tables
 
     def _first_effect(
         self, reach: LogRange, tables: dict[TableId, TableState], *, alone: TableId | None = None
@@ -377,10 +376,3 @@ class Planner:
 
 def _is_known(state: TableState) -> bool:
     return state.status in GONE or state.planned
-
-
-def statement_head(sql: str) -> str:
-    """The beginning of a statement, without what stands in it as a value."""
-    text = re.sub(r"/\*(?!!).*?\*/|--\s.*?$|#.*?$", " ", sql[:2000], flags=re.S | re.M)
-    text = re.sub(r"'(?:[^'\\]|\\.|'')*('|$)|\"(?:[^\"\\]|\\.|\"\")*(\"|$)", "'…'", text)
-    return " ".join(text.split())[:160]

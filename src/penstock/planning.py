@@ -12,7 +12,9 @@ from penstock.model.plan import EpochPlan
 from penstock.model.table import is_catching_up
 from penstock.planner import Planner, PlannerLimits
 from penstock.policy import Policies
+from penstock.relaylog.past import statements_left
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.whole import in_full
 from penstock.snapshot import stage
 from penstock.snapshot.place import PlacementLimits
 from penstock.sources.base import TableFilter
@@ -127,7 +129,8 @@ def make_planner(
         source.read_table,
         lambda: source.traits.statements,
         read_database=source.read_database,
-        earlier=lambda offset: log.statements(LogRange(log.start, max(log.start, offset))),
+        earlier=lambda offset: statements_left(log, LogRange(Offset(0), offset)),
+        in_full=lambda statement: in_full(log, statement),
         types=config.types,
         parks_cascades=config.cascades == "park" and not source.traits.logs_cascades,
         keeps_keys=applies_cascades,

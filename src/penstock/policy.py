@@ -15,6 +15,7 @@ from penstock.model.plan import DropTarget, Evolve, Kept, Park, Step, TruncateTa
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.table import SnapshotStatus, TableState, keyless, new_table
+from penstock.printable import argument
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
     return Park(
         end,
         f"Table {table} is told by columns now that its target, whose columns are kept, does not have.",
-        f"Set `schema.changes: evolve`, then run `penstock resnapshot FILE {table}`.",
+        f"Set `schema.changes: evolve`, then run `penstock resnapshot FILE {argument(table)}`.",
     )
 
 
@@ -183,7 +184,7 @@ def _refused(state: TableState, begin: Offset | None, end: Offset, why: str, wha
         end,
         f"Table {state.table} is left alone, as `schema` in the pipeline file asks for: {why}.",
         "Let `schema` allow it, start the pipeline again, and run "
-        f"`penstock unpark FILE {state.table}`: the table goes on from here.",
+        f"`penstock unpark FILE {argument(state.table)}`: the table goes on from here.",
         begin,
     )
     return Verdict((park,), None, state.schema.version, what, "parked")

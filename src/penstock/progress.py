@@ -7,8 +7,11 @@ after epochs.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import logging
+import math
 import os
 import time
 from collections import deque
@@ -21,12 +24,19 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.shards import Shards
 from penstock.model.table import Change, TableState
+from penstock.relaylog import lease
+from penstock.relaylog.holders import Holders
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.status import age_seconds, stamp
 from penstock.relaylog.status import read_status as read_receiver_status
 from penstock.snapshot.progress import SnapshotProgress, TableProgress
 from penstock.state import StateStore
 from penstock.state.chunks import Totals
 
+log = logging.getLogger(__name__)
+
+REPORT_FILE = "status.json"
+END_FILE = "ended.json"
 LOG_RATE_SECONDS = 10.0
 SNAPSHOT_RATE_SECONDS = 60.0
 """Longer, since chunks are placed in lumps."""
@@ -34,8 +44,10 @@ VERIFIED = "verified "
 """Before the name of a table: what the state store knows it was verified with last."""
 NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
 REPORT_SECONDS_MAX = 10.0
-"""An older report is of a process that does not live any more."""
+"""A process whose report is older does not get on: it is stopped, or its machine is busy."""
 REPORT_EVERY_SECONDS = 1.0
+SILENT_SECONDS = 3.0
+"""Without a report: then the loop of the pipeline waits for something."""
 REPORT_SHARE = 0.05
 """Of the time, for reports that follow epochs at once."""
 
@@ -52,8 +64,11 @@ class Progress:
         *,
         gate: Callable[[], dict[str, Any]] = dict,
         rest: str | None = None,
+        retrying: Callable[[], list[dict[str, Any]]] = list,
     ) -> None:
-        """`gate`: what it says of itself (`snapshot/gate.py`). `rest`: where signals are taken over HTTP."""
+        """`gate`: what it says of itself (`snapshot/gate.py`). `rest`: where signals are taken over HTTP.
+        `retrying`: what is tried again, and why (`snapshot/retries.py`)."""
+        self._retrying = retrying
         self._gate = gate
         self._config = config
         self._state = state
@@ -66,6 +81,7 @@ class Progress:
         self.rows = 0
         self.chunks = 0
         self._documents = TableDocuments(config, state)
+        self._holders = Holders(relay_log.path, relay_log)
         self._recent: deque[tuple[float, int, int]] = deque()
         self._last: dict[str, Any] | None = None
         self._has_news = True
@@ -105,9 +121,9 @@ class Progress:
         """Now; after `end`, as it was then."""
         if self._last is not None:
             return self._last
-        at, rates = time.time(), self.rates()
+        at, rates = stamp(), self.rates()
         document = collect(
-            self._config, self._state, self._log, rates["snapshot_rows_per_s"], self._documents
+            self._config, self._state, self._log, rates["snapshot_rows_per_s"], self._documents, self._holders
         )
         gate = self._gate()
         if document["snapshot"]["done"]:
@@ -118,9 +134,10 @@ class Progress:
             "pid": os.getpid(),
             "receiver": self._receiver.describe(),
             "rest": self._rest,
+            "retrying": self._retrying(),
             "since_start": {"epochs": self.epochs, "chunks": self.chunks, "rows": self.rows},
             "rates": rates,
-            "updated": at,  # all that is said holds for this moment or a later one
+            **at,  # all that is said holds for this moment or a later one
         }
 
     def text(self) -> str:
@@ -134,16 +151,71 @@ class Progress:
     def end(self) -> None:
         """The pipeline does not run any more."""
         self._last = self.to_json() | {"running": False}
-        (self._config.state / "status.json").unlink(missing_ok=True)
+        forget_status(self._config.state)
+
+    def ending(self, running: list[str]) -> None:
+        """For `penstock status` while the run ends: what it still waits for."""
+        document = self._last or read_status(self._config.state)
+        if document is not None:
+            self._add(document | {"running": True, "stopping": running})
+
+    def beat(self) -> None:
+        """For `penstock status` while the loop of the pipeline waits for the source and writes nothing."""
+        begun = self._reported > 0  # what lies there before is of an earlier run
+        if not begun or self._last is not None or time.monotonic() < self._reported + SILENT_SECONDS:
+            return
+        document = read_status(self._config.state)
+        if document is not None:
+            since = _iso(int(document["updated"] * 1e6))
+            waits = {"what": "planning", "table": None, "since": since, "attempts": 1,
+                     "reason": "It waits for an answer of the source."}  # fmt: skip
+            self._add(document | {"retrying": [*self._retrying(), waits]})
+
+    def _add(self, document: dict[str, Any]) -> None:
+        """`alive` is not `updated`: what else the document says is as old as it was."""
+        path = self._config.state / REPORT_FILE
+        _replace(path, json.dumps(document | {"alive": stamp()}), path.with_suffix(".alive"))
 
     def write(self) -> None:
         begun, self._has_news = time.monotonic(), False
-        path = self._config.state / "status.json"
-        draft = path.with_suffix(".tmp")
-        draft.write_text(self.text(), "utf-8")
-        draft.replace(path)
+        path = self._config.state / REPORT_FILE
+        _replace(path, self.text(), path.with_suffix(".tmp"))
         self._reported = time.monotonic()
         self._pause = (self._reported - begun) / REPORT_SHARE
+
+
+def _replace(path: Path, text: str, draft: Path) -> None:
+    """Nothing stops because a report cannot be written: it is no state."""
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        draft.replace(path)
+    except OSError as error:
+        log.warning("the report %s cannot be written: %s", path, error)
+
+
+def forget_report(state: Path) -> None:
+    """The run has ended, not by force."""
+    for name in (REPORT_FILE, END_FILE):
+        with contextlib.suppress(OSError):
+            (state / name).unlink()
+
+
+def note_end(state: Path, message: str) -> None:
+    """The run ends by force: why, until the next one ends."""
+    path = state / END_FILE
+    document = {"at": _iso(int(time.time() * 1e6)), "message": message}
+    _replace(path, json.dumps(document), path.with_suffix(".tmp"))
+
+
+def read_end(state: Path) -> dict[str, Any] | None:
+    """When and why the last run was ended by force; None: it was not."""
+    try:
+        document = json.loads((state / END_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def plan_events(plan: EpochPlan) -> dict[str, int]:
@@ -182,7 +254,7 @@ class TableDocuments:
         verified = self._state.metas(VERIFIED)
         tables = [
             (table, _snapshot_of(table, totals.get(table.table, Totals())))
-            for table in self._state.tables().values()
+            for table in self._state.brief_tables()
         ]
         self.progress = SnapshotProgress([progress for _, progress in tables])
         self.snapshot = self.progress.to_json()
@@ -202,6 +274,7 @@ def collect(
     relay_log: RelayLog,
     snapshot_rows_per_s: float = 0.0,
     documents: TableDocuments | None = None,
+    holders: Holders | None = None,
 ) -> dict[str, Any]:
     """The pipeline as its state and its relay log show it."""
     end = relay_log.refresh()
@@ -209,16 +282,21 @@ def collect(
     behind = LogRange(Offset(min(applied, end)), end)
     documents = documents or TableDocuments(config, state)
     documents.refresh()
+    holders = holders or Holders(relay_log.path, relay_log)
     return {
         "pipeline": config.name,
         "uuid": state.uuid,
         "running": False,
+        "stopping": None,
+        "ended": read_end(config.state),
+        "retrying": [],
         "offset": applied,
         "log_start": relay_log.start,
         "log_end": end,
         "source_position": str(relay_log.position_at(end) or ""),
         "lag": _lag(relay_log, behind),
         "epoch": state.last_epoch(),
+        "consumers": [holder.to_json() for holder in holders.find()],
         "snapshot": documents.snapshot
         | NOT_THROTTLED
         | {"seconds_left": documents.progress.seconds_left(snapshot_rows_per_s)},
@@ -250,11 +328,8 @@ def _lag(relay_log: RelayLog, behind: LogRange) -> dict[str, float | int | None]
 
 def _follows(relay_log: RelayLog) -> bool:
     report = read_receiver_status(relay_log.path)
-    return report.get("state") == "streaming" and _is_recent(report)
-
-
-def _is_recent(report: dict[str, Any], seconds: float = REPORT_SECONDS_MAX) -> bool:
-    return bool(time.time() - report.get("updated", 0) < seconds)
+    recent = age_seconds(report) < REPORT_SECONDS_MAX
+    return report.get("state") == "streaming" and recent and lease.is_held(relay_log.path)
 
 
 def _snapshot_of(table: TableState, totals: Totals) -> TableProgress:
@@ -312,11 +387,22 @@ def _iso(us: int | None) -> str | None:
     return datetime.datetime.fromtimestamp(us / 1e6, datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
-def read_status(directory: Path, *, seconds: float = REPORT_SECONDS_MAX) -> dict[str, Any] | None:
-    """What the running pipeline wrote last, if that is not older than `seconds`; None when it is not running
-    or has never run."""
+def read_status(directory: Path) -> dict[str, Any] | None:
+    """What a running pipeline wrote last, however old; None: it has written nothing, or has ended."""
     try:
-        document = json.loads((directory / "status.json").read_text("utf-8"))
-    except (OSError, ValueError):
+        document = json.loads((directory / REPORT_FILE).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) and _is_recent(document, seconds) else None
+    return document if isinstance(document, dict) else None
+
+
+def forget_status(directory: Path) -> None:
+    """Removes the report of a pipeline that was killed."""
+    with contextlib.suppress(OSError):
+        (directory / REPORT_FILE).unlink()
+
+
+def report_age_seconds(document: dict[str, Any]) -> float:
+    """How long the process that wrote this has said nothing."""
+    alive = document.get("alive")
+    return min(age_seconds(document), age_seconds(alive) if isinstance(alive, dict) else math.inf)

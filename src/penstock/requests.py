@@ -3,14 +3,17 @@ between two epochs."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
+from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.state import StateStore
+from penstock.verify.subject import Held, Subject, not_compared
 
 HOLD_SECONDS_MAX = 20.0
 """Longest time that `penstock verify` keeps the pipeline from planning while it opens a read view."""
@@ -35,15 +38,20 @@ class Requests:
                 yield from self._cut(request, argument)
 
     def _cut(self, request: int, argument: str) -> Iterator[Offset]:
-        """Answers with the target's version once every change up to a place of the source's log is in it."""
-        name, file, position = argument.rsplit("|", 2)
+        """Answers with the targets' versions once every change up to a place of the source's log is in
+        them."""
+        question = json.loads(argument)
         self._log.refresh()
-        goal = self._log.offset_reaching(SourcePosition(file, int(position)))
+        goal = self._log.offset_reaching(SourcePosition(question["file"], int(question["position"])))
         now = self._state.position
-        found = self._state.table(TableId.parse(name))
-        if goal is None or now is None or (found is not None and found.catching_up):
+        if goal is None or now is None:
             return
-        if now >= goal:
-            self._state.answer(request, {"offset": now, "version": self._sink.hold(TableId.parse(name))})
-        else:
+        if now < goal:
             yield goal
+            return
+        known = self._state.tables()
+        found = [self._held(known[TableId(*name)], known).to_json() for name in question["tables"]]
+        self._state.answer(request, {"offset": now, "tables": found})
+
+    def _held(self, table: TableState, tables: Mapping[TableId, TableState]) -> Subject:
+        return not_compared(table, tables) or Held(self._sink.hold(table.table), table.schema.version)

@@ -106,7 +106,7 @@ class Rereads:
         except TableGone as error:
             at = self._state.position or table.start
             self._state.put_table(
-                replace(table, due="", status="dropped", parked_at=at, reason=error.message)
+                replace(table, due="", status="dropped", parked_at=at, reason=error.message, resumes=None)
             )
             self._state.note(Change(table.table, table.schema.version, at, "dropped", "target kept"))
 

@@ -6,8 +6,9 @@ apply them twice, so it is noticed before anything is planned.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,12 @@ from penstock import directory
 from penstock._core import arrow_schema
 from penstock.config import PipelineConfig
 from penstock.errors import BEGIN_ANEW, ConfigError
+from penstock.failures.tell import brief
 from penstock.model.offset import Offset
-from penstock.model.plan import ApplyCascades, CreateTarget, RecreateTarget
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
+from penstock.printable import argument
+from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, check_directory
 from penstock.state import StateStore
@@ -31,9 +34,34 @@ OPENED_AT_ONCE = 4
 
 def check_paths(config: PipelineConfig) -> None:
     """What the operator named must be usable before anything is started."""
-    directory.make(config.relay_log_path, "relay_log.path", mode=0o700)
+    directory.make(config.relay_log_path, "relay_log.path")
+    directory.close_to_others(config.relay_log_path, "relay_log.path")
     if config.sink.type != "console" and config.sink.path is not None:
         check_directory(config.sink.path)
+
+
+@contextlib.contextmanager
+def held(config: PipelineConfig, state: StateStore) -> Iterator[None]:
+    """Holds the right to write this state's targets, by a lock in `sink.path`.
+
+    Commits are told apart by the state's uuid and the epoch's number. A copy of a state has the same ones: if
+    both ran, each would take epochs of the other for its own, and pass over changes. Two states on one
+    machine, or on machines that share a file system with locks, are told apart here; where a target is
+    somewhere else, only the order in which they run is checked (`check`).
+    """
+    if config.sink.type == "console" or config.sink.path is None:
+        yield
+        return
+    with directory.lock_held(config.sink.path / f".penstock-{state.uuid}.lock", "sink.path") as is_ours:
+        if not is_ours:
+            raise ConfigError(
+                f"Another process writes the targets of this pipeline in {config.sink.path}: one whose state "
+                f"has the same identity, {state.uuid}.",
+                hint="Was the `state` directory copied? Run one of the two, never both. For a second "
+                "pipeline, begin with an empty `state` and another `sink.namespace`.",
+                path=str(config.sink.path),
+            )
+        yield
 
 
 def check_relay_log(path: Path, state: StateStore) -> None:
@@ -56,13 +84,13 @@ def check_relay_log(path: Path, state: StateStore) -> None:
             hint=f"Restore that one or mend relay_log.path; if it is lost, {BEGIN_ANEW}",
             path=str(path),
         )
-    if log.end < position:
+    if log.end < position and (end := recovered_end(path)) < position:
         raise ConfigError(
-            f"The relay log {path} ends at offset {log.end}, before {position}, up to which this pipeline "
+            f"The relay log {path} ends at offset {end}, before {position}, up to which this pipeline "
             "has planned: an older copy was restored, or the end of its index is missing.",
             hint=f"Restore its newest copy; if it is lost, {BEGIN_ANEW}",
             path=str(path),
-            offset=int(log.end),
+            offset=int(end),
         )
 
 
@@ -121,7 +149,7 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
     try:
         return sink.open(table.table)
     except Exception as error:  # whatever the file format's own code makes of it
-        log.warning("the target of %s cannot be opened and is removed: %s", table.table, error)
+        log.warning("the target of %s cannot be opened and is removed: %s", table.table, brief(error))
         if table.begins != "fresh":
             state.put_table(replace(table, due="its target could not be opened", begins="fresh"))
         sink.clear(table.table)
@@ -148,7 +176,8 @@ def check_as_left(table: TableState, target: TargetState, state: StateStore) -> 
     """Raises `ConfigError` for a target that lacks what this pipeline has written to it."""
     if isinstance(target, Foreign):
         raise target.error(table.table)
-    again = f"run `penstock resnapshot FILE {table.table}` and then the pipeline: the table is read again."
+    command = f"`penstock resnapshot FILE {argument(table.table)}`"
+    again = f"run {command} and then the pipeline: the table is read again."
     if isinstance(target, Missing):
         raise ConfigError(
             f"The target of {table.table} is gone, but this pipeline has made it before.",
@@ -168,11 +197,8 @@ def check_as_left(table: TableState, target: TargetState, state: StateStore) -> 
 def _has_committed(table: TableState, state: StateStore) -> bool:
     """Whether the table's last epoch left a commit in the target.
 
-    Every step does but those that make it, and an epoch that parks the table is not its last. A plan is kept
-    for 1000 epochs; of an older one it is enough that rows were written, since the target was made before.
+    An epoch that parks the table is not its last. Of an epoch long ago it is enough that rows were written,
+    since the target was made before.
     """
-    plan = state.plan_of(table.last_epoch)
-    if plan is None:
-        return table.written
-    steps = [step for one in plan.tables if one.table == table.table for step in one.steps]
-    return any(not isinstance(step, CreateTarget | RecreateTarget | ApplyCascades) for step in steps)
+    committed = state.has_committed(table.last_epoch, table.table)
+    return table.written if committed is None else committed

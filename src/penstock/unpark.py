@@ -7,6 +7,7 @@ up under epochs of its own (`Planner`), and joins the others. Else it is read ag
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +26,15 @@ def unpark(
     relay_log: RelayLog,
     sink: Sink,
     table: TableId,
+    *,
+    hold: Callable[[Offset], None],
 ) -> dict[str, Any]:
     """The answer: `action` is `goes on` (from `offset`), `read again` (`why`) or `none` (it is not parked).
 
     A table that is to be read again is `due` (`rereads.py`). Raises `ConfigError` if the table stays as it
     is, with what keeps it.
+
+    `hold` keeps the log behind an offset from being deleted (`relaylog.consumers.Consumer.hold`).
     """
     found = state.table(table)
     if found is None:
@@ -44,7 +49,7 @@ def unpark(
         return {"ok": True, "action": "read again", "why": found.due}
     if found.status != "parked":
         return {"ok": True, "action": "none"}
-    loss = _lost(found, relay_log, sink, state)
+    loss = _lost(found, relay_log, sink, state, hold)
     if loss is None:
         assert found.resumes is not None
         with state.transaction():
@@ -56,13 +61,17 @@ def unpark(
     return {"ok": True, "action": "read again", "why": loss}
 
 
-def _lost(table: TableState, relay_log: RelayLog, sink: Sink, state: StateStore) -> str | None:
+def _lost(
+    table: TableState, relay_log: RelayLog, sink: Sink, state: StateStore, hold: Callable[[Offset], None]
+) -> str | None:
     """Why a parked table cannot go on from where it is; None: it can."""
     if table.resumes is None:
         return "its changes since it was parked cannot be added to what its target holds"
     if table.schema.foreign_keys:
         return "what foreign keys changed while it was parked is not known"
-    if relay_log.start > Offset(table.resumes):
+    hold(table.resumes)
+    relay_log.refresh()  # what it begins with now stays
+    if relay_log.start > table.resumes:
         return f"the relay log begins at offset {relay_log.start}, after {table.resumes}, where it was parked"
     if table.last_epoch <= 0:
         return None  # its target is still to be made

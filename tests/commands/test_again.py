@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,7 +42,6 @@ def file(tmp_path: Path) -> Path:
     state.put_table(LIVE)
     state.advance(Offset(9))
     state.close()
-    (config.state / "status.json").write_text(json.dumps({"updated": time.time() + 600}))
     return tmp_path / "pipeline.yaml"
 
 

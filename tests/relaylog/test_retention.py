@@ -15,6 +15,7 @@ from penstock.config import RelayLogConfig
 from penstock.errors import LogPurged, RelayLogCorrupt
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.relaylog import retention
+from penstock.relaylog.consumers import Consumer, remove
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import SegmentName, list_segments
 from penstock.relaylog.writer import RelayLogWriter
@@ -35,34 +36,41 @@ def folder(received: Received, tmp_path: Path) -> Path:
     return copy
 
 
+def register(folder: Path, name: str, offset: Offset) -> None:
+    """One that has read up to there and does not run now."""
+    consumer = Consumer(folder, name, needs=offset, id=name)
+    consumer.needs(offset)
+    consumer.close()
+
+
 def test_without_a_consumer_everything_stays(folder: Path) -> None:
     assert retention.apply(folder, AT_ONCE) == []
 
 
 def test_only_segments_that_every_consumer_has_wholly_passed_are_removed(folder: Path) -> None:
     names = list_segments(folder)
-    retention.register(folder, "fast", RelayLog.open(folder).end)
+    register(folder, "fast", RelayLog.open(folder).end)
     for number, name in enumerate(names[1:], 1):
-        retention.register(folder, "slow", Offset(name.base - 1))
+        register(folder, "slow", Offset(name.base - 1))
         assert retention.apply(folder, AT_ONCE) == []
-        retention.register(folder, "slow", name.base)
+        register(folder, "slow", name.base)
         assert retention.apply(folder, AT_ONCE) == [names[number - 1]]
         assert list_segments(folder) == names[number:]
     assert retention.apply(folder, AT_ONCE) == []
 
 
 def test_a_consumer_whose_file_cannot_be_read_has_passed_nothing(folder: Path) -> None:
-    retention.register(folder, "one", RelayLog.open(folder).end)
+    register(folder, "one", RelayLog.open(folder).end)
     (folder / "consumers" / "two.json").write_text('{"offs')
     assert retention.apply(folder, AT_ONCE) == []
-    retention.unregister(folder, "two")
+    remove(folder, "two")
     assert retention.apply(folder, AT_ONCE) != []
     assert len(list_segments(folder)) == 1
 
 
 def test_segments_stay_until_they_are_old(folder: Path) -> None:
     names = list_segments(folder)
-    retention.register(folder, "all", RelayLog.open(folder).end)
+    register(folder, "all", RelayLog.open(folder).end)
     os.utime(folder / names[1].binlog)
     config = RelayLogConfig(keep_age=int(DAY_S / 2 * 1000), disk_free_min=0)
     assert retention.apply(folder, config) == names[:1], "none is removed behind one that stays"
@@ -71,7 +79,7 @@ def test_segments_stay_until_they_are_old(folder: Path) -> None:
 def test_the_oldest_go_until_the_rest_fits_the_size(folder: Path) -> None:
     names = list_segments(folder)
     sizes = [(folder / name.binlog).stat().st_size for name in names]
-    retention.register(folder, "all", RelayLog.open(folder).end)
+    register(folder, "all", RelayLog.open(folder).end)
     keep = sum(sizes[2:])
     config = FOREVER.model_copy(update={"keep_size": keep})
     assert retention.apply(folder, config) == names[:2]
@@ -80,7 +88,7 @@ def test_the_oldest_go_until_the_rest_fits_the_size(folder: Path) -> None:
 
 def purge(folder: Path, count: int) -> list[SegmentName]:
     """Removes the oldest segments, as consumers that have passed them allow."""
-    retention.register(folder, "all", list_segments(folder)[count].base)
+    register(folder, "all", list_segments(folder)[count].base)
     return retention.apply(folder, AT_ONCE)
 
 

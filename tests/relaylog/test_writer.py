@@ -14,6 +14,7 @@ from tests.relaylog.walking import LogWalk, Transaction, index_entries
 from penstock.config import RelayLogConfig
 from penstock.errors import RelayLogCorrupt
 from penstock.model.offset import LogRange, Offset
+from penstock.relaylog import index
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import SegmentName, list_segments
 from penstock.relaylog.writer import RelayLogWriter
@@ -47,6 +48,7 @@ def test_a_torn_last_index_line_does_not_exist(received: Received, folder: Path,
     before = json.loads(lines[-2][:-9])["committed"]
     path.write_bytes(path.read_bytes()[:-lost])
     assert RelayLog.open(folder).end == before
+    assert index.recovered_end(folder) == before
     assert recovered_end(folder) == before
     log = RelayLog.open(folder)
     assert log.end == before
@@ -63,6 +65,7 @@ def test_a_last_index_line_that_lacks_only_its_newline_is_completed_by_the_next_
     path = last_index(folder)
     path.write_bytes(path.read_bytes()[:-1])
     assert RelayLog.open(folder).end < received.log.end
+    assert index.recovered_end(folder) == received.log.end
     assert recovered_end(folder) == received.log.end
     assert RelayLog.open(folder).end == received.log.end
 

@@ -3,6 +3,7 @@ anything is done, named with its cure, and nothing is lost by it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.relaylog.index import recovered_end
+from penstock.relaylog.reader import RelayLog
+from penstock.state import StateStore
 from penstock.testing.scenario import Completed, Scenario, refusal
 from penstock.testing.servers import Database, MySqlServer
 
@@ -280,6 +284,21 @@ def test_log_that_was_purged_after_it_was_received_is_no_trouble(case: Scenario)
     case.server.execute(f"PURGE BINARY LOGS TO '{case.server.position()[0]}'")
     done = case.command("doctor", "--json")
     assert json.loads(done.stdout)["ok"], done.stdout
+
+
+def test_a_line_of_the_index_that_lost_its_newline_with_the_power_is_still_there(case: Scenario) -> None:
+    """The line itself was durable when the pipeline planned up to it; the newline never is."""
+    with contextlib.closing(StateStore(case.folder / "state")) as state:
+        planned = state.position
+    assert planned is not None
+    path = newest(case, "index")
+    lines = path.read_bytes().splitlines()
+    last = next(at for at, line in enumerate(lines) if json.loads(line[:-9])["committed"] >= planned)
+    path.write_bytes(b"\n".join(lines[: last + 1]))
+    assert RelayLog.open(relay_of(case)).end < planned <= recovered_end(relay_of(case))
+    done = case.command("run", "--once")
+    assert done.returncode == 0, done.stderr
+    case.assert_equal("orders")
 
 
 def test_after_all_these_refusals_the_next_run_ends_equal_to_the_source(case: Scenario) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.testing import small_disk
 from penstock.testing.scenario import Scenario, refusal, wait_for
 
 Make = Callable[..., Scenario]
@@ -105,8 +106,40 @@ def test_rows_damaged_in_the_relay_log_never_reach_the_target(scenario: Make) ->
     case.assert_equal("t", "other")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", ["iceberg", "delta", "parquet"])
+def test_a_target_whose_disk_is_full_is_told_by_status_and_written_once_there_is_room(
+    scenario: Make, tmp_path: Path, sink: str
+) -> None:
+    if why := small_disk.missing():
+        pytest.skip(why)
+    with small_disk.SmallDisk(tmp_path / "disk", mib=16) as disk:
+        target = disk.folder / "lake"
+        case = scenario(sink, sink_options={"path": str(target)})
+        case.server.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v TEXT)", "INSERT INTO t VALUES (1, '')"
+        )
+        with case.running() as pipeline:
+            case.drain(pipeline)
+            disk.fill()
+            case.server.execute("INSERT INTO t (v) SELECT repeat('x', 1000) FROM information_schema.columns")
+            wait_for(lambda: case.status()["retrying"], "status to say that the epoch is tried again")
+            [retry] = case.status()["retrying"]
+            assert retry["what"] == "epoch" and "A disk is full" in retry["reason"], retry
+            shown = " ".join(case.command("status").stdout.split())
+            assert "epoch" in shown and "is tried again since" in shown, shown
+            disk.free()
+            status = case.drain(pipeline)
+            assert status["retrying"] == []
+            assert pipeline.stop() == 0
+        ids = [
+            row["id"] for row in case.spark.read.format(sink).load(f"{target}/{case.namespace}/t").collect()
+        ]
+        assert sorted(ids) == [row[0] for row in case.server.query("SELECT id FROM t ORDER BY id")]
+
+
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def relay_disk(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "disk"
     path.mkdir()
     mounted = subprocess.run(
@@ -120,16 +153,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_a_full_disk_makes_the_receiver_wait_and_say_so_and_nothing_is_lost(
-    scenario: Make, small_disk: Path
+    scenario: Make, relay_disk: Path
 ) -> None:
-    case = scenario(relay_log={"path": str(small_disk / "relay"), "disk_free_min": "1MiB"})
+    case = scenario(relay_log={"path": str(relay_disk / "relay"), "disk_free_min": "1MiB"})
     case.server.execute(
         "CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v TEXT)", "INSERT INTO t VALUES (1, '')"
     )
     with case.running() as pipeline:
         case.drain(pipeline)
-        ballast = small_disk / "ballast"
-        room = os.statvfs(small_disk)
+        ballast = relay_disk / "ballast"
+        room = os.statvfs(relay_disk)
         ballast.write_bytes(bytes(room.f_bavail * room.f_frsize - 1_500_000))
         for _ in range(6):
             case.server.execute(
@@ -139,7 +172,7 @@ def test_a_full_disk_makes_the_receiver_wait_and_say_so_and_nothing_is_lost(
             lambda: "disk_full" in case.status()["receiver"], "the receiver to say that its disk is full"
         )
         shown = case.command("status").stdout
-        for name in (str(small_disk / "relay"), "relay_log.disk_free_min", "nothing is lost"):
+        for name in (str(relay_disk / "relay"), "relay_log.disk_free_min", "nothing is lost"):
             assert name in " ".join(shown.split()), shown
         assert pipeline.alive
         ballast.unlink()

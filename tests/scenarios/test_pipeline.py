@@ -57,7 +57,6 @@ BEFORE = (
     "INSERT INTO keyless VALUES (1), (1)",
     "CREATE TABLE keyed (a INT NOT NULL, b INT, UNIQUE KEY (a))",
     "INSERT INTO keyed VALUES (1, 1)",
-    "CREATE TABLE by_statement (id INT PRIMARY KEY)",
 )
 CHANGES = (
     "ALTER TABLE kept ADD COLUMN price DECIMAL(8,2) NOT NULL DEFAULT 12.50, ADD COLUMN note TEXT",
@@ -77,9 +76,6 @@ CHANGES = (
     "SET sql_log_bin = 0",
     "DELETE FROM unchanged WHERE id = 2",
     "SET sql_log_bin = 1",
-    "SET SESSION binlog_format = 'STATEMENT'",
-    "INSERT INTO by_statement VALUES (1)",
-    "SET SESSION binlog_format = 'ROW'",
 )
 
 
@@ -136,7 +132,7 @@ def test_create_add_column_and_truncate_arrive_without_a_restart(seen: Seen, tab
 
 def test_a_table_that_loses_its_key_is_parked_alone_and_resnapshot_brings_it_back(seen: Seen) -> None:
     assert "resnapshot" in seen.parked_then["altered"]["hint"]
-    assert seen.parked_then.keys() == {"altered", "keyless", "by_statement"}
+    assert seen.parked_then.keys() == {"altered", "keyless"}
     assert not seen.stable, seen.stable
     seen.case.assert_equal("stable", "altered")
 
@@ -150,11 +146,6 @@ def test_a_table_without_a_key_is_parked_with_the_sql_that_adds_one(seen: Seen) 
     assert list(seen.parked_first) == ["keyless"]
     assert "PRIMARY KEY" in seen.parked_first["keyless"]["hint"]
     seen.case.assert_equal("keyed")
-
-
-def test_changes_in_statement_format_park_the_table_and_say_so(seen: Seen) -> None:
-    reason = seen.parked_then["by_statement"]["reason"]
-    assert "statement format" in reason and f"{seen.case.database}.by_statement" in reason
 
 
 def test_a_change_log_holds_every_change_once_also_of_a_table_without_a_key(scenario: Make) -> None:

@@ -2,6 +2,8 @@
 
 XA, statements instead of rows, rows taken back, tables of engines without transactions, and events that are
 nobody's. What the log does not tell is said (the table is parked or read again); everything else is equal.
+Statements in statement format are about a database of their own: they park all of it
+(`test_statement_format.py` has the ways in which they write more than they name).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ STATEMENTS = {
     "s_insert": "INSERT INTO s_insert VALUES (9, 9)",
     "s_update": "UPDATE s_update SET v = v + 1",
     "s_delete": "DELETE FROM s_delete WHERE id = 1",
-    "s_replace": "REPLACE INTO s_replace SELECT id, v + 5 FROM other",
+    "s_replace": "REPLACE INTO s_replace SELECT id, v + 5 FROM s_left",
     "s_load": "LOAD DATA LOCAL INFILE '{file}' INTO TABLE s_load",
     "s_left": "UPDATE s_left, s_right SET s_left.v = 7, s_right.v = 8 WHERE s_left.id = s_right.id",
 }
@@ -41,7 +43,8 @@ class Outcome:
 
 
 def _create(case: Scenario) -> None:
-    tables = [*PARKED, *EQUAL]
+    case.server.execute(f"CREATE DATABASE {case.database}_s")
+    tables = [f"{case.database}_s.{table}" for table in PARKED] + EQUAL
     for table in tables:
         if table not in ("born", "isam"):
             case.server.execute(
@@ -87,8 +90,11 @@ def _hazards(case: Scenario, folder: Path) -> None:
     for sql in STATEMENTS.values():
         with case.server.connect(local_infile=True) as connection, connection.cursor() as cursor:
             cursor.execute("SET SESSION binlog_format = STATEMENT")
+            cursor.execute(f"USE {case.database}_s")
             cursor.execute(sql.format(file=rows))
-    case.server.execute("SET SESSION binlog_format = MIXED", "UPDATE s_mixed SET v = v + 1")
+    case.server.execute(
+        "SET SESSION binlog_format = MIXED", f"USE {case.database}_s", "UPDATE s_mixed SET v = v + 1"
+    )
     case.server.execute(
         "INSERT INTO isam VALUES (2, 2)", "UPDATE isam SET v = v + 1", "DELETE FROM isam WHERE id = 1",
         "BEGIN", "INSERT INTO other VALUES (10, 10)", "ROLLBACK",
@@ -118,7 +124,12 @@ def outcome(
     folder = tmp_path_factory.mktemp("without_rows")
     database = Database(mysql_server)
     case = Scenario(database, database.name, folder, spark, lake_root)
-    case.write_file(tables={"include": [f"{case.database}.*"], "exclude": [f"{case.database}.hole"]})
+    case.write_file(
+        tables={
+            "include": [f"{case.database}.*", f"{case.database}_s.*"],
+            "exclude": [f"{case.database}.hole"],
+        }
+    )
     _create(case)
     found = Outcome(case)
     with case.running() as pipeline:
@@ -132,6 +143,7 @@ def outcome(
         found.status = case.status()
         assert pipeline.stop() == 0
     yield found
+    case.server.execute(f"DROP DATABASE {case.database}_s")
     database.drop()
 
 
@@ -163,7 +175,7 @@ def test_a_transaction_committed_between_prepare_and_commit_comes_before_it(outc
 def test_a_table_changed_by_a_statement_is_parked_with_the_cure(outcome: Outcome, table: str) -> None:
     one = parked(outcome)[table]
     assert "statement format" in one["reason"] and table in one["reason"]
-    assert f"resnapshot FILE {outcome.case.database}.{table}" in one["hint"]
+    assert f"resnapshot FILE {outcome.case.database}_s.{table}" in one["hint"]
 
 
 def test_no_other_table_is_parked(outcome: Outcome) -> None:

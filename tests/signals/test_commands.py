@@ -67,7 +67,14 @@ def test_patterns_mean_tables_in_both_ways_of_writing() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["id > 5", "kind = 'a;b)--' AND (n = 1 OR n = 2)", "x = \"(\" or y='it''s'", "a = '\\''"]
+    "text",
+    [
+        "id > 5",
+        "kind = 'a;b)--' AND (n = 1 OR n = 2)",
+        "x = \"(\" or y='it''s'",
+        "a = '\\''",
+        "`table` = 'select with values'",
+    ],
 )
 def test_a_plain_condition_is_one(text: str) -> None:
     assert is_condition(text)
@@ -85,8 +92,18 @@ def test_a_plain_condition_is_one(text: str) -> None:
         "'x",
         "id IN (SELECT 1)",
         "1 # x",
+        "EXISTS (TABLE mysql.user)",
+        "(1, 2) IN (VALUES ROW(1, 2))",
+        "id IN (WITH x AS (TABLE t) TABLE x)",
+        "1 INTO OUTFILE '/tmp/x'",
         "a = '\\'",
     ],
 )
 def test_what_is_more_than_a_condition_is_not_one(text: str) -> None:
     assert not is_condition(text)
+
+
+@pytest.mark.parametrize("name", ["rows_per_second", "bytes_per_second"])
+def test_limits_are_numbers_that_can_be_worked_with(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        parse("set-limits", {name: 10**400})

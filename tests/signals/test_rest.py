@@ -20,10 +20,10 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.config import RestConfig
+from penstock.config import RestConfig, SignalsConfig
 from penstock.errors import ConfigError
 from penstock.signals import rest
-from penstock.state import StateStore
+from penstock.state import StateStore, requests
 from penstock.testing.scenario import wait_for
 
 TOKEN = "0123456789abcdef-a-token"
@@ -52,6 +52,14 @@ class Client:
             connection.request(method, path, sent, headers)
             response = connection.getresponse()
             return response.status, json.loads(response.read())
+
+    def get(self, path: str) -> tuple[int, Any, str]:
+        """Status, JSON, and what the header Link says."""
+        connection = http.client.HTTPConnection(*self.place, timeout=60)
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read()), response.headers.get("Link", "")
 
     def post(self, body: Any, **options: Any) -> tuple[int, Any]:
         return self.ask("POST", "/signals", body, **options)
@@ -295,6 +303,91 @@ def test_many_at_once_are_each_accepted_once(client: Client) -> None:
         answers = list(senders.map(send, range(200)))
     assert answers.count(202) == 50 and answers.count(200) == 150
     assert len(client.state.signals()) == 50
+
+
+def test_lists_come_in_pages_each_signal_once(client: Client) -> None:
+    for number in range(25):
+        client.state.send(f"s{number}", "log", {}, "command")
+    seen: list[str] = []
+    path, pages = "/signals?limit=10", 0
+    while path:
+        status, found, link = client.get(path)
+        assert status == 200 and len(found) <= 10
+        seen += [one["id"] for one in found]
+        pages += 1
+        path = link.partition("<")[2].partition(">")[0]
+    assert seen == [f"s{number}" for number in range(25)] and pages == 3
+
+
+def test_a_page_is_bounded_in_bytes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "PAGE_BYTES_MAX", 5000)
+    for number in range(4):
+        client.state.send(f"s{number}", "log", {"message": "x" * 2000}, "command")
+    client.state.send("huge", "log", {"message": "x" * 9000}, "command")
+    assert [one["id"] for one in client.get("/signals")[1]] == ["s0", "s1"]
+    last = client.state.signals()[3].number
+    assert [one["id"] for one in client.get(f"/signals?after={last}")[1]] == ["huge"]
+    assert client.get(f"/signals?after={last + 1}")[1:] == ([], "")
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "limit=-1", "after=-1", "after=1e3", "after=" + "9" * 30,
+              "limit=%D9%A3", "page=2", "limit="]
+)  # fmt: skip
+def test_a_parameter_that_cannot_be_is_refused(query: str, client: Client) -> None:
+    status, answer = client.ask("GET", f"/signals?{query}")
+    assert status == 400 and set(answer) == {"message", "hint"}
+
+
+def test_while_too_many_signals_wait_no_more_are_taken(client: Client) -> None:
+    client.state.limit_signals(SignalsConfig(waiting_max=2))
+    try:
+        assert client.post(LOG)[0] == client.post(LOG | {"id": "b"})[0] == 202
+        status, answer = client.post(LOG | {"id": "c"})
+        assert status == 503 and "wait to be done" in answer["message"]
+        assert client.post(LOG)[0] == 200, "one that is known is answered"
+        client.state.set_signal("a", "done", {})
+        assert client.post(LOG | {"id": "c"})[0] == 202
+    finally:
+        client.state.limit_signals(SignalsConfig())
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_clients_that_ask_for_much_and_read_nothing_cost_bounded_memory(client: Client) -> None:
+    for number in range(20):
+        client.state.send(f"s{number}", "log", {"message": "x" * 100_000}, "command")
+    before = resident_bytes()
+    asks = f"GET /signals?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            greedy = stack.enter_context(socket.create_connection(client.place, timeout=60))
+            greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            greedy.sendall(asks * 100)  # two gigabytes of answers in all
+        assert client.post(LOG)[0] == 202
+        assert client.ask("GET", "/signals?limit=5")[0] == 200
+        assert resident_bytes() - before < 200 * 1024**2
+    wait_for(lambda: client.ask("GET", "/health", token=None)[0] == 503, "an answer afterwards")
+
+
+def test_an_error_of_ours_is_told_without_a_trace(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("CANARY9137")
+
+    monkeypatch.setattr(StateStore, "signals_page", broken)
+    status, answer = client.ask("GET", "/signals")
+    assert status == 500 and "bug in Penstock" in answer["message"]
+    assert "CANARY9137" not in json.dumps(answer) and "Traceback" not in json.dumps(answer)
+
+
+def test_answers_do_not_name_the_software(client: Client) -> None:
+    with client.say("GET /health HTTP/1.1\nHost: x\nConnection: close") as connection:
+        answer = b""
+        while piece := connection.recv(10_000):
+            answer += piece
+    assert not [name for name in (b"uvicorn", b"server:", b"python", b"starlette") if name in answer.lower()]
 
 
 # the server -------------------------------------------------------------------------------------------------

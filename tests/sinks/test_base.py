@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, TableError
 from penstock.model.schema import TableId
 from penstock.sinks.base import (
     Commit,
@@ -18,6 +18,7 @@ from penstock.sinks.base import (
     directory_name,
     is_recorded,
     namespace_levels,
+    refuse_columns,
 )
 from penstock.sinks.delta.commits import commit_of, transaction_version
 from penstock.sinks.iceberg.commits import last_commit
@@ -28,16 +29,22 @@ names = st.text(min_size=1, max_size=64)
 @given(names)
 @example("..")
 @example("_x")
+@example("\\" * 64)
+@example("…" * 64)
+@example("日" * 64)
 def test_a_directory_name_is_one_visible_path_component(name: str) -> None:
     component = directory_name(name)
     assert len(Path("/root", component).parts) == 3
     assert component[0] not in "._"
     assert not set(component) & set("/:%#?*{}[]\\'\"` ,=")
+    assert len(component.encode()) <= 255
 
 
 @given(st.lists(names, min_size=2, max_size=2, unique=True))
 @example(["@0020", " "])
 @example(["a.b", "a@002eb"])
+@example(["\ue0001", "\U000e0001"])
+@example([":" * 63 + "a", ":" * 63 + "b"])
 def test_different_names_give_different_targets(two: list[str]) -> None:
     assert directory_name(two[0]) != directory_name(two[1])
     assert catalog_name(two[0]) != catalog_name(two[1])
@@ -47,6 +54,7 @@ def test_different_names_give_different_targets(two: list[str]) -> None:
 @example("..")
 def test_a_catalog_name_never_leaves_its_directory(name: str) -> None:
     assert len(Path("/root", catalog_name(name)).resolve().parts) == 3
+    assert len(catalog_name(name).encode()) <= 255
 
 
 @given(
@@ -130,3 +138,40 @@ def test_a_path_of_table_directories_is_accepted_and_a_missing_one_made(tmp_path
     check_directory(tmp_path)
     check_directory(tmp_path / "new" / "place")
     assert (tmp_path / "new" / "place").is_dir()
+
+
+@pytest.mark.parametrize("database", ["_delta_log", "_penstock.json", "metadata", "data"])
+@pytest.mark.parametrize("table", ["v1.metadata.json", "_delta_log", "metadata", "_staging"])
+def test_a_target_may_have_the_name_of_a_control_file(database: str, table: str, tmp_path: Path) -> None:
+    for path in (tmp_path / database / table / "metadata", tmp_path / table / "data"):
+        path.mkdir(parents=True)
+        (path / "v1.metadata.json").touch()
+    check_directory(tmp_path)
+
+
+def test_the_directory_of_a_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log" / "0.json").touch()
+    with pytest.raises(ConfigError):
+        check_directory(tmp_path)
+    (tmp_path / "other" / "metadata").mkdir(parents=True)
+    (tmp_path / "other" / "metadata" / "v1.metadata.json").touch()
+    with pytest.raises(ConfigError):
+        check_directory(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["id", "_sequence"], ["id", "_Deleted"], ["id", "_penstock_next_x"], ["id", "_PRESENT"],
+        ["s", "\u017f"], ["k", "\u212a"], ["i", "\u0130"], ["i", "\u0131"], ["straße", "STRA\u1e9eE"],
+    ],
+)  # fmt: skip
+def test_columns_that_no_target_can_have_are_refused_with_their_name(names: list[str]) -> None:
+    with pytest.raises(TableError) as caught:
+        refuse_columns(TableId("shop", "orders"), names)
+    assert names[1] in caught.value.message and caught.value.details["table"] == "shop.orders"
+
+
+def test_other_columns_are_not() -> None:
+    refuse_columns(TableId("shop", "orders"), ["id", "é", "e\u0301", "e", "sequence", "_x", "ss", "ß", "日"])

@@ -99,3 +99,31 @@ def test_where_files_cannot_be_listed_they_are_removed_at_once(
     replaced(kept)
     assert not known & parquet(kept)
     assert kept.rows() == NOW
+
+
+def puffins(it: Place) -> set[Path]:
+    return set((iceberg(it)._path(it.table) / "data").rglob("*.puffin"))
+
+
+@pytest.mark.parametrize("lists_files", [True, False])
+def test_a_file_of_vectors_stays_as_long_as_one_of_them_is_needed(
+    place: Make, monkeypatch: pytest.MonkeyPatch, lists_files: bool
+) -> None:
+    monkeypatch.setattr("penstock.sinks.iceberg.files.Classes.lists_files", lambda self, io: lists_files)
+    it = place("iceberg", config={**FEW, "files_age": "0s"}).create()
+    for epoch, ids in ((1, (1, 2)), (2, (3, 4))):
+        it.sink.merge(it.table, here(it, *[(id, "a", False, epoch) for id in ids]), it.key, it.commit(epoch))
+    iceberg(it)._upkeep.tidy(it.table)
+    it.sink.merge(it.table, here(it, (1, "b", False, 3), (3, "b", False, 3)), it.key, it.commit(3))
+    iceberg(it)._upkeep.tidy(it.table)
+    (both,) = puffins(it)  # vectors of both files
+    for epoch in range(4, 8):  # those of the first file are replaced, and that is forgotten
+        it.sink.merge(it.table, here(it, (2, "b", False, epoch)), it.key, it.commit(epoch))
+        iceberg(it)._upkeep.tidy(it.table)
+    assert both.exists()
+    assert it.rows() == [(1, "b", 3), (2, "b", 7), (3, "b", 3), (4, "a", 2)]
+    for epoch in range(8, 12):
+        it.sink.merge(it.table, here(it, (4, "b", False, epoch)), it.key, it.commit(epoch))
+        iceberg(it)._upkeep.tidy(it.table)
+    assert not both.exists()
+    assert it.rows() == [(1, "b", 3), (2, "b", 7), (3, "b", 3), (4, "b", 11)]

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import Place, both, column
-from tests.sinks.test_small import KEYS, folded, here, iceberg, summary, target
+from tests.sinks.test_small import KEYS, files, folded, here, iceberg, summary, target
 
 from penstock.sinks import lookup
 from penstock.sinks.base import Commit
@@ -139,9 +139,11 @@ def test_a_writer_that_was_replaced_meanwhile_adds_nothing(place: Make, kind: st
     it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))
     stale = seen(it)
     it.sink.merge(it.table, newer(it, (1, "b", False, 2), (2, "b", False, 2)), it.key, it.commit(2))
+    present = files(it) if kind == "iceberg" else set()  # Delta's own VACUUM removes what it does not name
     with pytest.raises(Py4JJavaError, match=r"(?i)conflict|concurrent"):
         merge_from(it, stale, newer(it, (1, "b", False, 2), (2, "b", False, 2)), it.commit(2))
     assert it.rows() == [(1, "b", 2), (2, "b", 2)]
+    assert kind != "iceberg" or files(it) == present
 
 
 @both

@@ -17,6 +17,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import NOW, Place, column
 
+from penstock.model.schema import TableId
 from penstock.sinks import vectors
 from penstock.sinks.files import Rows
 from penstock.sinks.iceberg import puffin, upkeep
@@ -57,6 +58,11 @@ def target(it: Place) -> Any:
 
 def folded(it: Place, seen: Any = None) -> bool:
     return fold(it.spark, iceberg(it)._classes, seen or target(it))
+
+
+def files(it: Place) -> set[Path]:
+    """Data files, also those that no snapshot names."""
+    return set((iceberg(it)._path(it.table) / "data").iterdir())
 
 
 def summary(it: Place) -> dict[str, str]:
@@ -118,9 +124,10 @@ def test_a_writer_that_was_replaced_meanwhile_adds_nothing(place: Make) -> None:
     it.sink.merge(it.table, here(it, (1, "a", False, 1)), it.key, it.commit(1))
     sink, stale = iceberg(it), target(it)
     it.sink.merge(it.table, here(it, (2, "b", False, 2)), it.key, it.commit(2))
+    present = files(it)
     with pytest.raises(Py4JJavaError, match="conflict"):
         sink._small.write(stale, here(it, (2, "b", False, 2)), it.key, it.commit(2))
-    assert it.rows() == [(1, "a", 1), (2, "b", 2)]
+    assert it.rows() == [(1, "a", 1), (2, "b", 2)] and files(it) == present
 
 
 KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -189,8 +196,10 @@ def test_a_fold_that_met_another_writer_of_vectors_is_given_up(place: Make) -> N
     it.sink.merge(it.table, here(it, (1, "b", False, 5)), it.key, it.commit(2))
     before = target(it)
     it.sink.merge(it.table, it.latest((4, "d", False, 7)), it.key, it.commit(3))
+    present = files(it)
     with pytest.raises(Py4JJavaError):
         folded(it, before)
+    assert files(it) == present
     expected = dict.fromkeys(range(10), ("a", 1)) | {1: ("b", 5), 4: ("d", 7)}
     assert it.rows() == sorted((n, *value) for n, value in expected.items())
 
@@ -357,3 +366,16 @@ def test_a_vector_file_reads_back_what_was_written(tmp_path: Path) -> None:
     damaged = Vector(placed[0].path, placed[0].offset + 1, placed[0].size)
     with pytest.raises(Exception, match=r"v\.puffin has no deletion vector at byte 5"):
         vectors.read(damaged)
+
+
+@pytest.mark.parametrize("name", ["%2F..%2F..%2Fx", "x?y", "x#y", "%41"])
+def test_a_table_has_its_files_in_its_own_folder_whatever_it_is_called(place: Make, name: str) -> None:
+    """Read as a URL, these would be names of other folders, also outside of the warehouse."""
+    it = place("iceberg", table=TableId("shop", name)).create()
+    before = set(it.config.path.parent.rglob("*.parquet")) if it.config.path else set()
+    assert it.sink.append(it.table, here(it, (1, "a", False, 1)), it.commit(1))
+    assert it.sink.merge(it.table, here(it, (1, "b", False, 2)), it.key, it.commit(2))
+    assert it.rows() == [(1, "b", 2)]
+    assert it.config.path is not None
+    new = set(it.config.path.parent.rglob("*.parquet")) - before
+    assert new and new <= files(it)

@@ -93,16 +93,15 @@ def test_a_window_that_has_grown_too_large_is_read_again() -> None:
     assert isinstance(place(CHUNK, EPOCH, TABLE, Index(bytes_per_offset=100), LIMITS), ReadAgain)
 
 
-def test_a_break_behind_low_voids_and_one_in_low_does_not() -> None:
-    def with_break(end: int, gtid: str | None) -> object:
-        table = replace(TABLE, breaks=(Break(Offset(end), "TRUNCATE", gtid),))
-        return place(CHUNK, EPOCH, table, Index(), LIMITS)
+def test_a_break_behind_what_the_chunk_has_seen_voids_and_one_within_it_does_not() -> None:
+    def with_break(end: int) -> object:
+        table = replace(TABLE, breaks=(Break(Offset(end), "TRUNCATE"),))
+        return place(CHUNK, EPOCH, table, Index(window=500), LIMITS)
 
-    assert isinstance(with_break(700, None), Void)
-    assert isinstance(with_break(700, f"{UUID}:51"), Void)
-    assert isinstance(with_break(700, f"{UUID}:50"), Placed)
-    assert isinstance(with_break(500, None), Placed)
-    assert isinstance(with_break(901, None), Placed)
+    assert isinstance(with_break(501), Void)
+    assert isinstance(with_break(900), Void)
+    assert isinstance(with_break(500), Placed)
+    assert isinstance(with_break(901), Placed), "of a later epoch"
 
 
 def test_another_schema_version_voids() -> None:
@@ -149,6 +148,7 @@ def test_shared_scans_cover_each_of_theirs() -> None:
 
 def test_a_table_starts_where_no_planned_epoch_has_decided_about_it() -> None:
     assert table_start(last_planned_end=Offset(900), log_start=Offset(4)) == 900
+    assert table_start(last_planned_end=Offset(0), log_start=Offset(4)) == 4, "of a first epoch"
 
 
 @pytest.mark.parametrize("layout", ["latest", "changelog"])

@@ -188,6 +188,26 @@ def test_a_table_that_is_no_longer_as_planned_is_outdated_not_misread(mysql: Dat
     reader.close()
 
 
+@pytest.mark.parametrize(
+    "ddl",
+    [None, "ALTER TABLE t ADD COLUMN x INT", "ALTER TABLE t MODIFY `*` INT FIRST"],
+    ids=["as planned", "added", "moved"],
+)
+def test_a_column_called_star_is_read_by_its_name_or_not_at_all(mysql: Database, ddl: str | None) -> None:
+    """MySQL 8.0 takes a quoted `*` for all columns."""
+    mysql.execute("CREATE TABLE t (k INT PRIMARY KEY, `*` INT, `a` INT)", "INSERT INTO t VALUES (1, 2, 3)")
+    schema = schema_of(mysql, TableId(mysql.name, "t"))
+    if ddl is not None:
+        mysql.execute(ddl)
+    reader = MySqlChunkReader(mysql.connect())
+    if ddl is None:
+        assert rows_of(list(reader.read(schema, whole(schema)))) == [{"k": 1, "*": 2, "a": 3}]
+    else:
+        with pytest.raises(ChunkOutdated):
+            list(reader.read(schema, whole(schema)))
+    reader.close()
+
+
 def test_columns_added_meanwhile_are_left_out(mysql: Database) -> None:
     mysql.execute("CREATE TABLE t (k INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     schema = schema_of(mysql, TableId(mysql.name, "t"))

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.config import SinkConfig, SparkConfig
-from penstock.spark.session import local_cores, session_options
+from penstock.spark.session import at_launch, local_cores, session_options
 
 _ITS_OWN = """
 import os, sys
@@ -82,11 +82,11 @@ _REFUSED = """
 import sys
 from pathlib import Path
 from penstock.config import SinkConfig, SparkConfig
-from penstock.errors import ConfigError
+from penstock.errors import PenstockError
 from penstock.spark.session import build_session
 try:
     build_session(SparkConfig(master=sys.argv[2]), SinkConfig(type="console"), Path(sys.argv[1]))
-except ConfigError as error:
+except PenstockError as error:
     print(error)
 """
 
@@ -110,8 +110,10 @@ def test_java_that_is_too_old_is_named_with_the_cure(tmp_path: Path) -> None:
 
 def test_a_master_that_spark_refuses_is_an_error_with_the_place_of_the_log(tmp_path: Path) -> None:
     done = run(_REFUSED, str(tmp_path), "nonsense://1", cwd=tmp_path)
-    assert "Spark did not start" in done.stdout, done.stderr
-    assert "spark.log" in done.stdout
+    assert "Spark did not start: Spark cannot use `spark.master`" in done.stdout, done.stderr
+    log = tmp_path / "logs" / "errors.log"
+    assert str(log) in done.stdout
+    assert "Traceback" in log.read_text()
 
 
 def test_options_of_ours_and_the_users_lists_come_together(tmp_path: Path) -> None:
@@ -147,6 +149,21 @@ def test_a_catalog_the_user_sets_up_is_left_alone(tmp_path: Path) -> None:
     options = session_options(SparkConfig(conf=conf), [SinkConfig(catalog="prod")], tmp_path)
     assert options["spark.sql.catalog.prod.type"] == "rest"
     assert "spark.sql.catalog.prod.warehouse" not in options
+
+
+def test_what_may_be_a_secret_is_no_argument_of_the_jvm() -> None:
+    options = {
+        "spark.hadoop.fs.s3a.secret.key": "x",
+        "spark.hadoop.fs.s3a.access.key": "x",
+        "spark.sql.catalog.lake.jdbc.password": "x",
+        "spark.sql.catalog.lake.uri": "jdbc:x",
+        "spark.driver.extraJavaOptions": "-Dtoken=x",
+        "spark.hadoop.proxy": "http://me:x@proxy:1",
+        "spark.authenticate.secret": "x",
+        "spark.driver.memory": "2g",
+        "spark.jars": "/a.jar",
+    }
+    assert set(at_launch(options)) == {"spark.driver.memory", "spark.jars"}
 
 
 def test_cores_of_a_master() -> None:

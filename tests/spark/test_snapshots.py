@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conftest import spark_jobs
 
-from penstock.config import SnapshotConfig, SourceConfig, TablesConfig
+from penstock.config import Secret, SnapshotConfig, SourceConfig, TablesConfig
+from penstock.config.secret import lent
 from penstock.errors import TableError
-from penstock.model.chunk import Chunk
-from penstock.model.offset import Offset
+from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.plan import EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, TableId
 from penstock.model.table import TableState, new_table
 from penstock.snapshot.gate import Gate, Permit
@@ -21,6 +24,7 @@ from penstock.sources.base import TableFilter
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.lookout import Lookout
 from penstock.state import StateStore
+from penstock.testing.proxy import Proxy
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import Database
 
@@ -48,14 +52,15 @@ class CountingGate(Gate):
 
 
 class Case:
-    def __init__(self, spark: SparkSession, mysql: Database, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, mysql: Database, folder: Path, **options: Any) -> None:
+        """`options`: of the source."""
         from penstock.spark.snapshots import SnapshotReader
 
         mysql.execute(
             "CREATE TABLE t (k INT PRIMARY KEY)",
             "INSERT INTO t VALUES " + ", ".join(f"({number})" for number in range(CHUNKS)),
         )
-        self.mysql = mysql
+        self.mysql, self.folder = mysql, folder
         self._watcher = mysql.connect()
         with mysql.connect() as connection:
             schema = read_table(connection, TableId(mysql.name, "t"))
@@ -67,7 +72,9 @@ class Case:
             f"CREATE USER {self.account}@127.0.0.1 IDENTIFIED BY 'p'",
             f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {self.account}@127.0.0.1",
         )
-        source = SourceConfig(host=mysql.host, port=mysql.port, user=self.account, password="p")
+        self.password = lent(Secret("p"), folder)
+        told = {"port": mysql.port, "user": self.account, "password": self.password.__enter__(), **options}
+        source = SourceConfig.model_validate(told)
         config = SnapshotConfig(parallel=2)
         lookout = Lookout(config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0)
         self.gate = CountingGate(config, lambda: source, lookout)
@@ -116,6 +123,7 @@ class Case:
             yield
         finally:
             self.reader.stop()
+            self.password.__exit__(None, None, None)
             self.state.close()
             self._watcher.close()
             self.mysql.execute(f"DROP USER {self.account}@127.0.0.1")
@@ -154,6 +162,48 @@ def test_the_server_never_counts_more_connections_than_parallel_also_when_it_cha
         assert max(case.counts) == 2 and case.staged() == 0
 
 
+def test_what_was_staged_for_a_snapshot_that_is_no_more_is_removed_while_others_are_read(case: Case) -> None:
+    chunks, aside = case.folder / "chunks", case.folder / "aside"
+    (chunks / "0" / "other").mkdir(parents=True)
+    aside.mkdir()
+    (aside / "rows.parquet").touch()
+    with case.running():
+        case.reader.start()
+        wait_for(lambda: case.staged() == CHUNKS, "all chunks", seconds=200)
+        aside.rename(chunks / "7")  # of a table that was begun anew meanwhile
+        case.state.set_meta("something", "else")
+        wait_for(lambda: not (chunks / "7").exists(), "the old folder to be removed")
+        assert (chunks / "0" / "other").exists(), "the table is still being read: its chunks are not placed"
+
+
+def test_what_a_pending_plan_names_stays_and_all_else_that_is_outdated_goes_at_the_end(case: Case) -> None:
+    """A stream under load always has a plan that is pending."""
+    chunks = case.folder / "chunks"
+    for start in ("7", "8"):
+        (chunks / start / "a.t").mkdir(parents=True)
+    planned = staged_at(chunks / "7" / "a.t" / "rows.parquet")
+    place = PlaceChunks((planned,), (), "merge")
+    [table] = case.state.tables().values()
+    steps = TablePlan(table.schema, (place,), Offset(7))
+    case.state.plan(EpochPlan(1, LogRange(Offset(4), Offset(9)), (steps,)))
+    with case.running():
+        case.reader.start()
+        wait_for(lambda: not (chunks / "8").exists(), "the folder that no plan names to be removed")
+        assert (chunks / "7").exists()
+        (chunks / "9").mkdir()
+        case.reader.stop()
+        assert (chunks / "7").exists() and not (chunks / "9").exists()
+        [pending] = case.state.pending()
+        case.state.applied(pending)
+        case.reader.stop()
+        assert not (chunks / "7").exists()
+
+
+def staged_at(path: Path) -> StagedChunk:
+    marks = Watermarks("", SourcePosition("binlog.000001", 4))
+    return StagedChunk(Chunk(TableId("a", "t"), 0, None, None), "1", str(path), 1, 1, "0", 1, marks, "server")
+
+
 def test_a_rate_spreads_chunks_and_can_be_lifted(case: Case) -> None:
     case.reader.limits(rows_per_second=1)
     with case.running():
@@ -163,6 +213,49 @@ def test_a_rate_spreads_chunks_and_can_be_lifted(case: Case) -> None:
         case.reader.limits(rows_per_second=0)
         wait_for(lambda: case.staged() == CHUNKS, "all chunks")
         assert case.reader.error is None
+
+
+@pytest.fixture
+def proxy(mysql: Database) -> Iterator[Proxy]:
+    with Proxy(mysql.host, mysql.port) as proxy:
+        yield proxy
+
+
+def test_a_dead_network_is_told_and_outlived_and_a_slow_query_is_not_cut_off(
+    spark: SparkSession, mysql: Database, tmp_path: Path, proxy: Proxy
+) -> None:
+    case = Case(spark, mysql, tmp_path, port=proxy.port, connect_timeout="1s", read_timeout="1s")
+    with case.running():
+        with case.locked():
+            case.reader.start()
+            wait_for(lambda: len(case.waiting()) == 2, "two chunks to wait for the lock", seconds=200)
+            first = case.waiting()
+            looks = proxy.accepted
+            wait_for(lambda: proxy.accepted >= looks + 4, "the server to be asked what it does, twice each")
+            assert case.waiting() == first and not case.reader.retries.to_json("snapshot")
+            proxy.drop()
+            wait_for(lambda: case.reader.retries.to_json("snapshot"), "the trouble to be told")
+            [told] = case.reader.retries.to_json("snapshot")
+            assert told["table"] == f"{mysql.name}.t" and told["reason"]
+        proxy.pass_on()
+        wait_for(lambda: case.staged() == CHUNKS, "all chunks")
+        assert case.reader.error is None and not case.reader.retries.to_json("snapshot")
+
+
+def test_the_reader_stops_in_time_while_its_chunks_wait_for_a_dead_network(
+    spark: SparkSession, mysql: Database, tmp_path: Path, proxy: Proxy
+) -> None:
+    """With limits as they are by default: the jobs are cancelled."""
+    case = Case(spark, mysql, tmp_path, port=proxy.port)
+    with case.running(), case.locked():
+        case.reader.start()
+        wait_for(lambda: len(case.waiting()) == 2, "two chunks to wait for the lock", seconds=200)
+        proxy.drop()
+        began = time.monotonic()
+        case.reader.stop(14)
+        assert time.monotonic() - began < 14
+        assert not [thread.name for thread in case.reader._threads if thread.is_alive()]
+    assert case.reader.error is None
 
 
 class Many:
@@ -177,7 +270,10 @@ class Many:
             f"CREATE USER {self.account}@127.0.0.1 IDENTIFIED BY 'p' WITH {limits}",
             f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {self.account}@127.0.0.1",
         )
-        source = SourceConfig(host=mysql.host, port=mysql.port, user=self.account, password="p")
+        self.password = lent(Secret("p"), folder)
+        source = SourceConfig(
+            host=mysql.host, port=mysql.port, user=self.account, password=self.password.__enter__()
+        )
         config = SnapshotConfig(parallel=2)
         lookout = Lookout(config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0)
         self.state = StateStore(folder / "state")
@@ -211,6 +307,7 @@ class Many:
             yield
         finally:
             self.reader.stop()
+            self.password.__exit__(None, None, None)
             self.state.close()
             self.mysql.execute(f"DROP USER {self.account}@127.0.0.1")
 

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.functions import lit, raise_error
+from tests.conftest import spark_jobs
 
 from penstock import _core
 from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
 from penstock.spark.verify import SparkTarget
 from penstock.testing.servers import Database
+from penstock.verify import source
 from penstock.verify.check import Verification
 from penstock.verify.report import TableReport
 from penstock.verify.source import ReadView, read_view
+from penstock.verify.subject import Held, NotCompared, Subject, Why
 
 ROWS = 20_000
 
@@ -32,13 +36,27 @@ class Stopped:
     """A target that stands still, and a log in which `touched` says what happened."""
 
     touched: list[Collection[str] | None] = field(default_factory=list)
+    schemas: dict[TableId, list[TableSchema | NotCompared]] = field(default_factory=dict)
+    """What the pipeline knows of its tables, each time that it is asked; the last one stays."""
     held: int = 0
 
-    def hold(self) -> None:
+    def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
         self.held += 1
+        return {table: self._next(table) for table in tables}
 
-    def version_at(self, table: TableId, position: SourcePosition) -> tuple[Offset, str | None]:
-        return Offset(position.position), None
+    def versions_at(
+        self, tables: Collection[TableId], position: SourcePosition
+    ) -> tuple[Offset, Mapping[TableId, Subject]]:
+        now = {table: self._next(table) for table in tables}
+        found: dict[TableId, Subject] = {
+            table: one if isinstance(one, NotCompared) else Held(None, one.version)
+            for table, one in now.items()
+        }
+        return Offset(position.position), found
+
+    def _next(self, table: TableId) -> TableSchema | NotCompared:
+        known = self.schemas[table]
+        return known.pop(0) if len(known) > 1 else known[0]
 
     def keys_touched(
         self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
@@ -110,13 +128,19 @@ def verification(mysql: Database, frame: Any, log: Stopped) -> Verification:
     return Verification(views, SparkTarget(lambda table, version: frame), log, log)
 
 
+def report_on(mysql: Database, frame: Any, schema: TableSchema, log: Stopped) -> TableReport:
+    log.schemas.setdefault(schema.table, [schema])
+    [report] = verification(mysql, frame, log).verify([(schema.table, ROWS)])
+    return report
+
+
 def verify(
     mysql: Database, spark: Any, schema: TableSchema, change: list[str], log: Stopped | None = None
 ) -> TableReport:
     """The target has the table as it is now; then the source gets the changes."""
     frame = as_frame(spark, arrow_rows(mysql, schema))
     mysql.execute("SET time_zone = '+00:00'", *change)
-    return verification(mysql, frame, log or Stopped()).verify(schema)
+    return report_on(mysql, frame, schema, log or Stopped())
 
 
 @pytest.mark.parametrize("key", ["id", "code", "id, code"])
@@ -161,7 +185,7 @@ def test_keys_touched_between_the_marks_are_looked_at_again(mysql: Database, spa
     report = verify(mysql, spark, schema, change, log)
     assert sorted(found.key["id"] or "" for found in report.keys_different) == ["6000", "6007"]
     log = Stopped(touched=[{"6007"}] * 10)
-    report = verification(mysql, as_frame(spark, arrow_rows(mysql, schema)), log).verify(schema)
+    report = report_on(mysql, as_frame(spark, arrow_rows(mysql, schema)), schema, log)
     assert report.equal
 
 
@@ -184,7 +208,7 @@ def test_a_row_that_the_target_has_twice_is_named(mysql: Database, spark: Any) -
     schema = create(mysql, "id")
     rows = arrow_rows(mysql, schema)
     frame = as_frame(spark, pa.concat_tables([rows, rows.slice(5, 1)]))
-    report = verification(mysql, frame, Stopped()).verify(schema)
+    report = report_on(mysql, frame, schema, Stopped())
     key = {"id": str(rows.column("id")[5].as_py())}
     assert [(found.key, found.kind) for found in report.keys_different] == [(key, "doubled")]
 
@@ -194,3 +218,69 @@ def test_a_table_that_is_gone_is_an_error_of_that_table(mysql: Database, spark: 
     report = verify(mysql, spark, schema, ["DROP TABLE t"])
     assert report.error is not None and "does not exist" in report.error
     assert not report.equal
+
+
+def test_a_table_that_is_parked_before_the_mark_is_not_compared(mysql: Database, spark: Any) -> None:
+    schema = create(mysql, "id")
+    parked = NotCompared(Why.PARKED, "It is parked.")
+    log = Stopped(schemas={schema.table: [schema, parked]})
+    report = verify(mysql, spark, schema, ["UPDATE t SET note = 'other' WHERE id = 6000"], log)
+    assert (report.not_compared, report.equal, report.error) == (parked, False, None)
+
+
+def test_a_table_whose_definition_changes_meanwhile_is_compared_by_the_new_one(
+    mysql: Database, spark: Any
+) -> None:
+    schema = create(mysql, "id")
+    old = replace(schema, columns=(*schema.columns, Column("gone", "int")), version=schema.version - 1)
+    report = verify(mysql, spark, schema, [], Stopped(schemas={schema.table: [old, schema]}))
+    assert report.equal, report.lines()
+    endless = [replace(schema, version=number) for number in range(100)]
+    report = verify(mysql, spark, schema, [], Stopped(schemas={schema.table: [*endless]}))
+    assert report.not_compared is not None and report.not_compared.why == Why.READING
+
+
+def test_small_tables_are_compared_together_and_each_has_its_own_report(mysql: Database, spark: Any) -> None:
+    schema = create(mysql, "id")
+    mysql.execute(
+        "CREATE TABLE other LIKE t", "INSERT INTO other SELECT * FROM t", "CREATE TABLE gone (a INT)"
+    )
+    other, lost = (replace(schema, table=TableId(mysql.name, name)) for name in ("other", "lost"))
+    frame = as_frame(spark, arrow_rows(mysql, schema))
+    mysql.execute("UPDATE other SET note = 'different' WHERE id = 6000")
+    log = Stopped(schemas={one.table: [one] for one in (schema, other, lost)})
+    work = verification(mysql, frame, log)
+    before = spark_jobs(spark)
+    reports = {
+        one.table.table: one for one in work.verify([(one.table, ROWS) for one in (schema, other, lost)])
+    }
+    assert spark_jobs(spark) - before <= 2, "the sums of all in one job, the keys of one in another"
+    assert log.held == 1
+    assert reports["t"].equal
+    assert [(key.key, key.kind) for key in reports["other"].keys_different] == [({"id": "6000"}, "different")]
+    assert "does not exist" in (reports["lost"].error or "")
+
+
+def test_one_target_that_cannot_be_read_does_not_keep_the_others_from_being_compared(
+    mysql: Database, spark: Any
+) -> None:
+    schema = create(mysql, "id")
+    mysql.execute("CREATE TABLE other LIKE t", "INSERT INTO other SELECT * FROM t")
+    other = replace(schema, table=TableId(mysql.name, "other"))
+    frame = as_frame(spark, arrow_rows(mysql, schema))
+    broken = frame.withColumn("note", raise_error(lit("a file is missing")))
+    log = Stopped(schemas={one.table: [one] for one in (schema, other)})
+    work = verification(mysql, frame, log)
+    work._target = SparkTarget(lambda table, version: broken if table.table == "other" else frame)
+    reports = {one.table.table: one for one in work.verify([(schema.table, ROWS), (other.table, ROWS)])}
+    assert reports["t"].equal
+    assert "cannot be read" in (reports["other"].error or "")
+
+
+def test_a_server_whose_hash_function_answers_null_is_named(
+    mysql: Database, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = create(mysql, "id")
+    monkeypatch.setattr(source.sql, "row_hash", lambda *_, **__: "NULL")
+    report = verify(mysql, spark, schema, [])
+    assert "SHA2() answers NULL" in (report.error or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import _core
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
 from penstock.testing.servers import Database
 from penstock.verify import sql
@@ -158,3 +159,10 @@ def assert_in_the_same_bucket(
     for bucket in set(expected):
         found = server.query(f"SELECT v FROM t WHERE {buckets.where([bucket])} ORDER BY id")
         assert [row[0] for row in found] == [n for n, b in zip(numbers, expected, strict=True) if b == bucket]
+
+
+def test_only_hash_functions_are_used_that_every_server_has_built_in() -> None:
+    """MD5() and SHA1() are a component since MySQL 9.6, which is not installed by default."""
+    columns = [Column(name, name, name) for name in ("int", "varchar", "text", "blob", "date", "json")]
+    text = sql.row_hash(columns)
+    assert set(re.findall(r"\b(MD5|SHA1|SHA|SHA2|CRC32)\(", text)) == {"SHA2"}

@@ -19,6 +19,7 @@ use self::value::{write_json_string, JsonRow};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Checksum, Event, EventHeader, EventKind, RowsKind};
+use crate::group::MARIADB_STANDALONE;
 use crate::gtid::GtidEvent;
 use crate::json::Style;
 use crate::mariadb::unpack;
@@ -212,6 +213,8 @@ impl Inspector {
                 let mut cursor = event.cursor();
                 let sequence = cursor.u64("GTID sequence")?;
                 let domain = cursor.u32("GTID domain")?;
+                // No BEGIN follows: without this mark the transaction goes on to XID, COMMIT or XA PREPARE.
+                transaction.open = cursor.u8("GTID flags")? & MARIADB_STANDALONE == 0;
                 let gtid = Domain { domain, server_id: event.header.server_id, sequence };
                 transaction.gtid = Some(gtid.to_string());
                 transaction.domain = Some(gtid);
@@ -232,6 +235,8 @@ impl Inspector {
             Control::End => self.end_transaction(event),
             Control::Inside => {}
             Control::Other if self.transaction.open => {}
+            // CREATE TABLE … SELECT of MySQL 8.0.21: its row events and an XID follow.
+            Control::Other if statement.starts_transaction() => self.transaction.open = true,
             Control::Other => self.end_transaction(event),
         }
     }

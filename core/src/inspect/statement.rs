@@ -5,6 +5,7 @@ use crate::charset::{append_utf8, collation_charset, Charset};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventKind, FormatDescription};
+use crate::group::ends_with_start_transaction;
 use crate::mariadb::unpack;
 
 /// A QUERY event.
@@ -86,6 +87,11 @@ impl Statement {
         Ok(())
     }
 
+    /// A statement that is the first of its transaction.
+    pub fn starts_transaction(&self) -> bool {
+        ends_with_start_transaction(self.sql.as_bytes())
+    }
+
     /// What the statement does to the transaction it stands in.
     pub fn control(&self) -> Control {
         let mut words = self.sql.split([' ', '\t', '\n', '\r', ';']).filter(|word| !word.is_empty());
@@ -93,7 +99,7 @@ impl Statement {
         let second = words.next().unwrap_or("").to_ascii_uppercase();
         match (first.as_str(), second.as_str()) {
             ("BEGIN", "" | "WORK") | ("START", "TRANSACTION") | ("XA", "START" | "BEGIN") => Control::Begin,
-            ("COMMIT", _) => Control::End,
+            ("COMMIT", _) | ("XA", "COMMIT" | "ROLLBACK") => Control::End,
             ("ROLLBACK", "" | "WORK") => Control::End,
             ("SAVEPOINT", _) | ("ROLLBACK", _) | ("RELEASE", _) | ("XA", "END") => Control::Inside,
             _ => Control::Other,

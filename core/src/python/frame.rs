@@ -17,6 +17,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan_span, module)?)?;
     module.add_function(wrap_pyfunction!(take_back, module)?)?;
     module.add_function(wrap_pyfunction!(digest_span, module)?)?;
+    module.add_function(wrap_pyfunction!(whole_statement, module)?)?;
     Ok(())
 }
 
@@ -270,6 +271,17 @@ fn digest_span(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> P
 #[pyfunction]
 fn take_back(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> PyResult<()> {
     Ok(py.detach(|| crate::rescan::take_back(path, base, start, end))?)
+}
+
+#[pyfunction]
+fn whole_statement(
+    py: Python<'_>,
+    path: &str,
+    base: u64,
+    offset: u64,
+    length_max: u64,
+) -> PyResult<Option<String>> {
+    Ok(py.detach(|| crate::rescan::whole_statement(path, base, offset, length_max))?)
 }
 
 #[pyfunction]

@@ -40,8 +40,8 @@ fn packets(payloads: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-fn definition(code: u8, collation: u16, decimals: u8) -> Vec<u8> {
-    let mut payload = vec![3, b'd', b'e', b'f', 0, 0, 0, 1, b'x', 0, 12];
+fn definition(name: u8, code: u8, collation: u16, decimals: u8) -> Vec<u8> {
+    let mut payload = vec![3, b'd', b'e', b'f', 0, 0, 0, 1, name, 0, 12];
     payload.extend_from_slice(&collation.to_le_bytes());
     payload.extend_from_slice(&[0, 0, 0, 0, code, 0, 0, decimals, 0, 0]);
     payload
@@ -49,10 +49,10 @@ fn definition(code: u8, collation: u16, decimals: u8) -> Vec<u8> {
 
 fn head() -> Vec<Vec<u8>> {
     let mut payloads = vec![vec![7]];
-    for (code, collation, decimals) in
-        [(3, 63, 0), (253, 255, 0), (12, 63, 6), (11, 63, 0), (246, 63, 2), (16, 63, 0), (245, 63, 0)]
-    {
-        payloads.push(definition(code, collation, decimals));
+    let types =
+        [(3, 63, 0), (253, 255, 0), (12, 63, 6), (11, 63, 0), (246, 63, 2), (16, 63, 0), (245, 63, 0)];
+    for (name, (code, collation, decimals)) in b"abcefgh".iter().zip(types) {
+        payloads.push(definition(*name, code, collation, decimals));
     }
     payloads.push(vec![EOF, 0, 0, 2, 0]);
     payloads
@@ -146,11 +146,12 @@ fn an_error_packet_is_the_servers_error_wherever_it_stands() {
 #[test]
 fn columns_that_do_not_fit_are_a_mismatch_of_the_table() {
     for (index, other) in [
-        (1, definition(8, 63, 0)),
-        (2, definition(253, 8, 0)),
-        (3, definition(12, 63, 3)),
-        (5, definition(246, 63, 4)),
-        (6, definition(253, 63, 0)),
+        (1, definition(b'a', 8, 63, 0)),
+        (2, definition(b'b', 253, 8, 0)),
+        (3, definition(b'c', 12, 63, 3)),
+        (5, definition(b'f', 246, 63, 4)),
+        (6, definition(b'g', 253, 63, 0)),
+        (2, definition(b'x', 253, 255, 0)),
     ] {
         let mut payloads = head();
         payloads[index] = other;

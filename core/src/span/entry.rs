@@ -19,7 +19,7 @@ impl Tracker {
         if !self.transaction.maps_stale {
             for (index, (slot, offset)) in self.transaction.maps.iter().enumerate() {
                 let comma = if index > 0 { "," } else { "" };
-                let _ = write!(text, "{comma}{}:{offset}", json(&self.names.names[*slot]));
+                let _ = write!(text, "{comma}{}:{offset}", self.names.names[*slot].key);
             }
         }
         text.push_str("}}");
@@ -27,7 +27,7 @@ impl Tracker {
     }
 
     pub fn entry(&self, extra: &str) -> String {
-        let (span, name) = (&self.span, |slot: &usize| json(&self.names.names[*slot]));
+        let (span, name) = (&self.span, |slot: &usize| &self.names.names[*slot].key);
         let mut text = format!(
             "{{\"start\":{},\"end\":{},\"committed\":{},\"file\":{},\"position\":{}",
             span.start,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import TableError
 from penstock.model.schema import CascadingKey, Column, TableId, TableSchema, TypeOptions
+from penstock.printable import argument
 
 PLAIN = "^[ -~]*$"
 """Texts that every collation but those of one language compares as we do."""
@@ -15,7 +16,7 @@ def again(table: TableId, why: str) -> TableError:
     return TableError(
         f"Table {table} is read again: {why}.",
         hint=f"Nothing, if it happens rarely. Else change rows of {table} in the application and take "
-        f"the rule off the foreign key, then run `penstock resnapshot FILE {table}`.",
+        f"the rule off the foreign key, then run `penstock resnapshot FILE {argument(table)}`.",
         table=str(table),
         again=True,
     )

@@ -11,16 +11,18 @@ for itself: it is read in one piece whose place in the log is known, and goes on
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock import _core
 from penstock.model.plan import Kept
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, Column, TableId, TableSchema, TypeOptions
 from penstock.model.table import GONE, TableState
+from penstock.printable import argument
 
 ACTIVE = ("CASCADE", "SET NULL")
 
+CIRCLE_SHOWN_MAX = 5
 AFTER_PARENTS = "its rows are read after those of the tables it refers to"
 
 Comparison = Literal["exact", "padded", "folded", "folded padded", "unknown"]
@@ -131,19 +133,51 @@ def is_case_sensitive(column: Column) -> bool:
     return str(column.collation or "bin").endswith("bin") or column.charset in (None, "binary")
 
 
+def held_back(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
+    """Of the tables that epochs carry, all that must not be carried on now: those that are hindered, and
+    those that are hindered because others are. Those that somebody has to do something about come first:
+    what refers to them waits for that, and not only until they were read."""
+    now, found = dict(tables), dict[TableId, Hindrance]()
+    while more := hindrances(now, types):
+        parks = {name: why for name, why in more.items() if why.parks}
+        for name, why in (parks or more).items():
+            found[name] = why
+            now[name] = after(now[name], why)
+    return found
+
+
+def after(state: TableState, why: Hindrance) -> TableState:
+    """The table from then on."""
+    due = why.reason if why.due else ""
+    if not why.parks:
+        return replace(state, due=due)
+    return replace(state, status="parked", reason=why.reason, hint=why.hint, due=due)
+
+
 def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
-    """Of the tables that epochs carry: those that must not be carried on now."""
+    """Of the tables that epochs carry: those that must not be carried on now, as the others are."""
     live = {name: state for name, state in tables.items() if state.planned and state.schema.foreign_keys}
-    circle = set(live) - set(parents_first({name: state.schema for name, state in live.items()}))
+    schemas = {name: state.schema for name, state in live.items()}
+    behind_circles = set(live) - set(parents_first(schemas))
     found: dict[TableId, Hindrance] = {}
     for name, state in live.items():
-        reasons = [_hindrance(state, key, tables.get(key.parent), types) for key in state.schema.foreign_keys]
+        reasons = [_hindrance(state, key, tables, types) for key in state.schema.foreign_keys]
         worst = [one for one in reasons if one is not None and not one.due] or [one for one in reasons if one]
-        if name in circle:
-            found[name] = _circle(name)
+        if name in behind_circles and (circle := _circle_of(name, schemas)):
+            found[name] = _circle(name, circle)
         elif worst:
             found[name] = worst[0]
     return found
+
+
+def _circle_of(table: TableId, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
+    """The tables that lie with this one in a circle of keys; empty if it is in none. One that only refers to
+    a table of a circle is not in it."""
+    return {
+        other
+        for other in upstream(table, schemas) - {table}
+        if other in schemas and table in upstream(other, schemas)
+    }
 
 
 def waits(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
@@ -154,7 +188,7 @@ def waits(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
 
 def is_held_back(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
     """Whether it waits for somebody to do something about a table it refers to."""
-    if state.status != "parked":
+    if state.status in GONE or (state.status != "parked" and not state.due):
         return False
     parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
     return any(
@@ -177,8 +211,9 @@ def _is_complete(parent: TableState) -> bool:
 
 
 def _hindrance(
-    state: TableState, key: CascadingKey, parent: TableState | None, types: TypeOptions
+    state: TableState, key: CascadingKey, tables: Mapping[TableId, TableState], types: TypeOptions
 ) -> Hindrance | None:
+    parent = tables.get(key.parent)
     if parent is None or parent.status in GONE:
         reason, hint = parent_missing(state.table, key)
         return Hindrance(reason, hint, due=False, parks=True)
@@ -186,17 +221,20 @@ def _hindrance(
         return Hindrance(
             f"What the foreign key {key.name} changes in {state.table} cannot be worked out: {why}.",
             f"Take the rule off the key, or accept the gap with `cascades: ignore`; then run `penstock "
-            f"resnapshot FILE {state.table}`.",
+            f"resnapshot FILE {argument(state.table)}`.",
             due=False,
             parks=True,
         )
     if parent.table == state.table:
         return None
-    if parent.status == "parked" and not parent.due:
+    if parent.status == "parked" and (not parent.due or is_held_back(parent, tables)):
+        cure = f"Run `penstock resnapshot FILE {argument(parent.table)}`"
+        if parent.due:
+            cure = f"Do what {parent.table} waits for"
         return Hindrance(
             f"Rows of {state.table} change with those of {parent.table} (foreign key {key.name}), which is "
             "parked.",
-            f"Run `penstock resnapshot FILE {parent.table}`; {state.table} is read again after it.",
+            f"{cure}; {state.table} is read again after it.",
             parks=True,
         )
     if not parent.planned or (state.reading and not _is_complete(parent)):
@@ -212,15 +250,20 @@ def parent_missing(table: TableId, key: CascadingKey) -> tuple[str, str]:
         f"Rows of {table} are changed by the foreign key {key.name} when those of {key.parent} change, and "
         f"this pipeline does not follow {key.parent}."
     )
-    hint = f"Add {key.parent} to `tables`, restart the pipeline and run `penstock resnapshot FILE {table}`."
+    hint = (
+        f"Add {key.parent} to `tables`, restart the pipeline and run "
+        f"`penstock resnapshot FILE {argument(table)}`."
+    )
     return reason, hint
 
 
-def _circle(table: TableId) -> Hindrance:
+def _circle(table: TableId, others: Iterable[TableId]) -> Hindrance:
+    names = sorted(map(str, others))
+    shown = ", ".join(names[:CIRCLE_SHOWN_MAX]) + (", …" if len(names) > CIRCLE_SHOWN_MAX else "")
     return Hindrance(
-        f"{table} and other tables refer to each other in a circle by foreign keys that cascade, which "
-        "`cascades: apply` cannot follow.",
-        f"Take the rule off one of the keys, then run `penstock resnapshot FILE {table}`.",
+        f"{table} is in a circle of foreign keys that cascade, with {shown}, which `cascades: apply` cannot "
+        "follow.",
+        f"Take the rule off one of the keys, then run `penstock resnapshot FILE {argument(table)}`.",
         due=False,
         parks=True,
     )

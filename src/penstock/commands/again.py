@@ -3,7 +3,6 @@ what the pipeline says to them."""
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable
@@ -11,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock import config as configuration
+from penstock.commands.named import table_named
 from penstock.commands.signal import BEGIN_SECONDS_MAX, sent
-from penstock.commands.status import describe
+from penstock.commands.status import ensure_run
+from penstock.commands.terminal import say, say_json
 from penstock.directory import is_held
 from penstock.errors import ConfigError, TransientError
+from penstock.model.pattern import exactly
 from penstock.model.schema import TableId
 from penstock.model.signal import ENDED, Signal
 from penstock.signals.channels import accept
@@ -30,7 +32,7 @@ def resnapshot(file: Path, tables: list[str], *, fresh: bool, as_json: bool) -> 
     _ask(
         file,
         "execute-snapshot",
-        {str(table): {"data-collections": [str(table)]} | into for table in map(_table_id, tables)},
+        {str(table): {"data-collections": [exactly(table)]} | into for table in map(table_named, tables)},
         as_json=as_json,
         later=f"will be read again from its beginning{where} when the pipeline runs",
         done=lambda answer: f"is read again from its beginning{where.rstrip(',')}",
@@ -47,7 +49,7 @@ def unpark(file: Path, tables: list[str], *, as_json: bool) -> None:
             return f"is read again from its beginning: {answer['why']}"
         return "is not parked: there is nothing to do"
 
-    signals = {str(table): {"tables": [str(table)]} for table in map(_table_id, tables)}
+    signals = {str(table): {"tables": [exactly(table)]} for table in map(table_named, tables)}
     _ask(file, "unpark", signals, as_json=as_json, later="is unparked when the pipeline runs", done=done)
 
 
@@ -62,8 +64,9 @@ def _ask(
 ) -> None:
     """A pipeline that does not run finds them when it does (`later`). Raises what keeps a table as it is."""
     config = configuration.load(file)
-    describe(config)
+    ensure_run(config)
     state = StateStore(config.state)
+    state.limit_signals(config.signals)
     try:
         ids = {table: str(uuid.uuid4()) for table in signals}
         for table, data in signals.items():  # all of them are durable before one is waited for
@@ -82,12 +85,12 @@ def _ask(
     finally:
         state.close()
     if as_json:
-        print(json.dumps(answers))
+        say_json(answers)
     for table, answer in answers.items():
         if not answer["ok"]:
             raise ConfigError(f"{table}: {answer['message']}", hint=answer.get("hint", ""))
         if not as_json:
-            print(f"{table} {later if answer == WAITS else done(answer)}.")
+            say(f"{table} {later if answer == WAITS else done(answer)}.")
 
 
 def _is_told(signal: Signal) -> bool:
@@ -125,10 +128,3 @@ def _begun(state: StateStore, table: TableId, answer: dict[str, Any], folder: Pa
             break
         time.sleep(0.1)  # polls, with a limit
     return answer
-
-
-def _table_id(name: str) -> TableId:
-    try:
-        return TableId.parse(name)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from rich.console import Console
-
 from penstock import config as configuration
-from penstock.commands.status import describe
+from penstock.commands.status import ensure_run
+from penstock.commands.terminal import say, say_json
 from penstock.commands.verify import choose
 from penstock.errors import ConfigError
+from penstock.failures.tell import telling
 from penstock.sinks.base import Ours
 from penstock.state import StateStore
 
@@ -23,17 +22,18 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
     from penstock.spark.session import build_session
 
     config = configuration.load(file)
-    describe(config)  # refuses a pipeline that was never run
+    ensure_run(config)
     if config.sink.append_only:
         raise ConfigError(
             f"The sink {config.sink.type} keeps every change in files of its own: nothing to put together.",
             hint="compact works with the sinks iceberg and delta.",
         )
-    console, done = Console(stderr=as_json), {}
+    done = {}
     with closing(StateStore(config.state)) as state:
         chosen = choose(state, tables)
         spark = build_session(config.spark, config.sink, config.state / "compact")
         with ExitStack() as stack:
+            stack.enter_context(telling("The tables could not be compacted", config.state / "compact"))
             stack.callback(spark.stop)
             sink = stack.enter_context(
                 closing(build_sink(config.sink, spark, state.uuid, config.merge_shards))
@@ -44,6 +44,6 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
                 found = sink.compact(table)
                 done[str(table)] = {"files_before": found.before, "files_after": found.after}
                 if not as_json:
-                    console.print(f"{table}: {found.before:,} files, now {found.after:,}", highlight=False)
+                    say(f"{table}: {found.before:,} files, now {found.after:,}")
     if as_json:
-        print(json.dumps({"tables": done}))
+        say_json({"tables": done})

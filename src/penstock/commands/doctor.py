@@ -3,19 +3,25 @@ mends it."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from penstock import config as configuration
+from penstock.commands.terminal import cell, console, say_json
+from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
-from penstock.signals.work import as_told
-from penstock.sources.base import Finding
+from penstock.model.schema import TableId
+from penstock.model.table import TableState
+from penstock.parking import at_start
+from penstock.printable import printable
+from penstock.signals.work import as_told, by_signal
+from penstock.sources.base import Finding, TableFilter
 from penstock.sources.mysql import preflight
+from penstock.sources.mysql.session import SourceSession
 from penstock.state import StateStore
 
 _ORDER = {"error": 0, "warning": 1, "ok": 2}
@@ -23,40 +29,86 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("er
 
 
 def doctor(file: Path, *, as_json: bool) -> int:
-    """Prints what preflight finds, worst first; the exit code: 1 if anything must be mended before a pipeline
-    can run. Looks also at the tables that signals added. Reads only, also while the pipeline runs."""
+    """Prints what preflight finds, and which tables `penstock run` parks, worst first; the exit code: 1 if
+    anything must be mended before a pipeline can run. Looks also at tables that signals added. Reads only,
+    also while the pipeline runs."""
     config, found = configuration.load(file), list[Finding]()
+    known: dict[TableId, TableState] = {}
+    removed: list[TableId] = []
     if StateStore.exists(config.state):
         try:
             with closing(StateStore(config.state, read_only=True)) as state:
-                config = as_told(config, state)
+                config, known = as_told(config, state), state.tables()
+                removed = list(map(TableId.parse, by_signal(state)["removed"]))
         except PenstockError as error:
             found.append(Finding("warning", "state", str(config.state), f"{error.message} {error.hint}"))
-    findings = sorted(found + preflight.check(config), key=lambda finding: _ORDER[finding.level])
+    found += preflight.check(config)
+    if not any(finding.level == "error" for finding in found):
+        found = with_parked(found, known, _at_start(config, known, removed))
+    findings = sorted(found, key=lambda finding: _ORDER[finding.level])
     failed = any(finding.level == "error" for finding in findings)
     if as_json:
-        print(json.dumps({"ok": not failed, "findings": [finding.to_json() for finding in findings]}))
+        say_json({"ok": not failed, "findings": [finding.to_json() for finding in findings]})
     else:
         _show(findings)
     return int(failed)
 
 
+def _at_start(
+    config: PipelineConfig, known: Mapping[TableId, TableState], removed: Collection[TableId]
+) -> dict[TableId, TableState]:
+    """The tables as they are when `penstock run` begins to follow them."""
+    source = SourceSession(config.source, config.relay_log_path, foreign_keys=config.cascades == "apply")
+    with closing(source):
+        captured = TableFilter(config.tables, fold_case=source.traits.fold_case)
+        captured.set(config.tables, removed)
+        schemas = source.read_tables(captured)
+        cascading = source.cascading(schemas) if config.cascades == "park" else set()
+        logs_cascades = source.traits.logs_cascades
+    return at_start(known, schemas, cascading, config, logs_cascades=logs_cascades)
+
+
+def with_parked(
+    findings: Iterable[Finding],
+    known: Mapping[TableId, TableState],
+    tables: Mapping[TableId, TableState],
+) -> list[Finding]:
+    """The findings, with one for each table that is left alone, in place of what else was found about its
+    keys. `tables`: as they are once the pipeline has started."""
+    parked = {str(name): state for name, state in tables.items() if state.status == "parked"}
+    kept, replaced = list[Finding](), dict[str, list[Finding]]()
+    for one in findings:
+        if one.check in ("key", "cascade") and one.subject in parked:
+            replaced.setdefault(one.subject, []).append(one)
+        else:
+            kept.append(one)
+    for name, state in parked.items():
+        was = known.get(state.table)
+        now = "is parked" if was is not None and was.status == "parked" else "will be parked"
+        message = f"{name} {now}; the other tables go on. {state.reason} {state.hint}".strip()
+        instead = replaced.get(name, [])
+        check = instead[0].check if instead else "parked"
+        sql = "\n".join(dict.fromkeys(one.sql for one in instead if one.sql))
+        kept.append(Finding("warning", check, name, message, sql, parks=True))
+    return kept
+
+
 def _show(findings: list[Finding]) -> None:
-    console = Console()
+    out = console()
     table = Table(show_lines=False, pad_edge=False, box=None)
     table.add_column("check", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("what", overflow="fold")
     for finding in findings:
         mark, style = _MARKS[finding.level]
-        table.add_row(finding.check, Text(mark, style=style), Text(finding.message))
-    console.print(table)
+        table.add_row(finding.check, cell(mark, style), cell(finding.message))
+    out.print(table)
     cures = list(dict.fromkeys(one.sql for one in findings if one.sql and one.level != "ok"))
     if cures:
-        console.print("\nSQL that mends it, to be run at the source:\n", style="bold")
+        out.print("\nSQL that mends it, to be run at the source:\n", style="bold")
         for sql in cures:
             # Not wrapped, so that it can be copied.
-            console.print(Text(sql), soft_wrap=True)
+            out.print(Text("\n".join(map(printable, sql.split("\n")))), soft_wrap=True)
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
-    console.print(f"\n{errors} error(s), {warnings} warning(s)")
+    out.print(f"\n{errors} error(s), {warnings} warning(s)")

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from penstock._core import DecodeError, GtidSet, Inspector
+from penstock.commands.named import table_named
+from penstock.commands.terminal import cell, console, say, say_json
 from penstock.errors import ConfigError
+from penstock.printable import printable_json
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import RELAY_FILE, list_segments
 
@@ -55,6 +56,7 @@ def inspect(
 ) -> int:
     """The exit code: 0, or 1 after a damaged file."""
     files = [file for path in paths for file in log_files(path)]
+    tables = [str(table_named(name)) for name in tables]
     try:
         if summary:
             return _summarise(files, tables, as_json=as_json)
@@ -99,10 +101,10 @@ def _segments(folder: Path) -> list[LogFile]:
 def _print_lines(files: Iterable[LogFile], tables: Sequence[str], limit: int | None) -> int:
     try:
         for lines in _changes(files, tables, limit):
-            sys.stdout.write("\n".join(lines) + "\n")
+            sys.stdout.writelines(printable_json(line) + "\n" for line in lines)
     except DecodeError as error:
         sys.stdout.flush()
-        print(json.dumps({"error": describe(error)}), file=sys.stderr)
+        say_json({"error": describe(error)}, file=sys.stderr)
         return 1
     sys.stdout.flush()
     return 0
@@ -130,13 +132,13 @@ def _print_table(files: Iterable[LogFile], tables: Sequence[str], limit: int) ->
     try:
         for lines in _changes(files, tables, limit):
             for line in lines:
-                table.add_row(*_cells(json.loads(line)))
+                table.add_row(*map(cell, _cells(json.loads(line))))
     except DecodeError as error:
         failed = error
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(table)
+    out = console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    out.print(table)
     if table.row_count == limit:
-        console.print(f"The first {limit} changes; --limit shows more, --json all, --summary counts them.")
+        out.print(f"The first {limit} changes; --limit shows more, --json all, --summary counts them.")
     if failed is not None:
         _complain(describe(failed))
     return 0 if failed is None else 1
@@ -144,7 +146,7 @@ def _print_table(files: Iterable[LogFile], tables: Sequence[str], limit: int) ->
 
 def _cells(change: dict[str, Any]) -> list[str]:
     time = change["ts"].replace("T", " ").partition(".")[0].removesuffix("Z")
-    columns = escape(", ".join(_columns(change)))
+    columns = ", ".join(_columns(change))
     return [f"{change['file']}:{change['pos']}", time, change["table"], change["op"], columns]
 
 
@@ -220,28 +222,29 @@ def _summarise(files: Iterable[LogFile], tables: Sequence[str], *, as_json: bool
         if totals.error is not None:
             break
     if as_json:
-        print(json.dumps(totals.to_json()))
+        say_json(totals.to_json())
     else:
         _show(totals)
     return 0 if totals.error is None else 1
 
 
 def _show(totals: Totals) -> None:
-    console = Console()
+    out = console()
     for title, counts in (("event", totals.events), ("rows", totals.rows)):
         table = Table(title, "count")
         table.columns[1].justify = "right"
         for name, count in sorted(counts.items()):
-            table.add_row(name, f"{count:,}")
-        console.print(table)
-    console.print(f"{totals.transactions:,} transactions, {totals.first_ts} to {totals.last_ts}")
+            table.add_row(cell(name), f"{count:,}")
+        out.print(table)
+    out.print(cell(f"{totals.transactions:,} transactions, {totals.first_ts} to {totals.last_ts}"))
     if totals.gtids:
-        console.print(f"GTIDs {totals.gtids}")
+        out.print(cell(f"GTIDs {totals.gtids}"))
     for note in totals.notes:
-        console.print(f"Note: {note}.")
+        out.print(cell(f"Note: {note}."))
     if totals.error is not None:
         _complain(totals.error)
 
 
 def _complain(error: dict[str, Any]) -> None:
-    print(f"penstock: {error['file']} at position {error['position']}: {error['message']}.", file=sys.stderr)
+    text = f"penstock: {error['file']} at position {error['position']}: {error['message']}."
+    say(text, file=sys.stderr)

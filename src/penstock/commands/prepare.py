@@ -12,6 +12,8 @@ from rich.console import Console
 
 from penstock.config import SinkConfig
 from penstock.errors import ConfigError, PenstockError
+from penstock.failures.advice import advise
+from penstock.failures.record import keep_text
 from penstock.spark import classes
 from penstock.spark.jars import jars
 
@@ -40,8 +42,12 @@ def _make(sink: str, path: Path, *, quiet: bool) -> None:
             [sys.executable, "-c", _ONE, sink], capture_output=True, text=True, check=False, timeout=900
         )
     if done.returncode or not path.exists():
+        advice = advise(done.stderr, rows=False)
+        kept = keep_text(done.stderr, None)
         raise PenstockError(
-            f"Spark could not be prepared for {sink}: {done.stderr.strip()[-1000:]}",
-            hint="Pipelines run without it, only their start takes longer.",
+            f"Spark could not be prepared for {sink}: "
+            f"{advice.message if advice is not None else f'the process ended with code {done.returncode}.'}",
+            hint=f"{advice.hint if advice is not None else ''} Pipelines run without it, only their start "
+            f"takes longer. Details are in {kept}.".strip(),
         )
     console.print(f"prepared: {path} ({path.stat().st_size / 1e6:.0f} MB)")

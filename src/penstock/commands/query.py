@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from penstock import config as configuration
-from penstock.commands.status import describe
+from penstock.commands.status import ensure_run
+from penstock.commands.terminal import cell, console, say_json
 from penstock.state import StateStore
 
 
@@ -17,7 +16,7 @@ def query(file: Path, sql: str, *, limit: int, as_json: bool) -> None:
     from penstock.spark import query as spark_query
 
     config = configuration.load(file)
-    describe(config)
+    ensure_run(config)
     state = StateStore(config.state, read_only=True)
     try:
         tables = [table for table, known in state.tables().items() if known.last_epoch > 0]
@@ -26,9 +25,12 @@ def query(file: Path, sql: str, *, limit: int, as_json: bool) -> None:
         state.close()
     if as_json:
         for row in rows:
-            print(json.dumps(dict(zip(names, row, strict=True)), default=str, ensure_ascii=False))
+            found = dict(zip(names, row, strict=True))
+            say_json(found, plain=True)
         return
-    table = Table(*names)
+    table = Table()
+    for name in names:
+        table.add_column(cell(name))
     for row in rows:
-        table.add_row(*["NULL" if value is None else str(value) for value in row])
-    Console().print(table)
+        table.add_row(*["NULL" if value is None else cell(value) for value in row])
+    console().print(table)

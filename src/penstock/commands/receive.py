@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock import config as configuration
 from penstock.sources.mysql.receiver import Receiver
-from penstock.sources.mysql.stopping import Stopping, obey_parent
+from penstock.sources.mysql.stopping import Stopping, ensure_end, obey_parent
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ def receive(file: Path, *, child: bool) -> None:
     stopping = Stopping()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
+    ensure_end(stopping)
     if child:
         obey_parent(stopping)
     _keep_buffers()

@@ -2,57 +2,60 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from penstock import config as configuration
 from penstock.commands.signal import has_ended, sent
-from penstock.commands.status import describe
+from penstock.commands.status import ensure_run
+from penstock.commands.terminal import say, say_json
 from penstock.commands.verify import choose, remember, verified
+from penstock.model.pattern import exactly
 from penstock.model.schema import TableSchema
 from penstock.model.signal import Signal
 from penstock.snapshot.keys import BINARY
 from penstock.state import StateStore
-from penstock.verify.report import DifferentKey, TableReport
+from penstock.verify.report import DifferentKey, TableReport, exit_code
 
 KEYS_MAX = 10_000
 """Beyond that the whole table is read."""
 
 
 def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
-    """The exit code: 0 if nothing differs, or all that differed has been read again."""
+    """The exit code: that of `verify`, where a table that differed and was read again counts as equal."""
     config = configuration.load(file)
-    describe(config)
+    ensure_run(config)
     state = StateStore(config.state)
-    console = Console()
+    state.limit_signals(config.signals)
     found: list[dict[str, Any]] = []
-    left = False
+    reports: list[TableReport] = []  # of what is left
     try:
         schemas = {table.table: table.schema for table in state.tables().values()}
         for report in verified(config, state, choose(state, tables), keys_listed=KEYS_MAX):
             remember(state, report)
             signal = None
-            if not report.equal and report.error is None:
+            if not report.equal and report.error is None and report.not_compared is None:
                 signal = _read_again(state, report, schemas[report.table], config.state)
-            left |= report.error is not None or (signal is not None and signal.status != "done")
+            if signal is None or signal.status != "done":
+                reports.append(report)
+            left_out = report.not_compared.to_json() if report.not_compared is not None else None
             found.append({"table": str(report.table), "verdict": report.verdict, "error": report.error,
+                          "not_compared": left_out,
                           "signal": signal.to_json() if signal else None})  # fmt: skip
             if not as_json:
-                console.print(_line(report, signal), markup=False, highlight=False)
+                for line in _lines(report, signal):
+                    say(line)
     finally:
         state.close()
     if as_json:
-        print(json.dumps({"tables": found}))
-    return 1 if left else 0
+        say_json({"tables": found})
+    return exit_code(reports, named=bool(tables))
 
 
 def _read_again(state: StateStore, report: TableReport, schema: TableSchema, folder: Path) -> Signal:
     """By its keys, if they can be named; else the whole table."""
-    whole = {"data-collections": [str(report.table)]}
+    whole = {"data-collections": [exactly(report.table)]}
     listed = report.keys_different and not report.keys_not_listed and not report.unverified
     if listed and not report.ranges_different:
         keys = [_key(schema, different) for different in report.keys_different]
@@ -69,10 +72,10 @@ def _key(schema: TableSchema, different: DifferentKey) -> list[str | None]:
     ]
 
 
-def _line(report: TableReport, signal: Signal | None) -> str:
+def _lines(report: TableReport, signal: Signal | None) -> list[str]:
     if signal is None:
-        return "\n".join(report.lines())
+        return report.lines()
     count = len(report.keys_different)
     what = f"{count:,} keys" if "keys" in signal.data else "the whole table"
     said = "done" if signal.status == "done" else f"{signal.status}: see `penstock signals FILE {signal.id}`"
-    return f"{report.table}: {report.verdict}; {what} read again ({said})"
+    return [f"{report.table}: {report.verdict}; {what} read again ({said})"]

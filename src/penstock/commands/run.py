@@ -8,17 +8,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from penstock.commands.terminal import cell, console, say
 from penstock.errors import TablesParked
 from penstock.pipeline import Pipeline
+from penstock.printable import printable, printable_json
 from penstock.progress import Progress
 
 PLAIN_EVERY_SECONDS = 5
 PARKED_SHOWN_MAX = 5
+RETRIES_SHOWN_MAX = 5
 TABLES_SHOWN_MAX = 50
 """To draw a thousand rows twice a second would cost more than the pipeline does."""
 
@@ -29,6 +31,7 @@ def run(file: Path, *, once: bool, as_json: bool) -> None:
     Raises `TablesParked` if a run with `once` leaves tables behind: a scheduler must not take that for done.
     """
     pipeline = Pipeline.load(file)
+    pipeline.exits = True
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: pipeline.stop())
     progress = _watched(pipeline, once=once, as_json=as_json)
@@ -38,11 +41,11 @@ def run(file: Path, *, once: bool, as_json: bool) -> None:
 
 def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:
     if as_json:
-        return pipeline.run(once=once, on_progress=lambda progress: print(progress.text(), flush=True))
-    console = Console(stderr=True)
-    if not console.is_terminal:
+        return pipeline.run(once=once, on_progress=lambda progress: say(printable_json(progress.text())))
+    errors = console(stderr=True)
+    if not errors.is_terminal:
         return pipeline.run(once=once, on_progress=_Plain())
-    with Live(Text("starting the receiver and Spark …"), console=console, refresh_per_second=2) as live:
+    with Live(Text("starting the receiver and Spark …"), console=errors, refresh_per_second=2) as live:
         return pipeline.run(once=once, on_progress=lambda progress: live.update(render(progress.to_json())))
 
 
@@ -71,14 +74,14 @@ class _Plain:
 
     def __call__(self, progress: Progress) -> None:
         if time.monotonic() >= self._next:
-            print(summary_line(progress.to_json()), file=sys.stderr, flush=True)
+            say(summary_line(progress.to_json()), file=sys.stderr)
             self._next = time.monotonic() + PLAIN_EVERY_SECONDS
 
 
 def summary_line(status: dict[str, Any]) -> str:
     """The pipeline in one line."""
     snapshot, lag = status["snapshot"], status["lag"]
-    parts = [f"epoch {status['epoch']}", f"lag {_seconds(lag['seconds'])}, {_size(lag['bytes'])}"]
+    parts = [f"epoch {status['epoch']}", f"lag {_seconds(lag['seconds'])}, {size_text(lag['bytes'])}"]
     if snapshot["chunks"] and not snapshot["done"]:
         left = snapshot.get("seconds_left")
         parts.append(
@@ -87,6 +90,7 @@ def summary_line(status: dict[str, Any]) -> str:
         )
     if snapshot["throttled"]:
         parts.append(f"snapshot waits: {snapshot['throttled']}")
+    parts += [_retry(retry) for retry in status["retrying"]]
     parked = [table["table"] for table in status["tables"] if table["status"] == "parked"]
     if parked:
         parts.append("parked: " + ", ".join(parked))
@@ -99,16 +103,27 @@ def render(status: dict[str, Any]) -> Table:
     lag = status["lag"]
     title = (
         f"{status['pipeline']}: epoch {status['epoch']}, lag {_seconds(lag['seconds'])} "
-        f"({_size(lag['bytes'])}, {lag['transactions']:,} transactions)"
+        f"({size_text(lag['bytes'])}, {lag['transactions']:,} transactions)"
     )
     caption = ""
     if rates:
-        caption = f"log {_size(rates['log_bytes_per_s'])}/s, snapshot {rates['snapshot_rows_per_s']:,} rows/s"
+        caption = (
+            f"log {size_text(rates['log_bytes_per_s'])}/s, snapshot {rates['snapshot_rows_per_s']:,} rows/s"
+        )
         left = status["snapshot"].get("seconds_left")
         caption += f", {left} s left" if left is not None and not status["snapshot"]["done"] else ""
     if status["snapshot"]["throttled"]:
-        caption += f"\nsnapshot waits: {status['snapshot']['throttled']}"
-    table = Table(title=title, caption=caption.strip(), title_justify="left", caption_justify="left")
+        caption += "\n" + printable(f"snapshot waits: {status['snapshot']['throttled']}")
+    for retry in status["retrying"][:RETRIES_SHOWN_MAX]:
+        caption += f"\n{printable(_retry(retry))}"
+    if (more := len(status["retrying"]) - RETRIES_SHOWN_MAX) > 0:
+        caption += f"\n… and {more} more"
+    table = Table(
+        title=cell(title),
+        caption=Text(caption.strip()),
+        title_justify="left",
+        caption_justify="left",
+    )
     for name, justify in (
         ("table", "left"),
         ("state", "left"),
@@ -123,18 +138,26 @@ def render(status: dict[str, Any]) -> Table:
         state = item["status"] if item["status"] != "live" else _phase(item["snapshot"])
         state = "to be read again" if item["due"] else "catching up" if item["catching_up"] else state
         remarks = f"{item['parked']['reason']} {item['parked']['hint']}".strip() if item["parked"] else ""
+        remarks = printable(remarks)
         if not remarks and item["changed"]:
-            remarks = _last_change(item["changed"])
+            remarks = printable(_last_change(item["changed"]))
         if item["verified"]:
-            remarks = "\n".join(filter(None, (remarks, _last_verified(item["verified"]))))
+            remarks = "\n".join(filter(None, (remarks, printable(_last_verified(item["verified"])))))
         placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
         rows = f"{item['rows_placed']:,}"
         if state in ("planning chunks", "snapshot + stream"):
             rows += f" of ~{item['rows_estimate']:,}"
-        table.add_row(item["table"], state, placed, rows, Text(remarks))
+        table.add_row(cell(item["table"]), state, placed, rows, Text(remarks))
     if more := len(status["tables"]) - len(shown):
         table.add_row(f"… and {more:,} more", "", "", "", "`penstock status FILE --json` lists all.")
     return table
+
+
+def _retry(retry: dict[str, Any]) -> str:
+    """What does not go on, since when, and what it waits for."""
+    what = retry["what"] + (f" of {retry['table']}" if retry["table"] else "")
+    since = retry["since"][:19].replace("T", " ")
+    return f"{what} is tried again since {since} UTC ({retry['attempts']} attempts): {retry['reason']}"
 
 
 def shown_first(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -170,7 +193,7 @@ def _seconds(seconds: float | None) -> str:
     return "–" if seconds is None else f"{seconds:.1f} s"
 
 
-def _size(size: float) -> str:
+def size_text(size: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.commands.terminal import say, say_json
 from penstock.errors import ConfigError
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import Created, Doubtful
@@ -20,7 +20,8 @@ from penstock.sources.mysql.ddl.tokens import NotUnderstood, keywords, tokenize
 from penstock.sources.mysql.ddl.types import text_bytes
 
 _NOT_ABOUT_TABLES = keywords(
-    "SELECT TABLE WITH CALL DO EXECUTE VALUES HANDLER DECLARE IF WHILE LOOP RETURN FETCH OPEN CLOSE END"
+    """SELECT TABLE WITH CALL DO EXECUTE VALUES HANDLER DECLARE IF WHILE LOOP RETURN FETCH OPEN CLOSE END
+    ANALYZE BEGIN BINLOG CHECK CHECKSUM CLONE DESC DESCRIBE EXPLAIN OPTIMIZE"""
 )
 _WORDS_MAX = 4
 
@@ -70,14 +71,14 @@ def schema(files: list[Path], *, version: str, database: str, as_json: bool) -> 
             "tables": tables,
             "problems": [problem.to_json() for problem in problems],
         }
-        print(json.dumps(document, ensure_ascii=False))
+        say_json(document, plain=True)
     else:
         for table in tables:
             _show(table)
         for problem in problems:
             what = "does not apply" if problem.understood else "not understood"
-            print(f"{problem.file}:{problem.line}: {what}: {problem.statement} … ({problem.reason})")
-        print(f"{len(tables)} table(s) from {count} statement(s), {len(problems)} problem(s)")
+            say(f"{problem.file}:{problem.line}: {what}: {problem.statement} … ({problem.reason})")
+        say(f"{len(tables)} table(s) from {count} statement(s), {len(problems)} problem(s)")
     return int(any(problem.touches_table and not problem.understood for problem in problems))
 
 
@@ -220,7 +221,7 @@ def _key_json(key: Key) -> dict[str, Any]:
 
 
 def _show(table: dict[str, Any]) -> None:
-    print(f"{table['database']}.{table['table']}  ({table['collation']})")
+    say(f"{table['database']}.{table['table']}  ({table['collation']})")
     width = max((len(column["name"]) for column in table["columns"]), default=0)
     for column in table["columns"]:
         facts = [column["column_type"]]
@@ -230,17 +231,15 @@ def _show(table: dict[str, Any]) -> None:
         facts += [f"{column['generated']} ({column['expression']})"] if column["generated"] else []
         facts += ["INVISIBLE"] if column["invisible"] else []
         facts += ["AUTO_INCREMENT"] if column["auto_increment"] else []
-        print(f"  {column['name']:<{width}}  {' '.join(facts)}")
+        say(f"  {column['name']:<{width}}  {' '.join(facts)}")
     if table["primary_key"]:
-        print(f"  primary key ({', '.join(table['primary_key'])})")
+        say(f"  primary key ({', '.join(table['primary_key'])})")
     for key in table["unique_keys"]:
-        print(
-            f"  unique {key['name']} ({', '.join(part['column'] or 'expression' for part in key['parts'])})"
-        )
+        say(f"  unique {key['name']} ({', '.join(part['column'] or 'expression' for part in key['parts'])})")
     for key in table["foreign_keys"]:
         to = key["references"]
-        print(
+        say(
             f"  foreign key {key['name']} ({', '.join(key['columns'])}) to {to['database']}.{to['table']} "
             f"({', '.join(to['columns'])})"
         )
-    print()
+    say("")

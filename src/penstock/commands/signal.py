@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from penstock import config as configuration
 from penstock import directory
-from penstock.commands.status import describe
+from penstock.commands.status import ensure_run
+from penstock.commands.terminal import cell, console, say, say_json
 from penstock.errors import ConfigError
 from penstock.model.signal import ENDED, Signal
 from penstock.signals import commands
@@ -43,15 +43,16 @@ def signal(
     if data is not None and (tables or where or keys):
         raise ConfigError("Give --data, or tables and options: not both.")
     commands.parse(kind, fields)  # what is wrong with it in itself is said at once
-    describe(config)
+    ensure_run(config)
     state = StateStore(config.state)
+    state.limit_signals(config.signals)
     try:
         until = has_ended if wait else is_begun
         found = sent(state, kind, fields, config.state, signal_id=signal_id, until=until)
     finally:
         state.close()
     if as_json:
-        print(json.dumps(found.to_json()))
+        say_json(found.to_json())
     else:
         _tell(found)
     return 1 if found.status in ("refused", "failed") else 0
@@ -107,9 +108,9 @@ def has_ended(signal: Signal) -> bool:
 
 
 def _tell(found: Signal) -> None:
-    print(f"signal {found.id}: {_said(found)}")
+    say(f"signal {found.id}: {_said(found)}")
     for name, item in found.answer.get("tables", {}).items():
-        print(f"  {name}: {', '.join(f'{key} {value}' for key, value in item.items())}")
+        say(f"  {name}: {', '.join(f'{key} {value}' for key, value in item.items())}")
 
 
 def _said(found: Signal) -> str:
@@ -135,19 +136,19 @@ def signals(file: Path, signal_id: str | None, *, types: bool, as_json: bool) ->
     if signal_id is not None and not known:
         raise ConfigError(f"There is no signal {signal_id!r}.", hint="`penstock signals FILE` lists them.")
     if as_json:
-        print(json.dumps([one.to_json() for one in known]))
+        say_json([one.to_json() for one in known])
         return
     if signal_id is not None:
         _tell(known[0])
         return
     table = Table("id", "type", "channel", "status", "received")
     for one in known:
-        table.add_row(one.id, one.type, one.channel, one.status, one.to_json()["received"])
-    Console().print(table)
+        table.add_row(*map(cell, (one.id, one.type, one.channel, one.status, one.to_json()["received"])))
+    console().print(table)
 
 
 def _types() -> None:
     table = Table("type", "data")
     for name, model in commands.TYPES.items():
         table.add_row(name, ", ".join(field.alias or key for key, field in model.model_fields.items()))
-    Console().print(table)
+    console().print(table)

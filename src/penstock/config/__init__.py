@@ -7,9 +7,11 @@ is an error that names the nearest option. Sizes may be written as `256MiB`, tim
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +19,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from penstock.config.secret import Secret, lent
 from penstock.config.sections import (
     EpochConfig,
+    Milliseconds,
     RelayLogConfig,
     RestConfig,
     SchemaConfig,
@@ -41,6 +45,7 @@ __all__ = [
     "RelayLogConfig",
     "RestConfig",
     "SchemaConfig",
+    "Secret",
     "SignalsConfig",
     "SinkConfig",
     "SnapshotConfig",
@@ -51,6 +56,7 @@ __all__ = [
     "load",
     "parse",
     "save",
+    "with_lent_password",
 ]
 
 
@@ -65,6 +71,10 @@ class PipelineConfig(Section):
     sink: SinkConfig = SinkConfig()
     state: Path
     """Directory of everything the pipeline remembers. On local disk."""
+    stop_timeout: Milliseconds = Field(12_000, ge=1000)
+    """A run that is told to stop (SIGTERM, Ctrl-C) ends within this time. What it does may finish; waits for
+    the source are ended after a third of the time, Spark's jobs after half of it, and at the end the process
+    exits, whatever it waits for. Service managers kill after 30 s or more."""
     start: StartAt = StartAt(at="latest")
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
@@ -121,6 +131,13 @@ class PipelineConfig(Section):
     def relay_log_path(self) -> Path:
         return self.relay_log.path or self.state / "relay"
 
+    @property
+    def open_paths(self) -> list[Path]:
+        """Places that other accounts may use, also if they lie inside `state`."""
+        signals = self.signals.file
+        answers = [] if signals is None else [signals, signals.with_name(f"{signals.name}.answers")]
+        return [*answers, *([] if self.sink.path is None else [self.sink.path])]
+
 
 def load(path: str | Path) -> PipelineConfig:
     """Reads and checks a pipeline file. Relative paths in it count from the file's folder.
@@ -140,18 +157,35 @@ def load(path: str | Path) -> PipelineConfig:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"The pipeline file {path} is not valid YAML: {error}.") from error
+        # What PyYAML says of it quotes the line, and that may be the one with the password.
+        mark = getattr(error, "problem_mark", None)
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+        raise ConfigError(
+            f"The pipeline file {path} is not valid YAML{place}.",
+            hint="Put values with special characters, such as passwords, in single quotes.",
+        ) from None
     if not isinstance(document, dict):
         raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
     return parse(_expand(document, path), where=str(path), base=path.resolve().parent)
+
+
+@contextlib.contextmanager
+def with_lent_password(config: PipelineConfig) -> Iterator[PipelineConfig]:
+    """The same, and Spark tasks can be given its source while the block lasts (`secret.py`). The state
+    directory exists and is held."""
+    with lent(config.source.password, config.state) as password:
+        source = config.source.model_copy(update={"password": password})
+        yield config.model_copy(update={"source": source})
 
 
 def save(config: PipelineConfig, path: Path) -> None:
     """Writes what `load` reads, for nobody but this account: it holds passwords. Relative paths of `config`
     count from where this process works, wherever the file lies."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    document = _rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True)
+    document["source"]["password"] = config.source.password.reveal()
     with os.fdopen(descriptor, "w") as file:
-        yaml.safe_dump(_rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True), file)
+        yaml.safe_dump(document, file)
 
 
 def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:

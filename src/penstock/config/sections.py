@@ -6,7 +6,19 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from penstock.config.secret import Secret
+from penstock.model.name import split_name
+from penstock.model.schema import TableId
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)?\s*$")
 _SIZE_UNITS = {
@@ -33,6 +45,12 @@ def _milliseconds(value: Any) -> Any:
     return value
 
 
+def _table_name(value: str) -> str:
+    TableId.parse(value)
+    return value
+
+
+TableName = Annotated[str, AfterValidator(_table_name)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=0)]
 Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0)]
 
@@ -55,8 +73,15 @@ class SourceConfig(Section):
     host: str = "127.0.0.1"
     port: int = Field(3306, ge=1, le=65535)
     user: str
-    password: str = ""
+    password: Secret = Secret()
+    """Better `${NAME}`, from the environment."""
+    allow_cleartext_password: bool = False
+    """Some accounts (`mysql_clear_password`, `dialog`: PAM, LDAP) have the password sent as it is. Without
+    this it is sent only over TLS with a verified certificate (`tls: verify_ca` or `verify_identity`), because
+    anybody who answers at the address may ask for it."""
     tls: Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"] = "preferred"
+    """`preferred` and `required` encrypt and do not look who answers; `verify_ca` and `verify_identity`
+    do."""
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -68,7 +93,12 @@ class SourceConfig(Section):
     A replica that is still applying what we hold is waited for without limit."""
     server_id: int | None = Field(None, ge=1, le=2**32 - 1)
     """Replica server id of the receiver; None: one derived from the relay log's own identity."""
-    connect_timeout: Milliseconds = 10_000
+    connect_timeout: Milliseconds = Field(10_000, ge=1)
+    """A connection is made within this time or given up: name, TCP, greeting, TLS and login together."""
+    read_timeout: Milliseconds = Field(30_000, ge=1)
+    """A server that has sent nothing for so long is asked over a second connection whether it still executes
+    our statement. If so, we go on waiting: a slow query is not cut off. If not, or if it cannot be asked, the
+    connection is dead; it is closed and the work is tried again. No read waits for longer."""
     heartbeat: Milliseconds = 5_000
     """How often an idle source says so. A receiver that hears nothing for three of them reconnects."""
     reconnect_max: Milliseconds = 30_000
@@ -141,7 +171,8 @@ class RelayLogConfig(Section):
 
 class TablesConfig(Section):
     include: list[str] = Field(min_length=1)
-    """Names `database.table`; `*` and `?` are wildcards in either part."""
+    """Names `database.table`; `*` and `?` are wildcards in either part. A database whose name has dots stands
+    in backticks, `` `a.b`.* ``; in backticks there are no wildcards."""
     exclude: list[str] = []
 
     @model_validator(mode="before")
@@ -154,7 +185,7 @@ class TablesConfig(Section):
     @model_validator(mode="after")
     def _dotted(self) -> TablesConfig:
         for pattern in [*self.include, *self.exclude]:
-            if pattern.count(".") < 1:
+            if not all(part.text for part in split_name(pattern)):
                 raise ValueError(
                     f"{pattern!r} names no database; write it as database.table, for example shop.*"
                 )
@@ -192,7 +223,7 @@ class SnapshotConfig(Section):
     load: LoadConfig = LoadConfig()
     hosts: list[str] = []
     """Replicas `host:port` of the source that chunks are read from in its stead (MySQL with GTIDs)."""
-    watermark_table: str | None = Field(None, pattern=r"^[^.`]+\.[^.`]+$")
+    watermark_table: TableName | None = None
     """A table `database.table` that chunk readers write to: how a chunk finds its place in the log of a MySQL
     without GTIDs. docs/delivery.md has its definition."""
     pause_when_behind: Bytes = 1024**3
@@ -241,11 +272,19 @@ class SignalsConfig(Section):
 
     file: Path | None = None
     """A file to which signals are appended, one JSON object a line; answers go to FILE.answers."""
-    table: str | None = Field(None, pattern=r"^[^.`]+\.[^.`]+$")
+    table: TableName | None = None
     """A table `database.table` of the source with the columns id, type and data: each inserted row is a
     signal. Nothing is written to it."""
     rest: RestConfig | None = None
     """A server in the running pipeline."""
+    keep: int = Field(1000, ge=1)
+    """Signals that have ended are kept up to this many: so long their answers can be read, and an id that is
+    sent again is known."""
+    keep_age: Milliseconds = 30 * 86_400_000
+    """... and this long."""
+    waiting_max: int = Field(10_000, ge=1)
+    """While so many signals are accepted and not yet ended, no more are taken: HTTP answers 503, the file and
+    the table are read later, commands are refused."""
 
 
 class EpochConfig(Section):
@@ -302,6 +341,9 @@ class SparkConfig(Section):
     master: str = "local[*]"
     app_name: str = "penstock"
     driver_memory: str = "2g"
+    start_timeout: Milliseconds = 120_000
+    """How long a cluster may take to answer, and to run a first small task. Longer for clusters that start
+    machines on demand."""
     conf: dict[str, str] = {}
 
 

@@ -1,4 +1,8 @@
-"""Patterns of table names: `database.table`, with `*` and `?` as wildcards in either part."""
+"""Patterns of table names: `database.table`, with `*` and `?` as wildcards in either part.
+
+They match every character, dots too. In backticks (`model.name`) a part has no wildcards: `` `a.b`.* `` means
+all tables of the database `a.b`, `a.b*` those of the database `a` whose names begin with `b`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,16 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from penstock.model.name import NamePart, quote, split_name
 from penstock.model.schema import TableId
+
+_WILDCARDS = frozenset("*?")
+_ANY, _ONE = "any characters", "one character"
 
 
 @dataclass(frozen=True)
 class TablePattern:
-    """Split at its first dot, so a table name may contain dots. `fold_case`: letter case does not count."""
+    """`fold_case`: letter case does not count."""
 
     database: re.Pattern[str]
     table: re.Pattern[str]
@@ -19,8 +27,8 @@ class TablePattern:
     @classmethod
     def of(cls, pattern: str, *, fold_case: bool = False) -> TablePattern:
         flags = re.DOTALL | (re.IGNORECASE if fold_case else 0)
-        database, _, table = pattern.partition(".")
-        return cls(re.compile(_regex(database), flags), re.compile(_regex(table), flags))
+        database, table = split_name(pattern)
+        return cls(_compiled(database, flags), _compiled(table, flags))
 
     def matches(self, table: TableId) -> bool:
         return bool(self.database.fullmatch(table.database) and self.table.fullmatch(table.table))
@@ -28,7 +36,28 @@ class TablePattern:
 
 def is_wild(pattern: str) -> bool:
     """The table part has a wildcard."""
-    return not set("*?").isdisjoint(pattern.partition(".")[2])
+    return _is_wild(split_name(pattern)[1])
+
+
+def named_table(pattern: str) -> TableId | None:
+    """The one table that a pattern without wildcards means."""
+    database, table = split_name(pattern)
+    return None if _is_wild(database) or _is_wild(table) else TableId(database.text, table.text)
+
+
+def named_database(pattern: str) -> str | None:
+    """The one database whose tables a pattern means."""
+    database, _ = split_name(pattern)
+    return None if _is_wild(database) else database.text
+
+
+def exactly(table: TableId) -> str:
+    """The pattern that matches this table and no other."""
+    database, name = (
+        quote(part) if _WILDCARDS & set(part) or part.startswith("`") or (first and "." in part) else part
+        for first, part in ((True, table.database), (False, table.table))
+    )
+    return f"{database}.{name}"
 
 
 def matches(pattern: str, table: TableId) -> bool:
@@ -37,26 +66,51 @@ def matches(pattern: str, table: TableId) -> bool:
 
 def overlap(one: str, other: str) -> bool:
     """Whether some table matches both patterns."""
-    (database, _, table), (database_, _, table_) = one.partition("."), other.partition(".")
-    return _share_a_name(database, database_) and _share_a_name(table, table_)
+    parts = zip(split_name(one), split_name(other), strict=True)
+    return all(_share_a_name(_tokens(left), _tokens(right)) for left, right in parts)
 
 
-def _share_a_name(one: str, other: str) -> bool:
+def _is_wild(part: NamePart) -> bool:
+    return not part.quoted and not _WILDCARDS.isdisjoint(part.text)
+
+
+def _tokens(part: NamePart) -> tuple[str, ...]:
+    if part.quoted:
+        return tuple(part.text)
+    return tuple({"*": _ANY, "?": _ONE}.get(character, character) for character in part.text)
+
+
+def _share_a_name(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     @cache
     def share(i: int, j: int) -> bool:
         """The rest of `one` from i and the rest of `other` from j."""
-        if i < len(one) and one[i] == "*":
+        if i < len(one) and one[i] == _ANY:
             return share(i + 1, j) or (j < len(other) and share(i, j + 1))
-        if j < len(other) and other[j] == "*":
+        if j < len(other) and other[j] == _ANY:
             return share(i, j + 1) or (i < len(one) and share(i + 1, j))
         if i == len(one) or j == len(other):
             return i == len(one) and j == len(other)
-        return (one[i] == other[j] or "?" in (one[i], other[j])) and share(i + 1, j + 1)
+        return (one[i] == other[j] or _ONE in (one[i], other[j])) and share(i + 1, j + 1)
 
     return share(0, 0)
 
 
+def _compiled(part: NamePart, flags: int) -> re.Pattern[str]:
+    return re.compile(re.escape(part.text) if part.quoted else _regex(part.text), flags)
+
+
 def _regex(pattern: str) -> str:
-    # Runs of `*` are one `*`: otherwise a pattern like `****…x` takes exponential time.
-    pattern = re.sub(r"\*+", "*", pattern)
-    return "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
+    """What stands between two `*` is sought once, at its first place: no later one could let more match. So
+    the time grows with the lengths of pattern and name, whoever wrote them."""
+
+    def plain(text: str) -> str:
+        return "".join("." if c == "?" else re.escape(c) for c in text)
+
+    first, *rest = pattern.split("*")
+    if not rest:
+        return plain(first)
+    middle = [part for part in rest[:-1] if part]
+    once = "".join(
+        f"(?=(?P<p{number}>.*?{plain(part)}))(?P=p{number})" for number, part in enumerate(middle, 1)
+    )
+    return f"{plain(first)}{once}.*{plain(rest[-1])}"

@@ -6,9 +6,9 @@ twice does the same thing twice, and the sinks recognise the second time by `(pi
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, Split
@@ -117,13 +117,6 @@ class Kept:
     schema: TableSchema
     sources: tuple[str | None, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"schema": json.loads(self.schema.to_json()), "sources": list(self.sources)}
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Kept:
-        return cls(TableSchema.from_json(fields["schema"]), tuple(fields["sources"]))
-
 
 @dataclass(frozen=True)
 class Evolve:
@@ -226,110 +219,28 @@ class EpochPlan:
         """Tables whose targets change places."""
         return {table for move in self.moves for table in (move.source, move.target)}
 
-    def to_json(self) -> str:
-        document = {
-            "format": 1,
-            "epoch": self.epoch,
-            "start": self.range.start,
-            "end": self.range.end,
-            "tables": [
-                {
-                    "schema": json.loads(plan.schema.to_json()),
-                    "steps": [_step_json(step) for step in plan.steps],
-                    "start": plan.start,
-                    "kept": plan.kept.to_json() if plan.kept else None,
-                }
-                for plan in self.tables
-            ],
-            "moves": [[str(move.source), str(move.target), move.identity] for move in self.moves],
-            "keeps": [json.loads(schema.to_json()) for schema in self.keeps],
-        }
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    @property
+    def chunks(self) -> list[StagedChunk]:
+        steps = [step for table in self.tables for step in table.steps]
+        return [chunk for step in steps if isinstance(step, PlaceChunks) for chunk in step.chunks]
 
-    @classmethod
-    def from_json(cls, text: str) -> EpochPlan:
-        document = json.loads(text)
-        return cls(
-            epoch=document["epoch"],
-            range=LogRange(Offset(document["start"]), Offset(document["end"])),
-            tables=tuple(
-                TablePlan(
-                    TableSchema.from_json(plan["schema"]),
-                    tuple(_step(step) for step in plan["steps"]),
-                    Offset(plan["start"]),
-                    Kept.from_json(plan["kept"]) if plan["kept"] else None,
-                )
-                for plan in document["tables"]
-            ),
-            moves=tuple(
-                Move(TableId.parse(source), TableId.parse(target), identity)
-                for source, target, identity in document.get("moves", ())
-            ),
-            keeps=tuple(TableSchema.from_json(schema) for schema in document.get("keeps", ())),
-        )
+    @property
+    def oldest(self) -> Offset:
+        """Nothing at or before this offset of the log is read for the plan."""
+        steps = [step for table in self.tables for step in table.steps]
+        return min([self.range.start, *(at for step in steps for at in _read_from(step))])
 
 
-def _step_json(step: Step) -> dict[str, Any]:
-    if isinstance(step, PlaceChunks):
-        return {
-            "kind": step.kind,
-            "mode": step.mode,
-            "chunks": [chunk.to_json() for chunk in step.chunks],
-            "scans": [asdict(scan) for scan in step.scans],
-            "window": step.window,
-            "newer": step.newer,
-        }
-    if isinstance(step, Evolve):
-        origins = [asdict(origin) for origin in step.origins]
-        return {
-            "kind": step.kind,
-            "schema": json.loads(step.schema.to_json()),
-            "origins": origins,
-            "refills": step.refills,
-            "kept": step.kept.to_json() if step.kept else None,
-        }
-    return asdict(step)
-
-
-def _step(fields: dict[str, Any]) -> Step:
-    kind = fields["kind"]
-    if kind == "create":
-        return CreateTarget()
-    if kind == "recreate":
-        return RecreateTarget()
-    if kind == "drop":
-        return DropTarget()
-    if kind == "events":
-        newer = fields.get("newer", False)
-        return ApplyEvents(_splits(fields["splits"]), fields["mode"], fields["bytes"], newer)
-    if kind == "chunks":
-        chunks = tuple(StagedChunk.from_json(chunk) for chunk in fields["chunks"])
-        scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
-        newer = fields.get("newer", False)
-        return PlaceChunks(chunks, scans, fields["mode"], fields.get("window"), newer)
-    if kind == "cascades":
-        return ApplyCascades(fields["after"], fields["rows"], fields["reading"], fields.get("alone", False))
-    if kind == "truncate":
-        return TruncateTarget(fields["timestamp_us"], fields["sequence"])
-    if kind == "evolve":
-        origins = tuple(ColumnOrigin(**origin) for origin in fields["origins"])
-        kept = Kept.from_json(fields["kept"]) if fields["kept"] else None
-        return Evolve(TableSchema.from_json(fields["schema"]), origins, fields["refills"], kept)
-    if kind == "delete_older":
-        return DeleteOlder(fields["sequence"])
-    if kind == "park":
-        return Park(**{name: value for name, value in fields.items() if name != "kind"})
-    raise ValueError(f"unknown step {kind!r} in a stored plan")
-
-
-def _splits(items: list[dict[str, Any]]) -> tuple[Split, ...]:
-    return tuple(
-        Split(
-            path=item["path"],
-            base=item["base"],
-            start=item["start"],
-            end=item["end"],
-            preamble=tuple((path, base, offset) for path, base, offset in item["preamble"]),
-        )
-        for item in items
-    )
+def _read_from(step: Step) -> Iterator[Offset]:
+    """Where the parts of the log begin that a step reads."""
+    if isinstance(step, ApplyEvents):
+        splits = list(step.splits)
+    elif isinstance(step, PlaceChunks):
+        splits = [split for scan in step.scans for split in scan.splits]
+        if step.window is not None:
+            yield step.window
+    else:
+        return
+    for split in splits:
+        yield split.start
+        yield from (offset for _, _, offset in split.preamble)

@@ -12,6 +12,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+from penstock.model.name import join_name, split_name
+from penstock.model.name import quote as quote
+
 
 @dataclass(frozen=True, order=True)
 class TableId:
@@ -21,7 +24,8 @@ class TableId:
     table: str
 
     def __str__(self) -> str:
-        return f"{self.database}.{self.table}"
+        """The text that `parse` takes apart again: different tables have different texts."""
+        return join_name(self.database, self.table)
 
     @property
     def quoted(self) -> str:
@@ -30,15 +34,10 @@ class TableId:
 
     @classmethod
     def parse(cls, text: str) -> TableId:
-        database, dot, table = text.partition(".")
-        if not dot or not database or not table:
+        database, table = split_name(text)
+        if not database.text or not table.text:
             raise ValueError(f"{text!r} is not a table name; write it as database.table")
-        return cls(database, table)
-
-
-def quote(identifier: str) -> str:
-    """An identifier as MySQL SQL, whatever characters it holds."""
-    return "`" + identifier.replace("`", "``") + "`"
+        return cls(database.text, table.text)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
-from penstock.model.pattern import TablePattern, overlap
+from penstock.model.pattern import TablePattern, named_table, overlap
 from penstock.model.schema import TableId
 
 SHARD_COLUMN = "_shard"
@@ -25,7 +25,7 @@ class ShardRule:
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
     tables: str | tuple[str, ...]
-    """Names `database.table`, with the wildcards `*` and `?`, spelled as the server spells them."""
+    """Patterns as in `tables`, spelled as the server spells the names."""
     into: str
     shard_column: str = SHARD_COLUMN
 
@@ -35,7 +35,8 @@ class ShardRule:
                 raise ValueError(f"{pattern!r} in `tables` names no database; write it as database.table")
         if not self.patterns:
             raise ValueError("`tables` names no table")
-        if not re.fullmatch(r"[^.*?]+\.[^*?]+", self.into):
+        into = named_table(self.into)
+        if into is None or not into.database or not into.table:
             raise ValueError(f"`into` is {self.into!r}; write it as one name, database.table")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", self.shard_column):
             raise ValueError(f"`shard_column` {self.shard_column!r} is no plain name of a column")
@@ -84,7 +85,7 @@ class Shards:
 def contradiction(rules: Sequence[ShardRule], include: Sequence[str]) -> str | None:
     """Why the rules cannot hold together, for tables captured by the patterns `include`; None: they can."""
     for one, other in itertools.combinations(rules, 2):
-        if one.into == other.into:
+        if one.target == other.target:
             return f"two rules have `into: {one.into}`; give one rule both patterns, as a list in `tables`"
         for pattern, another in itertools.product(one.patterns, other.patterns):
             if overlap(pattern, another):
@@ -93,6 +94,6 @@ def contradiction(rules: Sequence[ShardRule], include: Sequence[str]) -> str | N
         for pattern in rule.patterns:
             if not any(overlap(pattern, captured) for captured in include):
                 return f"no table that `tables` captures can match `{pattern}`"
-        if rule.into in include and rule.target not in rule:
+        if rule.target in map(named_table, include) and rule.target not in rule:
             return f"`into: {rule.into}` is itself a captured table, which has that target; name another one"
     return None

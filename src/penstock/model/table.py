@@ -9,6 +9,7 @@ from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.plan import Kept
 from penstock.model.schema import TableId, TableSchema
+from penstock.printable import argument
 
 TableStatus = Literal["live", "parked", "dropped", "removed"]
 GONE = ("dropped", "removed")
@@ -58,7 +59,7 @@ class TableState:
 
     @property
     def catching_up(self) -> bool:
-        return self.status != "parked" and not self.due and self.resumes is not None
+        return self.status == "live" and not self.due and self.resumes is not None
 
     @property
     def rests(self) -> bool:
@@ -109,7 +110,7 @@ def keyless(table: TableId) -> tuple[str, str]:
     )
     hint = (
         f"ALTER TABLE {table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL "
-        f"AUTO_INCREMENT PRIMARY KEY; then run `penstock resnapshot FILE {table}`. "
+        f"AUTO_INCREMENT PRIMARY KEY; then run `penstock resnapshot FILE {argument(table)}`. "
         "Or use the `parquet` sink."
     )
     return reason, hint

@@ -11,16 +11,18 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from penstock._core import GtidSet
 from penstock.errors import RelayLogCorrupt
+from penstock.model.name import index_names
 from penstock.model.offset import Offset, SourcePosition
-from penstock.relaylog.segment import DAMAGED_HINT, SegmentName
+from penstock.model.schema import TableId
+from penstock.relaylog.segment import DAMAGED_HINT, SegmentName, list_segments
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,10 @@ class Statement:
 
     `event` is set when it was no QUERY but an event that may have changed rows without saying which: its
     binlog type code (26: INCIDENT, 18: LOAD DATA). `sql` may be cut short (`truncated`); the event at
-    `offset` holds all of it. `sql_mode`: the session's, as bits.
+    `offset` holds all of it (`relaylog/whole.py`). `sql_mode`: the session's, as bits.
+
+    `updates`: databases that the statement wrote to, as its event lists them; None: not known. `unsaid`: its
+    event was read and says nothing of databases. `alone`: DML outside of BEGIN … COMMIT.
     """
 
     offset: Offset
@@ -40,6 +45,9 @@ class Statement:
     event: int | None = None
     truncated: bool = False
     sql_mode: int | None = None
+    updates: Sequence[str] | None = None
+    unsaid: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,16 @@ class Entry:
 
     @property
     def tables(self) -> dict[str, list[int]]:
+        """By key: see `model.name.index_keys`."""
         return self.fields.get("tables") or {}
+
+    def has(self, keys: tuple[str, ...]) -> bool:
+        """Row events under one of the keys that a table may have."""
+        return not self.tables.keys().isdisjoint(keys)
+
+    def bytes_of(self, keys: tuple[str, ...]) -> int:
+        tables = self.tables
+        return sum(tables[key][1] for key in keys if key in tables)
 
     @cached_property
     def statements(self) -> list[Statement]:
@@ -178,6 +195,25 @@ def parse_lines(data: bytes, path: Path) -> list[Entry]:
     return entries
 
 
+def last_line(data: bytes) -> Entry | None:
+    """The entry behind the last newline of an index; None: there is none, or it is torn. A whole one is
+    durable, and lacks only the newline with which readers begin to see it."""
+    return parse_line(data[data.rfind(b"\n") + 1 :])
+
+
+def recovered_end(folder: Path) -> Offset:
+    """Where a relay log ends once its next writer has recovered it: at `RelayLog.end`, or behind a last line
+    whose newline was lost with the power. Offset 0 of a log that holds nothing."""
+    for name in reversed(list_segments(folder)):
+        path = folder / name.index
+        data = path.read_bytes()
+        if (last := last_line(data)) is not None:
+            return last.committed
+        if entries := parse_lines(data[: data.rfind(b"\n") + 1], path):
+            return entries[-1].committed
+    return Offset(0)
+
+
 class SegmentIndex:
     """One segment's index file, read as far as it has been written."""
 
@@ -242,6 +278,22 @@ def merge(left: Entry, right: Entry) -> Entry:
     return Entry(merged)
 
 
+def by_table(totals: Mapping[str, tuple[int, int]]) -> dict[TableId, tuple[int, int]]:
+    """Row events and bytes of the tables that the keys of entries may mean. An old key with several dots
+    counts for each of them: whoever looks for events that a table does not have finds none."""
+    found: dict[TableId, tuple[int, int]] = {}
+    for key, (events, size) in totals.items():
+        for table in _meant(key) if events else ():
+            known = found.get(table, (0, 0))
+            found[table] = (known[0] + events, known[1] + size)
+    return found
+
+
+@lru_cache(maxsize=100_000)
+def _meant(key: str) -> tuple[TableId, ...]:
+    return tuple(TableId(database, table) for database, table in index_names(key))
+
+
 def _joined(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One that was prepared and ended in one span leaves no trace in its entry."""
     joined = list(before)
@@ -287,10 +339,18 @@ def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
         while group and not _joins(group, entry, span_size):
             whole = [at for at, one in enumerate(group) if one.end == one.committed]
             size = whole[-1] + 1 if whole else len(group)
-            joined.append(reduce(merge, group[:size]))
+            joined.append(_merged(group[:size]))
             group = group[size:]
         group.append(entry)
-    return [*joined, reduce(merge, group)] if group else joined
+    return [*joined, _merged(group)] if group else joined
+
+
+def _merged(group: list[Entry]) -> Entry:
+    """By halves: each step copies what it has so far, and a segment may have thousands of tables."""
+    while len(group) > 1:
+        pairs = [merge(left, right) for left, right in zip(group[::2], group[1::2], strict=False)]
+        group = [*pairs, *group[len(pairs) * 2 :]]
+    return group[0]
 
 
 def _joins(group: list[Entry], entry: Entry, span_size: int) -> bool:

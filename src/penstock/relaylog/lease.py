@@ -6,7 +6,6 @@ writer leaves behind can never be taken for its successor's.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from penstock.directory import is_locked, take_lock
 from penstock.errors import LeaseHeld
 from penstock.relaylog.segment import LEASE_FILE, list_segments
 
@@ -33,11 +33,9 @@ class Lease:
     def _lock(self) -> int:
         while True:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not take_lock(descriptor):
                 os.close(descriptor)
-                raise self._held() from None
+                raise self._held()
             if self._is_current(descriptor):
                 return descriptor
             os.close(descriptor)
@@ -79,6 +77,11 @@ class Lease:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a receiver writes the relay log of this folder now."""
+    return is_locked(folder / LEASE_FILE)
 
 
 def read_owner(path: Path) -> dict[str, Any]:

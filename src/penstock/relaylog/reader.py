@@ -22,6 +22,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock._core import DecodeError, GtidSet, scan_span
 from penstock.errors import ConfigError, LogPurged, RelayLogCorrupt
+from penstock.model.name import index_keys
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
 from penstock.relaylog import index, missing
@@ -53,7 +54,7 @@ def _over_all_segments(
             try:
                 return search(log, *arguments, **named)
             except LogPurged:
-                if not log._forget_removed():
+                if not log.forget_removed():
                     raise
 
     return searched
@@ -121,7 +122,7 @@ class RelayLog:
         for base in [base for base in self._closed if base not in kept]:
             del self._closed[base]
 
-    def _forget_removed(self) -> bool:
+    def forget_removed(self) -> bool:
         """Lets go of the oldest segments as far as retention has removed them; False: it has removed none."""
         first = min((name.base for name in self._listing.names()), default=Offset(0))
         names = [name for name in self._names if name.base >= first]
@@ -302,7 +303,7 @@ class RelayLog:
                 for name, (events, size) in tables.items():
                     known = totals.get(name, (0, 0))
                     totals[name] = (known[0] + sign * events, known[1] + sign * size)
-        return {TableId.parse(name): counts for name, counts in totals.items() if counts[0]}
+        return index.by_table(totals)
 
     def statements(self, range_: LogRange) -> list[Statement]:
         """DDL and statement-format DML that end in the range, in log order."""
@@ -357,9 +358,9 @@ class RelayLog:
         Bounds are the range's own where they cut a span; a split that begins inside a transaction names the
         events to read first. A range's start is a transaction end, so a split that begins there needs none.
         """
-        name = str(table)
-        spans = [item for item in self._spans(range_) if name in item[1].tables]
-        total = sum(entry.tables[name][1] for _, entry in spans)
+        keys = index_keys(table.database, table.table)
+        spans = [item for item in self._spans(range_) if item[1].has(keys)]
+        total = sum(entry.bytes_of(keys) for _, entry in spans)
         share = total / max(1, -(-total // max(1, bytes_aim)))
         splits: list[Split] = []
         first: tuple[int, Entry] | None = None
@@ -370,7 +371,7 @@ class RelayLog:
                 splits.append(self._split(range_, first, last))
                 first, size = None, 0
             first = first or (number, entry)
-            size += entry.tables[name][1]
+            size += entry.bytes_of(keys)
             last = entry
         if first is not None and last is not None:
             splits.append(self._split(range_, first, last))

@@ -7,7 +7,9 @@ resumed from it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -42,7 +44,7 @@ class StatusFile:
 
     def write(self) -> None:
         self._written = time.monotonic()
-        self.facts["updated"] = time.time()
+        self.facts |= stamp()
         data = json.dumps(self.facts, ensure_ascii=False, default=str).encode()
         # A full disk must not stop the receiver from waiting for room.
         with contextlib.suppress(OSError):
@@ -53,15 +55,46 @@ def read_status(folder: str | Path) -> dict[str, Any]:
     """The last report; empty if there is none."""
     try:
         facts = json.loads((Path(folder) / STATUS_FILE).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
 
 
-def rebuild_error(fields: dict[str, Any]) -> PenstockError:
-    """The error that a report holds, as its own class."""
-    known = dict(fields)
-    kind = getattr(errors, str(known.pop("error", "")), None)
-    if not (isinstance(kind, type) and issubclass(kind, PenstockError)):
-        kind = errors.SourceError
-    return kind(str(known.pop("message", "")), hint=str(known.pop("hint", "")), **known)
+def stamp() -> dict[str, Any]:
+    """When a report is written. `updated` is for people; `clock` is what `age_seconds` needs."""
+    return {"updated": time.time(), "clock": [_boot(), time.monotonic()]}
+
+
+def age_seconds(report: dict[str, Any]) -> float:
+    """How old a report is. By the clock that counts since this machine was started, which nobody sets; of a
+    report from another machine, or from before a restart, by the wall clock."""
+    clock = report.get("clock")
+    if isinstance(clock, list) and len(clock) == 2 and clock[0] == _boot() != "":
+        return max(0.0, time.monotonic() - float(clock[1]))
+    age = time.time() - float(report.get("updated") or 0)
+    return age if age >= 0 else math.inf
+
+
+SILENT_SECONDS = 10.0
+"""A receiver that streams reports each second."""
+
+
+def silence(report: dict[str, Any]) -> str:
+    """For people: that a receiver which should stream has not reported for a while. Empty: it has."""
+    age = age_seconds(report) if report.get("state") == "streaming" else 0.0
+    return f", has said nothing for {age:.0f} s" if age > SILENT_SECONDS else ""
+
+
+@functools.cache
+def _boot() -> str:
+    """What tells this start of this machine from all others; empty if the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def rebuild_error(fields: Any) -> PenstockError:
+    """The error that a report holds, as its own class; whatever else it holds, a `SourceError`."""
+    known = fields if isinstance(fields, dict) else {"message": fields}
+    return errors.rebuilt(known, errors.CLASSES, unknown=errors.SourceError)

@@ -33,9 +33,8 @@ from penstock._core import scan_span, take_back
 from penstock.config import RelayLogConfig
 from penstock.errors import InternalError, RelayLogCorrupt, TransientError
 from penstock.model.offset import Offset
-from penstock.relaylog import index
+from penstock.relaylog import consumers, index
 from penstock.relaylog.lease import Lease
-from penstock.relaylog.retention import consumers
 from penstock.relaylog.segment import (
     DAMAGED_HINT,
     SegmentName,
@@ -160,7 +159,7 @@ class RelayLogWriter:
         self._guarded(self._recover)
 
     def _recover(self) -> None:
-        read = max(consumers(self.folder).values(), default=Offset(0))
+        read = max(consumers.offsets(self.folder), default=Offset(0))
         for path in leftovers(self.folder):
             self._ensure_unread(path, read)
             path.unlink(missing_ok=True)
@@ -324,15 +323,15 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> li
     index_path, binlog_path = folder / name.index, folder / name.binlog
     data = index_path.read_bytes()
     entries = index.parse_lines(data, index_path)
-    last = index.parse_line(data.rsplit(b"\n", 1)[-1])
-    if last is not None:
+    if (last := index.last_line(data)) is not None:
         entries.append(last)
     committed = entries[-1].committed if entries else name.base
     if committed < read:
         raise RelayLogCorrupt(
             f"The index {index_path} ends at offset {committed}, but has been read up to {read}: its end "
             "is missing.",
-            hint=DAMAGED_HINT,
+            hint=f"{DAMAGED_HINT} If no reader can have come so far, `penstock consumers` names the one that "
+            "says so; remove it there.",
             path=str(index_path),
             offset=int(committed),
         )

@@ -2,24 +2,27 @@
 transaction that accepts what it read; so none is missed or accepted twice, whenever the pipeline is killed.
 
 What is no signal (no JSON, no id, a row with other columns) is told in the log and passed over: nobody could
-read an answer to it.
+read an answer to it. The log says where it stands and what is wrong with it, never what it holds.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from penstock import _core
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, PenstockError, TransientError
-from penstock.model.change import CHANGE_TYPE
+from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.signal import Signal
@@ -31,6 +34,9 @@ log = logging.getLogger(__name__)
 
 LINES_BYTES_MAX = 16 * 1024 * 1024
 """Of a file, per look."""
+TOLD_MAX = 20
+"""Of what is no signal, in the log, per look; the others are counted."""
+_READ_TO = "signals of the source read to"
 
 
 class Channel(Protocol):
@@ -59,7 +65,7 @@ class FileChannel:
 
     def poll(self) -> None:
         try:
-            with open(self._path, "rb") as file:
+            with open(self._path, "rb", opener=_regular) as file:
                 self._read(file)
         except FileNotFoundError:
             return
@@ -84,29 +90,48 @@ class FileChannel:
                 return  # the line is still being written
             log.warning("%s: a line longer than %d bytes is passed over", self._path, LINES_BYTES_MAX)
             whole = data
+        wrong = _Wrong(str(self._path))
         with self._state.transaction():
-            for line in whole.splitlines():
+            at = start
+            for line in whole.split(b"\n"):
                 if line.strip():
-                    self._accept(line)
+                    self._accept(line, at, wrong)
+                at += len(line) + 1
             read = start + len(whole) + len(newline)
             self._state.set_meta(self._meta, json.dumps({"file": found.st_ino, "read": read}))
+        wrong.end()
 
-    def _accept(self, line: bytes) -> None:
+    def _accept(self, line: bytes, at: int, wrong: _Wrong) -> None:
         try:
             fields = parse_data(line.decode("utf-8"))
-            accept(self._state, fields.get("id"), fields.get("type"), fields.get("data", {}), self.name)
-        except (PenstockError, UnicodeDecodeError) as error:
-            log.warning("%s: %r is no signal: %s", self._path, line[:200], error)
+            accept(
+                self._state, fields.get("id"), fields.get("type"), fields.get("data", {}), self.name,
+                limited=False,
+            )  # fmt: skip
+        except PenstockError as error:
+            wrong.tell(f"the line at byte {at}", str(error))
+        except UnicodeDecodeError as error:
+            wrong.tell(f"the line at byte {at}", f"It is not UTF-8, from byte {error.start} of the line on.")
 
     def answered(self, signal: Signal) -> None:
         if signal.channel != self.name:
             return
         path = self._path.with_name(f"{self._path.name}.answers")
         try:
-            with open(path, "a", encoding="utf-8") as file:
+            # Whoever may make files there must not choose another file of ours by a link.
+            with open(path, "a", encoding="utf-8", opener=partial(_regular, also=os.O_NOFOLLOW)) as file:
                 file.write(json.dumps(signal.to_json()) + "\n")
         except OSError as error:
             log.warning("the answer to signal %s cannot be written: %s", signal.id, error)
+
+
+def _regular(path: str, flags: int, *, also: int = 0) -> int:
+    """Opens without waiting, as a pipe would make us do for somebody at its other end."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | also, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return descriptor
 
 
 class TableChannel:
@@ -115,7 +140,6 @@ class TableChannel:
     source: `penstock signals` has the answers."""
 
     name = "table"
-    _META = "signals of the source read to"
 
     def __init__(
         self,
@@ -130,32 +154,41 @@ class TableChannel:
         self._log = relay_log
         self._read_table = read_table
         self._types = types
-        if state.meta(self._META) is None:
-            state.set_meta(self._META, str(int(state.position or relay_log.end)))
+        if state.meta(_READ_TO) is None:
+            state.set_meta(_READ_TO, str(int(state.position or relay_log.end)))
 
     @property
     def offset(self) -> Offset:
         """What lies behind is still to be read."""
-        return Offset(int(self._state.meta(self._META) or 0))
+        return read_to(self._state) or Offset(0)
 
     def poll(self) -> None:
         self._log.refresh()
         start, end = self.offset, self._log.end
+        if start < self._log.start:
+            log.warning(
+                "signals in %s from offset %d to %d are passed over: that part of the log is gone",
+                self._table, start, self._log.start,
+            )  # fmt: skip
+            start = self._log.start
         if start >= end:
             return
         reach = LogRange(start, end)
         with self._state.transaction():
             if self._table in self._log.tables(reach):
+                wrong = _Wrong(str(self._table))
                 try:
-                    for fields in self._rows(reach):
-                        self._accept(fields)
+                    for at, fields in self._rows(reach):
+                        self._accept(fields, at, wrong)
+                    wrong.end()
                 except TransientError:
                     raise  # they are read later
                 except PenstockError as error:
                     log.warning("signals in %s up to offset %d cannot be read: %s", self._table, end, error)
-            self._state.set_meta(self._META, str(int(end)))
+            self._state.set_meta(_READ_TO, str(int(end)))
 
-    def _rows(self, reach: LogRange) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, reach: LogRange) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Inserted rows, each with its place in the log."""
         schema = self._read_table(self._table)
         if schema is None:
             raise ConfigError(f"the table {self._table} does not exist")
@@ -171,24 +204,31 @@ class TableChannel:
                 )  # fmt: skip
                 for batch in decoder:
                     kinds = batch.column(CHANGE_TYPE).to_pylist()
+                    places = batch.column(SEQUENCE).to_pylist()
                     columns = [batch.column(n).to_pylist() for n in range(3)]
-                    for kind, *fields in zip(kinds, *columns, strict=True):
+                    for kind, at, *fields in zip(kinds, places, *columns, strict=True):
                         if kind == "insert":
-                            yield tuple(fields)
+                            yield at, tuple(fields)
             except _core.DecodeError as error:
                 raise ConfigError(str(error)) from error
 
-    def _accept(self, fields: tuple[Any, ...]) -> None:
+    def _accept(self, fields: tuple[Any, ...], at: int, wrong: _Wrong) -> None:
         signal_id, kind, data = fields
         try:
             if data is not None and not isinstance(data, str):
                 raise ConfigError("its data is not text")
-            accept(self._state, signal_id, kind, parse_data(data or "{}"), self.name)
+            accept(self._state, signal_id, kind, parse_data(data or "{}"), self.name, limited=False)
         except PenstockError as error:
-            log.warning("the row %r of %s is no signal: %s", str(signal_id)[:200], self._table, error)
+            wrong.tell(f"the row at sequence {at}", str(error))
 
     def answered(self, signal: Signal) -> None:
         pass
+
+
+def read_to(state: StateStore) -> Offset | None:
+    """Up to where the source's log was read for signals; None: it was not."""
+    known = state.meta(_READ_TO)
+    return None if known is None else Offset(int(known))
 
 
 def open_channels(
@@ -219,6 +259,7 @@ def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str
     """From any process. The id. Raises `ConfigError`."""
     parse(kind, data)
     state = StateStore(config.state)
+    state.limit_signals(config.signals)
     try:
         signal_id = signal_id or str(uuid.uuid4())
         accept(state, signal_id, kind, data, "python")
@@ -227,11 +268,30 @@ def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str
     return signal_id
 
 
-def accept(state: StateStore, signal_id: Any, kind: Any, data: Any, channel: str) -> bool:
+def accept(
+    state: StateStore, signal_id: Any, kind: Any, data: Any, channel: str, *, limited: bool = True
+) -> bool:
     """False: the id is known already. Raises `ConfigError` for what is no signal at all; what its type and
-    data say is judged when it is done."""
+    data say is judged when it is done. `limited`: raises `SignalsWait` while too many wait."""
     check(signal_id, kind, data)
-    return state.send(signal_id, kind, data, channel)
+    return state.send(signal_id, kind, data, channel, limited=limited)
+
+
+class _Wrong:
+    """Tells of what is no signal, but only so often: whoever writes there could fill the log."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._count = 0
+
+    def tell(self, place: str, why: str) -> None:
+        self._count += 1
+        if self._count <= TOLD_MAX:
+            log.warning("%s: %s is no signal: %s", self._where, place, why)
+
+    def end(self) -> None:
+        if self._count > TOLD_MAX:
+            log.warning("%s: %d more are no signals", self._where, self._count - TOLD_MAX)
 
 
 def check(signal_id: Any, kind: Any, data: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from penstock.errors import ConfigError
+from penstock.model.name import split_name
 from penstock.model.part import KeyValues
 from penstock.model.pattern import matches
 from penstock.model.schema import TableId
@@ -91,7 +92,7 @@ class AddTable(_Data):
     @classmethod
     def _dotted(cls, value: list[str]) -> list[str]:
         for name in value:
-            if "." not in name.strip("."):
+            if not all(part.text for part in split_name(name)):
                 raise ValueError(f"{name!r} names no database; write it as database.table")
         return value
 
@@ -105,12 +106,15 @@ class Log(_Data):
     message: str = Field(max_length=10_000)
 
 
+RATE_MAX = 1 << 50
+
+
 class SetLimits(_Data):
     """0: no limit."""
 
     parallel: int | None = Field(None, ge=1, le=256)
-    rows_per_second: int | None = Field(None, ge=0)
-    bytes_per_second: int | None = Field(None, ge=0)
+    rows_per_second: int | None = Field(None, ge=0, le=RATE_MAX)
+    bytes_per_second: int | None = Field(None, ge=0, le=RATE_MAX)
 
 
 TYPES: dict[str, type[_Data]] = {
@@ -170,17 +174,18 @@ def matching(patterns: Iterable[str], tables: Iterable[TableId]) -> dict[str, li
     known = sorted(tables)
     found: dict[str, list[TableId]] = {}
     for pattern in patterns:
-        plain = pattern.replace(".*", "*").replace("\\.", ".")
+        quoted = any(part.quoted for part in split_name(pattern))
+        plain = pattern if quoted else pattern.replace(".*", "*").replace("\\.", ".")
         ways = [way for way in (pattern, plain) if "." in way]
         found[pattern] = [table for table in known if any(matches(way, table) for way in ways)]
     return found
 
 
 def is_condition(text: str) -> bool:
-    """Whether SQL can only be one expression between parentheses: it closes none that it did not open, ends
-    no statement and begins no comment outside of quotes."""
+    """Whether SQL can only be one expression over one row, between parentheses: outside of quotes it closes
+    none that it did not open, ends no statement, begins no comment and reads no other table."""
     depth, quote = 0, ""
-    place = 0
+    place, bare = 0, ""
     while place < len(text):
         char = text[place]
         if quote:
@@ -196,5 +201,10 @@ def is_condition(text: str) -> bool:
                 return False
         elif char in ";#\0" or text.startswith(("--", "/*"), place):
             return False
+        bare += " " if quote else char
         place += 1
-    return depth == 0 and not quote and not re.search(r"\bselect\b", text, re.I)
+    return depth == 0 and not quote and not _READS_TABLES.search(bare)
+
+
+_READS_TABLES = re.compile(r"\b(select|table|values|with|into)\b", re.IGNORECASE)
+"""Words that begin a query inside an expression, or end one (MySQL 8.0.19: `EXISTS (TABLE t)`)."""

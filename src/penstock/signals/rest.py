@@ -16,21 +16,21 @@ import asyncio
 import contextlib
 import errno
 import hmac
+import json
 import logging
-import math
 import os
+import re
 import socket
 import sqlite3
 import threading
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import uvicorn
-from fastapi import APIRouter, Depends, FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Depends, FastAPI, Request, responses
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -38,9 +38,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from penstock.config import RestConfig
 from penstock.errors import ConfigError, PenstockError
 from penstock.progress import read_status
+from penstock.relaylog.status import age_seconds
 from penstock.signals import commands
 from penstock.signals.channels import check
 from penstock.state import StateStore
+from penstock.state.requests import SignalsWait
 
 log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")
@@ -51,6 +53,8 @@ HEAD_BYTES_MAX = 16 * 1024
 """Of a request's line and headers."""
 CONNECTIONS_MAX = 64
 """What comes above is closed at once: the pipeline needs its file descriptors."""
+PAGE_SIGNALS, PAGE_SIGNALS_MAX = 100, 1000
+"""Signals that `GET /signals` answers with, unless `limit` says otherwise, and at most."""
 REQUEST_SECONDS_MAX = 30.0
 """From the connection, or from the answer before, to the answer."""
 STOP_SECONDS_MAX = 5
@@ -138,6 +142,13 @@ class _Connection(H11Protocol):
         self._overdue = self.loop.call_later(REQUEST_SECONDS_MAX, self.transport.abort)
 
 
+class JSONResponse(responses.JSONResponse):
+    """In ASCII: names keep every character, and whoever shows the answer shows nothing invisible."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
 def build(state: StateStore, token: str) -> FastAPI:
     """The application. Every answer is JSON; one that refuses holds `message` and `hint`."""
     app = FastAPI(
@@ -149,12 +160,13 @@ def build(state: StateStore, token: str) -> FastAPI:
     app.add_exception_handler(ClientDisconnect, _unusable)
     app.add_exception_handler(PenstockError, _unusable)
     app.add_exception_handler(sqlite3.Error, _unusable)
+    app.add_exception_handler(Exception, _broken)
     folder = state.path.parent
 
     @app.get("/health")
     def health() -> JSONResponse:
         report = _report(folder)
-        works = report is not None and time.time() - report["updated"] < WORKS_SECONDS_MAX
+        works = report is not None and age_seconds(report) < WORKS_SECONDS_MAX
         return JSONResponse({"works": works}, 200 if works else 503)
 
     guarded = APIRouter(dependencies=[Depends(_guard(token))])
@@ -167,8 +179,13 @@ def build(state: StateStore, token: str) -> FastAPI:
         return JSONResponse(report)
 
     @guarded.get("/signals")
-    def signals() -> JSONResponse:
-        return JSONResponse([one.to_json() for one in state.signals()])
+    def signals(request: Request) -> JSONResponse:
+        after, limit = _page(request.query_params)
+        found = state.signals_page(after, limit)
+        more = bool(found) and bool(state.signals_page(found[-1].number, 1))
+        following = f"/signals?after={found[-1].number}&limit={limit}" if more else ""
+        headers = {"Link": f'<{following}>; rel="next"'} if more else None
+        return JSONResponse([one.to_json() for one in found], headers=headers)
 
     @guarded.get("/signals/{signal_id:path}")
     def signal(signal_id: str) -> JSONResponse:
@@ -180,13 +197,31 @@ def build(state: StateStore, token: str) -> FastAPI:
     @guarded.post("/signals")
     def send(body: Annotated[bytes, Depends(_body)]) -> JSONResponse:
         signal_id, kind, data = _parse(body)
-        new = state.send(signal_id, kind, data, NAME)
+        try:
+            new = state.send(signal_id, kind, data, NAME)
+        except SignalsWait as error:
+            raise _Refusal(503, error.message, error.hint, {"Retry-After": "10"}) from None
         found = state.signal(signal_id)
         assert found is not None
         return JSONResponse(found.to_json(), 202 if new else 200)
 
     app.include_router(guarded)
     return app
+
+
+def _page(parameters: QueryParams) -> tuple[int, int]:
+    """`after` and `limit` of a list. Raises `_Refusal`."""
+    known = {"after": (0, 0, 2**63 - 1), "limit": (PAGE_SIGNALS, 1, PAGE_SIGNALS_MAX)}
+    found: dict[str, int] = {}
+    for name in parameters:
+        if name not in known:
+            raise _Refusal(400, f"There is no parameter {name[:50]!r}.", f"There are: {', '.join(known)}.")
+    for name, (usual, low, high) in known.items():
+        text = parameters.get(name, str(usual))
+        if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
+            raise _Refusal(400, f"`{name}` is a number from {low} to {high}.")
+        found[name] = int(text)
+    return found["after"], found["limit"]
 
 
 class _Refusal(HTTPException):
@@ -250,7 +285,7 @@ def _parse(body: bytes) -> tuple[str, str, dict[str, Any]]:
 
 def _report(folder: Path) -> dict[str, Any] | None:
     """What this process has reported last; None: nothing yet, or not any more."""
-    report = read_status(folder, seconds=math.inf)
+    report = read_status(folder)
     return report if report is not None and report.get("pid") == os.getpid() else None
 
 
@@ -264,3 +299,7 @@ def _unusable(request: Request, error: Exception) -> JSONResponse:
     log.warning("%s %s: %s", request.method, request.url.path[:200], error)
     said = {"message": "The state store cannot be used just now.", "hint": "Ask again."}
     return JSONResponse(said, 503)
+
+
+def _broken(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"message": "This is a bug in Penstock; its log has the details.", "hint": ""}, 500)

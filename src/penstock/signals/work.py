@@ -17,12 +17,15 @@ from typing import Any
 
 from penstock.config import PipelineConfig, TablesConfig
 from penstock.errors import ConfigError, InternalError, PenstockError, TransientError
+from penstock.failures.tell import brief
 from penstock.model.offset import Offset
 from penstock.model.part import Part
+from penstock.model.pattern import exactly, named_table
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.signal import Signal, SignalStatus
 from penstock.model.table import GONE, Begins, Change, TableState
+from penstock.printable import argument
 from penstock.signals import commands
 from penstock.signals.channels import Channel
 from penstock.signals.commands import is_condition, matching
@@ -72,7 +75,7 @@ class Signals:
         self._limit = limit
         self._renew = renew
         self._not_before = self._waits_until = 0.0
-        self._renews = False
+        self._renews = self._was_full = False
         self._ways: dict[str, Callable[[Signal, Any], Begun]] = {
             "execute-snapshot": self._execute,
             "stop-snapshot": self._stop,
@@ -91,8 +94,9 @@ class Signals:
         return [channel.offset for channel in self._channels if channel.offset is not None]
 
     def work(self) -> None:
-        for channel in self._channels:
-            channel.poll()
+        if self._channels and not self._is_full():
+            for channel in self._channels:
+                channel.poll()
         for signal in self._state.signals("accepted") if time.monotonic() >= self._waits_until else ():
             self._begin(signal)
             self._not_before = min(self._not_before, time.monotonic() + SOON_SECONDS)
@@ -104,6 +108,14 @@ class Signals:
             self._renews = False
             self._renew()
 
+    def _is_full(self) -> bool:
+        """What comes on channels stays there until some of what waits has ended."""
+        full = self._state.signals_full()
+        if full and not self._was_full:
+            log.warning("no signals are taken from files and tables for now: too many wait to be done")
+        self._was_full = full
+        return full
+
     def _begin(self, signal: Signal) -> None:
         try:
             command = commands.parse(signal.type, signal.data)
@@ -111,11 +123,12 @@ class Signals:
                 status, answer = self._ways[signal.type](signal, command)
                 self._state.set_signal(signal.id, status, answer)
         except TransientError as error:
-            log.warning("signal %s waits: %s", signal.id, error)
+            log.warning("signal %s waits: %s", signal.id, brief(error))
             self._waits_until = time.monotonic() + AGAIN_SECONDS
             return  # it is looked at again
         except PenstockError as error:
-            log.warning("signal %s is refused: %s", signal.id, error)
+            # Why stands in its answer: it may repeat what was sent, such as a condition with values.
+            log.warning("signal %s is refused; `penstock signals FILE ID` says why", signal.id)
             self._state.set_signal(signal.id, "refused", error.to_json())
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
             # A fault of ours: it must not end the pipeline, at each start again.
@@ -161,10 +174,11 @@ class Signals:
 
     def _followed(self, patterns: list[str], *, gone: Collection[str] = ()) -> list[TableState]:
         """Those that patterns mean; of tables that are `gone` in these ways only those that are named."""
+        named = {named_table(pattern) for pattern in patterns}
         known = {
             name: one
             for name, one in self._state.tables().items()
-            if one.status not in GONE or (one.status in gone and str(name) in patterns)
+            if one.status not in GONE or (one.status in gone and name in named)
         }
         found = matching(patterns, known)
         for pattern, tables in found.items():
@@ -328,7 +342,7 @@ class Signals:
                 table.table,
                 offset=self._position,
                 reason=command.reason or f"Parked by signal {signal.id}.",
-                hint=f"Signal unpark, or run `penstock unpark FILE {table.table}`.",
+                hint=f"Signal unpark, or run `penstock unpark FILE {argument(table.table)}`.",
                 resumes=self._position if goes_on else None,
             )
         return "done", {"parked": [str(table.table) for table in tables]}
@@ -464,7 +478,8 @@ def as_told(config: PipelineConfig, state: StateStore) -> PipelineConfig:
     """With the tables that signals added, and without those that they removed."""
     said, tables = by_signal(state), config.tables
     include = [*tables.include, *(name for name in said["include"] if name not in tables.include)]
-    told = TablesConfig(include=include, exclude=[*tables.exclude, *said["removed"]])
+    removed = [exactly(TableId.parse(name)) for name in said["removed"]]
+    told = TablesConfig(include=include, exclude=[*tables.exclude, *removed])
     return config.model_copy(update={"tables": told})
 
 

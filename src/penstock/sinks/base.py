@@ -8,7 +8,8 @@ for different tables; for one table the caller keeps steps in order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -19,6 +20,7 @@ from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
+from penstock.printable import argument
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -211,13 +213,13 @@ def namespace_levels(template: str, table: TableId) -> tuple[str, ...]:
 def directory_name(name: str) -> str:
     """A table's or database's name as one path component. Letters, digits, `-`, `$` and inner `_` stay,
     others become `@` and their code point, in the manner of MySQL's own file names. Different names stay
-    different."""
+    different, and none is too long for a file system."""
 
     def safe(place: int, character: str) -> bool:
         # A leading underscore or dot hides a directory from Spark and pyarrow.
         return character.isalnum() or character in "-$" or (character == "_" and place > 0)
 
-    return "".join(c if safe(place, c) else f"@{ord(c):04x}" for place, c in enumerate(name))
+    return _component(name, safe)
 
 
 def catalog_name(name: str) -> str:
@@ -227,7 +229,28 @@ def catalog_name(name: str) -> str:
     def safe(place: int, character: str) -> bool:
         return character not in "/\\:@" and character >= " " and (character != "." or place > 0)
 
-    return "".join(c if safe(place, c) else f"@{ord(c):04x}" for place, c in enumerate(name))
+    return _component(name, safe)
+
+
+_COMPONENT_BYTES_MAX = 255
+"""Of a file's name, on every file system in use."""
+_COMPONENT_BYTES_KEPT = 200
+
+
+def _component(name: str, safe: Callable[[int, str], bool]) -> str:
+    """What is too long for a file system ends in `@~` and a digest of the whole name: nothing else has that,
+    since `@` itself is written as its code point."""
+
+    def coded(character: str) -> str:
+        code = ord(character)
+        return f"@{code:04x}" if code < 0x10000 else f"@@{code:06x}"
+
+    text = "".join(c if safe(place, c) else coded(c) for place, c in enumerate(name))
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= _COMPONENT_BYTES_MAX:
+        return text
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{data[:_COMPONENT_BYTES_KEPT].decode('utf-8', 'ignore')}@~{digest}"
 
 
 def source_columns(names: list[str] | tuple[str, ...]) -> tuple[str, ...]:
@@ -256,26 +279,88 @@ def refuse_foreign(table: TableId, state: TargetState) -> None:
         raise state.error(table)
 
 
-def refuse_shared(table: TableId, place: str, source: str | None) -> None:
+def target_names(namespace: str, table: TableId) -> tuple[str, ...]:
+    """What tells a table's target from others: two tables with the same names would have one target."""
+    return (*namespace_levels(namespace, table), table.table)
+
+
+def shared_target(table: TableId, place: str, source: str) -> TableError:
     """`source`: the table for which the target was made. Two tables in one target would mix their rows."""
+    return TableError(
+        f"The target of {table}, {place}, is that of {source} already.",
+        hint="Give them targets of their own by `{database}` in `sink.namespace`, or one for both by "
+        f"`merge_shards` (docs/shards.md); then run `penstock resnapshot FILE {argument(table)}`.",
+        table=str(table),
+    )
+
+
+def refuse_shared(table: TableId, place: str, source: str | None) -> None:
     if source is not None and source != str(table):
-        raise TableError(
-            f"The target of {table}, {place}, is that of {source} already.",
-            hint="Give them targets of their own by `{database}` in `sink.namespace`, or one for both by "
-            f"`merge_shards` (docs/shards.md); then run `penstock resnapshot FILE {table}`.",
-            table=str(table),
-        )
+        raise shared_target(table, place, source)
+
+
+def same_key(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether shards with these keys can have one target."""
+    return {name.lower() for name in one} == {name.lower() for name in other}
+
+
+def other_key(shard: TableId, key: Sequence[str], table: TableId, held: Sequence[str]) -> TableError:
+    return TableError(
+        f"The key of {shard} is ({', '.join(key)}), that of {table}, which has the same target, "
+        f"({', '.join(held)}).",
+        hint="Give all shards of a table keys of the same columns, then run "
+        f"`penstock resnapshot FILE {argument(shard)}`; or leave it out of `merge_shards`.",
+        table=str(shard),
+    )
+
+
+def own_name(schema: TableSchema) -> TableError | None:
+    """Why the names of a table's columns keep it from having a target."""
+    return unfit_columns(schema.table, [column.name for column in schema.columns])
 
 
 def refuse_own_names(schema: TableSchema) -> None:
-    for column in schema.columns:
-        if column.name.lower() in OWN_COLUMNS:
-            raise TableError(
-                f"{schema.table} has a column `{column.name}`, a name that Penstock's own columns "
-                "have at the target.",
-                hint=f"Rename it, or leave {schema.table} out of the pipeline.",
-                table=str(schema.table),
+    if (error := own_name(schema)) is not None:
+        raise error
+
+
+def refuse_columns(table: TableId, names: Sequence[str]) -> None:
+    if (error := unfit_columns(table, names)) is not None:
+        raise error
+
+
+def unfit_columns(table: TableId, names: Sequence[str]) -> TableError | None:
+    """Why a target cannot have columns of these names."""
+    cure = f"or leave {table} out of the pipeline."
+    known: dict[str, str] = {}
+    for name in names:
+        plain = _without_case(name)
+        if plain in OWN_COLUMNS or plain.startswith(ASIDE):
+            return TableError(
+                f"{table} has a column `{name}`, a name that Penstock's own columns have at the target.",
+                hint=f"Rename it, {cure}",
+                table=str(table),
             )
+        if plain in known:
+            return TableError(
+                f"{table} has the columns `{known[plain]}` and `{name}`, which are one name to Spark: it "
+                "takes no account of letter case, in any script.",
+                hint=f"Rename one of them, {cure}",
+                table=str(table),
+            )
+        known[plain] = name
+    return None
+
+
+def _without_case(name: str) -> str:
+    """Names that are equal so are equal to Java's `equalsIgnoreCase`, by which Spark finds columns."""
+
+    def plain(character: str) -> str:
+        upper = character.upper()
+        lower = (upper if len(upper) == 1 else character).lower()
+        return lower if len(lower) == 1 else lower[0]
+
+    return "".join(map(plain, name))
 
 
 def check_pipeline(commit: Commit, pipeline: str) -> None:
@@ -300,11 +385,19 @@ def check_directory(path: Path) -> None:
             f"The sink's path {path} cannot be used: {error.strerror}.", hint=cure, path=str(path)
         ) from error
     for entry in entries:
-        table = entry.name in ("_delta_log", "_penstock.json") or any(entry.glob("*.metadata.json"))
+        table = _is_of_a_table(entry) or any(one.is_file() for one in entry.glob("*.metadata.json"))
         if table or (entry.is_file() and not entry.name.startswith(".")):
             raise ConfigError(
                 f"The sink's path {path} holds something else: {entry.name}.", hint=cure, path=str(path)
             )
+
+
+def _is_of_a_table(entry: Path) -> bool:
+    """What a directory holds that is itself a table. A database or a table may have such a name: then it is
+    a directory of other directories."""
+    if entry.name == "_delta_log":
+        return any(one.is_file() for one in entry.iterdir())
+    return entry.name == "_penstock.json" and entry.is_file()
 
 
 def append_only(name: str, method: str) -> InternalError:

@@ -16,6 +16,7 @@ from penstock.errors import ConfigError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
+from penstock.printable import printable_json
 from penstock.sinks.base import (
     Commit,
     Compacted,
@@ -65,7 +66,7 @@ class ConsoleSink:
             row.alias("row"),
         )
         lines = frame.select(to_json(line, {"ignoreNullFields": "false"}).alias("line"))
-        self._print([one["line"] + "\n" for one in lines.toLocalIterator()])
+        self._print([printable_json(one["line"]) + "\n" for one in lines.toLocalIterator()])
         self._last[table] = commit
         return True
 

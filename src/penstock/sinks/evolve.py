@@ -30,7 +30,8 @@ from pyspark.sql.types import (
 
 from penstock.errors import TableError
 from penstock.model.schema import TableId
-from penstock.sinks.base import ASIDE, EvolvedColumn, Narrowing, source_columns
+from penstock.printable import argument
+from penstock.sinks.base import ASIDE, EvolvedColumn, Narrowing, refuse_columns, source_columns
 from penstock.sinks.lake import quoted, spark_type
 
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
@@ -67,6 +68,7 @@ def changes(
 ) -> list[Change]:
     """`present`: the target's columns. `stored`: the type by which the format keeps a type. `widens`: whether
     the format can turn one type into another without touching rows."""
+    refuse_columns(table, [column.field.name for column in columns])
     names = set(source_columns(present.names))
     held = {field.name: field.dataType for field in present if field.name in names}
     found = []
@@ -76,7 +78,7 @@ def changes(
         if column.before is not None and before is None and not column.refills:
             raise TableError(
                 f"The target of {table} has no column {column.before}, which {column.field.name} comes from.",
-                hint=f"Run `penstock resnapshot FILE {table}`.",
+                hint=f"Run `penstock resnapshot FILE {argument(table)}`.",
                 table=str(table),
             )
         if before is None:

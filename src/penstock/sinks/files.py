@@ -138,11 +138,20 @@ class FileWriter:
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
         """Writes them: paths, each durable."""
-        groups = self._groups(batches)
+        begun: list[Path] = []
+        try:
+            yield from self._written(self._groups(batches), begun)
+        except Exception:  # nobody will ever name them: the task is tried again, with other files
+            for path in begun:
+                path.unlink(missing_ok=True)
+            raise
+
+    def _written(self, groups: Iterator[pa.Table], begun: list[Path]) -> Iterator[str]:
         group = next(groups, None)
         while group is not None:
             path = Path(self.directory, f"{uuid.uuid4()}.parquet")
             path.parent.mkdir(parents=True, exist_ok=True)
+            begun.append(path)
             with open(path, "xb") as file:
                 writer = pq.ParquetWriter(
                     file, self.fields, compression=self.compression, store_decimal_as_integer=True

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from penstock.errors import InternalError, TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
+from penstock.printable import argument
 from penstock.sinks.base import SOURCE, refuse_shared, source_columns
 from penstock.sinks.files import Present, Rows
 
@@ -62,6 +63,15 @@ class Sessions:
             for name in options:
                 session.conf.unset(name)
             self._idle.put(session)
+
+
+def activate(spark: SparkSession) -> None:
+    """Makes it the session of the calling thread. Spark's parser asks that one for its options; a thread
+    without a session has Spark's defaults, with which `${…}` in a name is replaced. `spark.sql` needs no
+    such help."""
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(  # type: ignore[union-attr]
+        spark._jsparkSession
+    )
 
 
 @contextmanager
@@ -148,7 +158,7 @@ def _require_rows(
         raise TableError(
             f"An update of table {table} at offset {missing[0][0]} has only some of the row's columns "
             "(binlog_row_image is not FULL), and the target has no such row to take the others from.",
-            hint=f"Run `penstock resnapshot FILE {table}` to read the table again.",
+            hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
             table=str(table),
             offset=missing[0][0],
         )

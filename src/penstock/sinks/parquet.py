@@ -44,6 +44,7 @@ from penstock.sinks.base import (
     directory_name,
     is_recorded,
     namespace_levels,
+    refuse_columns,
     refuse_foreign,
     refuse_own_names,
     refuse_shared,
@@ -149,6 +150,7 @@ class ParquetSink:
         have two types that no reader takes for one, older files are converted, each atomically."""
         if self._done(table, commit):
             return False
+        refuse_columns(table, [column.field.name for column in columns])
         marker = self._marker(table)
         assert marker is not None
         known = {field.name.lower(): field for field in _schema(marker) if field.name not in OWN_COLUMNS}

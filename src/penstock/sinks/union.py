@@ -36,7 +36,8 @@ from pyspark.sql.types import (
 
 from penstock.errors import TableError
 from penstock.model.schema import TableId
-from penstock.sinks.base import EvolvedColumn, source_columns
+from penstock.printable import argument
+from penstock.sinks.base import EvolvedColumn, other_key, same_key, source_columns
 
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType, DoubleType)
@@ -148,16 +149,10 @@ def joined(
 
 
 def agree_on_key(shard: TableId, key: Sequence[str], claims: Mapping[TableId, Claim]) -> None:
-    """Raises `TableError` if another shard is told by other columns."""
+    """Raises `TableError` if the key of another shard has other columns."""
     for table, claim in sorted(claims.items()):
-        if table != shard and {name.lower() for name in claim.key} != {name.lower() for name in key}:
-            raise TableError(
-                f"The key of {shard} is ({', '.join(key)}), that of {table}, which has the same target, "
-                f"({', '.join(claim.key)}).",
-                hint="Give all shards of a table keys of the same columns, then run "
-                f"`penstock resnapshot FILE {shard}`; or leave it out of `merge_shards`.",
-                table=str(shard),
-            )
+        if table != shard and not same_key(claim.key, key):
+            raise other_key(shard, key, table, claim.key)
 
 
 def _kind(column: EvolvedColumn) -> DataType:
@@ -182,8 +177,9 @@ def _widened(shard: TableId, column: EvolvedColumn, present: DataType) -> DataTy
         f"The column {column.field.name} of {shard} arrives as {_kind(column).simpleString()}, and is "
         f"{present.simpleString()} in the target that other tables share: no type holds both exactly.",
         hint="Give it types in all shards that go together, then run "
-        f"`penstock resnapshot FILE {shard}`; or leave the table out of `merge_shards`. Where all shards "
-        "have the new type by now: stop the pipeline, drop the target, and `resnapshot` all its shards.",
+        f"`penstock resnapshot FILE {argument(shard)}`; or leave the table out of `merge_shards`. "
+        "Where all shards have the new type by now: stop the pipeline, drop the target, and `resnapshot` all "
+        "its shards.",
         table=str(shard),
     )
 
@@ -191,7 +187,7 @@ def _widened(shard: TableId, column: EvolvedColumn, present: DataType) -> DataTy
 def _lacking(shard: TableId, column: EvolvedColumn) -> TableError:
     return TableError(
         f"The target of {shard} has no column {column.before}, which {column.field.name} comes from.",
-        hint=f"Run `penstock resnapshot FILE {shard}`.",
+        hint=f"Run `penstock resnapshot FILE {argument(shard)}`.",
         table=str(shard),
     )
 
@@ -203,7 +199,7 @@ def _renamed(shard: TableId, column: EvolvedColumn) -> TableError:
 def _again(shard: TableId, column: EvolvedColumn, why: str) -> TableError:
     return TableError(
         f"The column {column.field.name} of {shard} {why}.",
-        hint=f"Run `penstock resnapshot FILE {shard}`.",
+        hint=f"Run `penstock resnapshot FILE {argument(shard)}`.",
         table=str(shard),
         again=True,
     )

@@ -171,17 +171,19 @@ class Gate:
             self._watcher = threading.Thread(target=self._watch, name="snapshot-load", daemon=True)
             self._watcher.start()
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = 10.0) -> None:
+        """Returns once nobody looks any more, or when the time is up: a look at a silent server takes a
+        while, and its thread ends by itself."""
         self._stopping.set()
         self._wake.set()
         if self._watcher is not None:
-            self._watcher.join()
+            self._watcher.join(seconds)
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
             if not self._is_wanted():
                 self._lookout.close()
-                self._wake.wait()
+                self._wake.wait()  # no limit: nothing is wanted, and `stop` wakes it
                 self._wake.clear()
                 continue
             sight = self._lookout.look()

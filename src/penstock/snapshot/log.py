@@ -10,6 +10,7 @@ from pathlib import Path
 from penstock._core import GtidSet
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
+from penstock.relaylog.past import statements_left
 from penstock.relaylog.reader import RelayLog, Statement
 
 
@@ -74,8 +75,9 @@ class PlacementIndex:
         return self._tables[log_range].get(TableId.parse(table), (0, 0))[1]
 
     def statements(self, log_range: LogRange) -> list[Statement]:
+        """As far back as the log still reaches."""
         if log_range not in self._statements:
-            self._statements[log_range] = self._log.statements(log_range)
+            self._statements[log_range] = statements_left(self._log, log_range)
         return self._statements[log_range]
 
     def gtids_at(self, offset: Offset) -> str:

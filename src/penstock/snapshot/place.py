@@ -150,13 +150,12 @@ class EpochEnd:
 class Break:
     """A DDL after which rows read before it are untrue: TRUNCATE, DROP, CREATE, RENAME, partition DDL.
 
-    `gtid` decides whether a chunk was read before or after it; without it `end` does, which may void a chunk
-    needlessly but never keeps one wrongly.
+    A chunk that was read after it counts as read before it if the log cannot tell: it is then read once more
+    needlessly, and never kept wrongly.
     """
 
     end: Offset
     what: str
-    gtid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -289,15 +288,9 @@ def _known_visible(chunk: StagedChunk, log: LogIndex) -> Offset:
 
 
 def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -> str | None:
-    low: _core.GtidSet | None = None
     for broken in table.breaks:
-        if not window < broken.end <= end:
-            continue
-        if broken.gtid is not None:
-            low = low or _core.GtidSet(chunk.watermarks.low)
-            if broken.gtid in low:
-                continue
-        return f"{broken.what} at offset {broken.end} came after it was read"
+        if window < broken.end <= end:
+            return f"{broken.what} at offset {broken.end} came after it was read"
     if chunk.schema_version != table.schema_version:
         return f"it was read with schema version {chunk.schema_version}, the log is at {table.schema_version}"
     return None

@@ -27,7 +27,8 @@ from penstock import _core
 from penstock.errors import InternalError, PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
-from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions, quote
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions, quote
+from penstock.printable import argument
 from penstock.snapshot.base import ChunkOutdated, ReadMarks
 from penstock.snapshot.keys import key_condition
 from penstock.snapshot.split import range_condition
@@ -155,7 +156,7 @@ class MySqlChunkRead:
                     raise
                 raise TableError(
                     f"A row of {self._chunk.table} cannot be taken over: {error.reason}.",
-                    hint="Mend the value at the source, then resume the table.",
+                    hint=f"Mend the value at the source, then {_unpark(self._chunk.table)}",
                     table=str(self._chunk.table),
                 ) from error
             if self._whole is None:
@@ -175,8 +176,13 @@ def prepare_session(connection: Connection[Any]) -> None:
 
 
 def select_sql(schema: TableSchema, chunk: Chunk) -> str:
-    """The SELECT of a chunk: the schema's columns by name and in its order, also invisible ones."""
-    columns = ", ".join(quote(column.name) for column in schema.columns)
+    """The SELECT of a chunk: the schema's columns by name and in its order, also invisible ones.
+
+    A column called `*` cannot be named: MySQL takes also a quoted `*` for all columns (5.7 and 8.0.15 do,
+    9.7 and MariaDB do not).
+    """
+    names = [column.name for column in schema.columns]
+    columns = "*" if "*" in names else ", ".join(map(quote, names))
     parts = [range_condition(schema.key, chunk.lower, chunk.upper), chunk.condition]
     parts.append(key_condition(schema, chunk.keys) if chunk.keys else "")
     where = " AND ".join(f"({part})" for part in parts if part)
@@ -266,7 +272,8 @@ class guarded:
         details = {} if self._chunk is None else {"table": str(self._chunk.table)}
         hint = ""
         if code in _ACCESS_DENIED and self._chunk is not None:
-            hint = f"GRANT SELECT ON {self._chunk.table.quoted} TO the account, then resume the table."
+            table = self._chunk.table
+            hint = f"GRANT SELECT ON {table.quoted} TO the account, then {_unpark(table)}"
         return TableError(
             f"The source refused {self._what}: {message} (error {code}).", hint=hint, code=code, **details
         )
@@ -282,3 +289,7 @@ def _code(error: Exception) -> tuple[int, str]:
     if isinstance(error, pymysql.MySQLError) and len(error.args) >= 2:
         return int(error.args[0]), str(error.args[1])
     return 0, str(error)
+
+
+def _unpark(table: TableId) -> str:
+    return f"run `penstock unpark FILE {argument(table)}`."

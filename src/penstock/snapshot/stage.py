@@ -314,6 +314,11 @@ def _checksum(path: Path) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
+def folders(directory: Path) -> list[Path]:
+    """Those of snapshots for which anything was ever staged."""
+    return list(directory.iterdir()) if directory.exists() else []
+
+
 # Removing
 
 

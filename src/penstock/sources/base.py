@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from penstock.config import TablesConfig
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, LogPurged
 from penstock.model.pattern import TablePattern, is_wild
 from penstock.model.schema import TableId, TableSchema
 
@@ -25,7 +25,8 @@ class Finding:
     """One answer to "can this source be captured?".
 
     `check` names the demand (stable, for programs), `message` says what was found in one paragraph, `sql`
-    holds the statements that mend it (empty: nothing to mend, or SQL cannot do it).
+    holds the statements that mend it (empty: nothing to mend, or SQL cannot do it), `parks`: the pipeline
+    leaves the table alone until it is mended.
     """
 
     level: Level
@@ -33,24 +34,32 @@ class Finding:
     subject: str
     message: str
     sql: str = ""
+    parks: bool = False
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "level": self.level,
             "check": self.check,
             "subject": self.subject,
             "message": self.message,
             "sql": self.sql,
+            "parks": self.parks,
         }
 
 
+PURGED = "backlog"
+"""The check that finds, as an error, that the source no longer has log which was not received."""
+
+
 def refuse(findings: Iterable[Finding]) -> None:
-    """Raises `ConfigError` with one paragraph per error; no error, no effect."""
+    """Raises `ConfigError` with one paragraph per error (`LogPurged` if it is that alone, as a receiver says
+    it); no error, no effect."""
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
         return
     paragraphs = [finding.message + (f" Cure: {finding.sql}" if finding.sql else "") for finding in errors]
-    raise ConfigError("\n\n".join(paragraphs), findings=[finding.to_json() for finding in errors])
+    kind = LogPurged if all(finding.check == PURGED for finding in errors) else ConfigError
+    raise kind("\n\n".join(paragraphs), findings=[finding.to_json() for finding in errors])
 
 
 class Catalog(Protocol):
@@ -75,7 +84,7 @@ _HELPERS = re.compile(
 class TableFilter:
     """Which tables a pipeline captures: `include` less `exclude`, `*` and `?` as wildcards in either part.
 
-    A pattern is split at its first dot, so a table name may contain dots. With `fold_case` (the server's
+    Patterns are those of `model.pattern`. With `fold_case` (the server's
     lower_case_table_names is not 0) letter case does not count. The helper tables of online schema changes
     (`_t_gho`, `_t_new`, …) are captured only by a pattern whose table part has no wildcard: what they hold
     comes from the table itself.

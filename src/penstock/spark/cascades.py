@@ -53,7 +53,6 @@ from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
-from penstock.model.table import TableState
 from penstock.sinks.base import Sink
 from penstock.sinks.files import FileWriter, Present, Rows, written
 from penstock.sinks.lake import quoted, spark_type
@@ -63,6 +62,7 @@ from penstock.spark.few import Few, TooMany
 from penstock.spark.itself import Itself
 from penstock.spark.scratch import Scratch, rows_in
 from penstock.spark.versions import Family, Known, Result, places_of
+from penstock.state import StateStore
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -203,7 +203,7 @@ class Cascades:
         into = folder / f"changes-{_number(folder)}"
         writer = FileWriter(str(into), change_schema(schema, watched, self._types))
         if step.bytes <= DRIVER_BYTES_MAX:
-            with crossing(str(schema.table)):
+            with crossing(str(schema.table)).guard():
                 batches = list(writer(batch for task in work for batch in tasks.changes(task)))
             paths = [str(path) for batch in batches for path in batch.column("path").to_pylist()]
         else:
@@ -376,14 +376,18 @@ class Cascades:
         ends = [(folder, _end(folder)) for folder in folders]
         return [(folder, end) for folder, end in ends if end is not None]
 
-    def sweep(self, tables: Callable[[], dict[TableId, TableState]]) -> None:
-        """Removes what no snapshot will ask for. Call it when no plan is pending."""
+    def sweep(self, state: StateStore) -> None:
+        """Removes what neither a snapshot, nor a table that catches up, nor a plan will ask for."""
         staged = self._staged()
         if not staged:
             return
-        waiting = [one for one in tables().values() if one.schema.foreign_keys]
+        with state.reading():
+            waiting = [one for one in state.tables().values() if one.schema.foreign_keys]
+            planned = state.oldest_planned()
         starts = [one.start for one in waiting if one.reading]
         starts += [one.resumes for one in waiting if one.catching_up and one.resumes is not None]
+        # The table of the next plan, which may be durable by now, says already where it stands after it.
+        starts += [] if planned is None else [planned]
         for folder, end in staged:
             if not starts or end <= min(starts):
                 (folder / MANIFEST).unlink()  # never half of it

@@ -136,6 +136,7 @@ def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
     from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
     from penstock.sinks.base import Commit, EvolvedColumn
     from penstock.spark.verify import SparkTarget
+    from penstock.verify.check import Compared
     from penstock.verify.plan import RangeBuckets
 
     table = TableId("shop", "orders")
@@ -158,7 +159,8 @@ def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
     for epoch in (4, 5):
         sink.merge(table, _few(spark, schema), schema.key, Commit(pipeline, epoch))
     sink.compact(table)
-    SparkTarget(sink.read).sums(schema, RangeBuckets("id", 100), sink.version(table), DEFAULT_TYPES)
+    compared = Compared(schema, RangeBuckets("id", 100), sink.version(table))
+    SparkTarget(sink.read).sums([compared], DEFAULT_TYPES)
     arrow = _arrow(schema, "rows")
     changed = [EvolvedColumn(field, field.name) for field in arrow]
     changed += [EvolvedColumn(pa.field("more", pa.int32()), None, "7")]

@@ -27,6 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
 from penstock.errors import PenstockError, TableError, TransientError
+from penstock.failures.tell import brief
 from penstock.model.plan import (
     WHOLE_RANGE_BYTES_MAX,
     ApplyCascades,
@@ -50,6 +51,7 @@ from penstock.relaylog.outline import Outlines
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
 from penstock.snapshot.here import places_here
+from penstock.snapshot.retries import Retries
 from penstock.sources.mysql.computed import Computation
 from penstock.spark import tasks
 from penstock.spark.cascades import Cascades, Consequences
@@ -128,10 +130,14 @@ class EpochRunner:
         self._lost: list[Move] = []
         self._busy = threading.Lock()
         self._woken = threading.Event()
+        self._resting = threading.Event()
+        """Set: nobody rests before another attempt any more."""
         self._begun = False
         self._ended = False
         self.failure: BaseException | None = None
         """What ended the last batch, as it was; Spark's own exception holds text only."""
+        self.retries = Retries()
+        """Tables of the epoch at hand that cannot be written yet; None: all of them."""
 
     def begin(self) -> None:
         """From now on plans are applied."""
@@ -142,12 +148,15 @@ class EpochRunner:
         """There is a new plan."""
         self._woken.set()
 
-    def end(self) -> None:
-        """Returns once no plan is being applied; none will be from now on."""
+    def end(self, seconds: float) -> bool:
+        """Returns once no plan is being applied, or the time is up (False); none is begun from now on."""
         self._ended = True
         self._woken.set()
-        with self._busy:
-            return
+        self._resting.set()
+        if not self._busy.acquire(timeout=seconds):
+            return False
+        self._busy.release()
+        return True
 
     def run_next(self) -> None:
         """Waits for a plan that is durable and not yet applied, and applies it; then those that follow it
@@ -168,7 +177,7 @@ class EpochRunner:
                 for plan in plans:
                     outcomes = self._run(plan)
                     self._record(plan, outcomes)
-                    self._cascades.sweep(self._state.tables)
+                    self._cascades.sweep(self._state)
                     self._on_applied(plan, outcomes)
             except Exception as error:
                 self.failure = returned(error)
@@ -221,19 +230,22 @@ class EpochRunner:
             attempt += 1
             try:
                 self._step(plan, table, number, step, outcome)
+                self.retries.ended(table.table)
                 return
             except Exception as error:
                 found = returned(error)
                 if self._shows_lacking(table.schema, step, found):
                     continue
-                passing = isinstance(found, TransientError) and not self._ended
-                if not passing and (isinstance(found, PenstockError) or attempt >= ATTEMPTS_MAX):
+                passing = isinstance(found, TransientError)
+                lasting = not passing and (isinstance(found, PenstockError) or attempt >= ATTEMPTS_MAX)
+                if lasting or self._ended:
                     if found is error:
                         raise
                     raise found from error
                 log.warning("epoch %d, %s, step %d: attempt %d failed: %s", plan.epoch, table.table, number,
-                            attempt, str(error).splitlines()[0])  # fmt: skip
-                time.sleep(min(0.5 * 2 ** min(attempt, 5), 10))  # back-off
+                            attempt, brief(found))  # fmt: skip
+                self.retries.failed(table.table, found, brief(found))
+                self._resting.wait(min(0.5 * 2 ** min(attempt, 5), 10))  # back-off
 
     def _shows_lacking(self, schema: TableSchema, step: Step, error: BaseException) -> bool:
         """Whether a step failed because images lack something, and has not been tried in the way that takes
@@ -466,18 +478,20 @@ def _outlines(plan: EpochPlan) -> Outlines:
 
 def _here(task: tasks.DecodeTask) -> tasks.Batches:
     """What the task does, in the driver."""
-    with crossing(str(TableSchema.from_json(task.table).table)):
+    with crossing(str(TableSchema.from_json(task.table).table)).guard():
         yield from tasks.decode(task)
 
 
 def _placed_here(task: tasks.PlaceTask) -> tasks.Batches:
-    with crossing(str(TableSchema.from_json(task.table).table)):
+    with crossing(str(TableSchema.from_json(task.table).table)).guard():
         yield from tasks.place(task)
 
 
 def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:
+    crosses = crossing(name)
+
     def body(batches: Any) -> tasks.Batches:
-        with crossing(name):
+        with crosses.guard():
             yield from tasks.reduce_latest(table, types, batches)
 
     return body

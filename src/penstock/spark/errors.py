@@ -1,49 +1,116 @@
 """Errors on their way from a Python worker through the JVM to the driver.
 
-Spark carries a worker's exception as text. `crossing()` puts one line of JSON with the class, message, hint
-and details of a `PenstockError` into that text; `returned()` finds it there and gives the error back as it
-was.
+Spark carries a worker's exception as text, and that text also holds what others wrote: names of tables and
+columns, messages of servers. So it is read as text of strangers. `crossing()` adds a *carrier*: the error's
+class, message, hint and details as JSON in base64, and a tag made of them with a key of this process. The
+key travels to the workers inside the function that they run, never beside data, and no text shows it. Only a
+carrier whose tag fits is read; it names one of the classes below, and no code is ever read from it.
 """
 
 from __future__ import annotations
 
 import base64
-import pickle
+import hashlib
+import hmac
+import json
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
-from penstock.errors import InternalError, PenstockError
+from penstock.errors import CLASSES, InternalError, PenstockError, rebuilt
+from penstock.snapshot.base import ChunkOutdated
+from penstock.snapshot.stage import ChunkCorrupt
+from penstock.sources.mysql.connection import SourceBehind, SourceUnreachable
 
-_MARK = re.compile(r"penstock-error<([A-Za-z0-9+/=]+)>")
+TEXT_CHARACTERS_MAX = 16_000
+"""Of an error's message and of its hint; what is longer is cut."""
+DETAILS_BYTES_MAX = 32_000
+"""Of an error's details as JSON; what is longer is left out, but for what fits by itself."""
+CARRIERS_MAX = 100
+"""Of those in a text, from its end: a text full of false ones costs no more than that."""
+
+_CARRIER = re.compile(r"penstock-error<([0-9a-f]{64}):([A-Za-z0-9+/=]{1,400000})>")
+_CLASSES = CLASSES | {
+    one.__name__: one for one in (ChunkOutdated, ChunkCorrupt, SourceUnreachable, SourceBehind)
+}
+_KEY = secrets.token_bytes(32)
 
 
 class CrossedError(Exception):
-    """Carrier of a `PenstockError`; its text holds the pickled error in base64."""
+    """Its text ends with the carrier of a `PenstockError`."""
 
 
-@contextmanager
-def crossing(table: str) -> Iterator[None]:
-    """Inside a worker: our own errors leave it in a form that the driver can rebuild."""
-    try:
-        yield
-    except Exception as error:
-        from penstock._core import DecodeError
-        from penstock.spark.tasks import core_error
+@dataclass(frozen=True)
+class Crossing:
+    """Made in the driver and sent along with a task's function: `with crossing.guard():` around its work."""
 
-        ours = core_error(error, table) if isinstance(error, DecodeError) else error
-        if not isinstance(ours, PenstockError):
-            raise
-        packed = base64.b64encode(pickle.dumps(ours)).decode()
-        raise CrossedError(f"{ours.message} penstock-error<{packed}>") from error
+    table: str
+    key: bytes = field(repr=False)
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Our own errors leave the block in a form that the driver can rebuild."""
+        try:
+            yield
+        except Exception as error:
+            from penstock._core import DecodeError
+            from penstock.spark.tasks import core_error
+
+            ours = core_error(error, self.table) if isinstance(error, DecodeError) else error
+            if not isinstance(ours, PenstockError):
+                raise
+            raise CrossedError(f"{ours.message} {_packed(ours, self.key)}") from error
+
+
+def crossing(table: str) -> Crossing:
+    """To be called in the driver, where the function for the workers is made."""
+    return Crossing(table, _KEY)
 
 
 def returned(error: BaseException) -> BaseException:
     """In the driver: the `PenstockError` that a worker raised, or the error itself."""
     if isinstance(error, PenstockError):
         return error
-    match = _MARK.search(str(error))
-    if match is None:
-        return error
-    found = pickle.loads(base64.b64decode(match[1]))  # written by our own worker of this very job
-    return found if isinstance(found, PenstockError) else InternalError(str(found))
+    found = list(_CARRIER.finditer(str(error)))[-CARRIERS_MAX:]
+    for match in reversed(found):  # a chain of errors has its last one at the end
+        if hmac.compare_digest(match[1], _tag(match[2], _KEY)):
+            return _unpacked(match[2]) or error
+    return error
+
+
+def _packed(error: PenstockError, key: bytes) -> str:
+    facts = {
+        "error": next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _CLASSES),
+        "message": error.message[:TEXT_CHARACTERS_MAX],
+        "hint": error.hint[:TEXT_CHARACTERS_MAX],
+        "details": _bounded(error.details),
+    }
+    payload = base64.b64encode(json.dumps(facts, default=str).encode()).decode()
+    return f"penstock-error<{_tag(payload, key)}:{payload}>"
+
+
+def _bounded(details: dict[str, Any]) -> dict[str, Any]:
+    """As many details, in their order, as there is room for."""
+    kept, left = {}, DETAILS_BYTES_MAX
+    for name, value in details.items():
+        size = len(json.dumps({name: value}, default=str))
+        if size <= left:
+            kept[name] = value
+            left -= size
+    return kept
+
+
+def _unpacked(payload: str) -> PenstockError | None:
+    try:
+        facts = json.loads(base64.b64decode(payload))
+        fields = {**facts["details"], **{name: facts[name] for name in ("error", "message", "hint")}}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return rebuilt(fields, _CLASSES, unknown=InternalError)
+
+
+def _tag(payload: str, key: bytes) -> str:
+    return hmac.new(key, payload.encode(), hashlib.sha256).hexdigest()

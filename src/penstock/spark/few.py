@@ -185,7 +185,7 @@ class Few(Relation):
             return
         names = tuple(self.schema.columns[place].name for place in self.columns)
         text = self.schema.to_json()
-        with crossing(str(self.schema.table)):
+        with crossing(str(self.schema.table)).guard():
             for split in self.step.splits:
                 yield from tasks.decode(
                     tasks.DecodeTask(text, (split,), "changelog", self.types, columns=names)

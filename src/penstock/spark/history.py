@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock.failures.tell import brief
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change
@@ -64,11 +65,12 @@ class HistoryTable:
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Returns when everything noted before is there, or cannot be added now."""
+    def stop(self, seconds: float = 60.0) -> None:
+        """Returns when everything noted before is there, or cannot be added now, or when the time is up; what
+        is missing then is added by the next run."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(seconds)
 
     def write(self) -> None:
         """Adds what is new."""
@@ -80,6 +82,9 @@ class HistoryTable:
         entries = self._state.history_after(self._written)
         if not entries:
             return
+        if (missing := entries[0][0] - self._written - 1) > 0:
+            log.warning("the history table %s lacks %d old entries, which are not known any more",
+                        self._table, missing)  # fmt: skip
         columns = tuple(Column(field.name, str(field.type)) for field in COLUMNS)
         self._sink.create(TableSchema(self._table, columns, ("id",)), COLUMNS)
         newest = entries[-1][0]
@@ -100,7 +105,7 @@ class HistoryTable:
             return True
         except Exception as error:  # the pipeline goes on; the entries stay in its state, and are tried again
             self._written = None
-            log.warning("the history table %s cannot be written for now: %s", self._table, error)
+            log.warning("the history table %s cannot be written for now: %s", self._table, brief(error))
             return False
 
 

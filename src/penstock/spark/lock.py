@@ -45,6 +45,8 @@ def hold_state(spark: SparkSession, directory: Path) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     path = directory / "spark.lock"
+    # Made here: the JVM would make it with the modes that its umask leaves.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     file = jvm.java.io.RandomAccessFile(str(path), "rw")
     began = time.monotonic()
     killed: set[int] = set()

@@ -10,6 +10,7 @@ from penstock.errors import TableError
 from penstock.model.plan import ApplyCascades, CreateTarget, Kept, RecreateTarget, Step, TablePlan
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import UNFIT
+from penstock.printable import argument
 from penstock.state import StateStore
 
 AGAIN_MAX, AGAIN_SECONDS = 3, 24 * 3600
@@ -84,7 +85,7 @@ def refuse_rereads(state: StateStore, table: TableId) -> None:
         raise TableError(
             f"Rows of table {table} were changed by foreign keys each time they were read, {READS_MAX} times "
             "and more, so that what hangs on what is not certain.",
-            hint=f"Run `penstock resnapshot FILE {table}` when fewer rows of it, or of the tables it refers "
-            "to, are deleted.",
+            hint=f"Run `penstock resnapshot FILE {argument(table)}` when fewer rows of it, or "
+            "of the tables it refers to, are deleted.",
             table=str(table),
         )

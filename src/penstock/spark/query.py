@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException
 
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
+from penstock.failures.tell import first_line, is_sparks, spark_failed
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.sinks import build_sink
+from penstock.sinks.lake import quoted
 from penstock.spark.session import build_session
 
 
@@ -18,20 +21,30 @@ def query(
     config: PipelineConfig, uuid: str, tables: list[TableId], sql: str, limit: int
 ) -> tuple[list[str], list[Any]]:
     """Runs one SELECT: (column names, at most `limit` rows). Tables are `database.table` for Iceberg's
-    catalog, and views named by the table alone for every sink."""
+    catalog, and views named by the table alone for every sink. Tables of which several have one name (Spark
+    folds letter case) have no such view: which one was meant would be a guess."""
     shards = Shards(config.merge_shards)
     targets = dict.fromkeys(rule.target if (rule := shards.rule(table)) else table for table in tables)
+    named = Counter(table.table.casefold() for table in targets)
+    views = [table for table in targets if named[table.table.casefold()] == 1]
     spark = build_session(config.spark, config.sink, config.state / "query")
     try:
         sink = build_sink(config.sink, spark, uuid, config.merge_shards)
-        for table in targets:
-            sink.read(table).createOrReplaceTempView(table.table)
+        for table in views:
+            sink.read(table).createOrReplaceTempView(quoted(table.table))
         if config.sink.type == "iceberg":
             spark.catalog.setCurrentCatalog(config.sink.catalog)
         frame = spark.sql(sql).limit(limit)
         return list(frame.columns), [tuple(row) for row in frame.collect()]
-    except PySparkException as error:
-        known = ", ".join(table.table for table in targets) or "none yet"
-        raise ConfigError(f"Spark: {str(error).splitlines()[0]}", hint=f"Tables: {known}.") from error
+    except AnalysisException as error:  # ParseException, too: the SQL is wrong
+        known = ", ".join(table.table for table in views) or "none yet"
+        hint = f"Tables: {known}."
+        if shared := [str(table) for table in targets if table not in views]:
+            hint += f" Not by these names alone, as others have the same: {', '.join(shared)}."
+        raise ConfigError(f"Spark: {first_line(error)}", hint=hint) from None
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        raise spark_failed(error, "The query failed", config.state, rows=False) from error
     finally:
         spark.stop()

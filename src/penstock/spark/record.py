@@ -31,8 +31,7 @@ def record(
             table = state.table(move.target)
             if table is not None:
                 state.put_table(replace(table, due=f"the target of {move.source} was gone"))
-        results = {str(outcome.table): outcome.to_json() for outcome in outcomes}
-        state.applied(plan, {"tables": results})
+        state.applied(plan)
 
 
 def _record_table(

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,8 +19,11 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.artifacts import java
 from penstock.config import SinkConfig, SparkConfig
-from penstock.errors import ConfigError
+from penstock.directory import PRIVATE
+from penstock.errors import ConfigError, PenstockError
+from penstock.failures.tell import spark_failed, tail
 from penstock.sinks.delta.checksum import FILES_MAX
+from penstock.spark import cluster
 from penstock.spark.classes import java_options
 from penstock.spark.jars import jars
 
@@ -33,7 +36,7 @@ appender.file.name = file
 appender.file.fileName = {log}
 appender.file.filePattern = {pattern}.%i
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXX}} %p %c{{1}}: %m%n%ex
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXX}} %p %c{{1}}: %enc{{%m}}{{CRLF}}%n%ex
 appender.file.policies.type = Policies
 appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 16MB
@@ -42,6 +45,7 @@ appender.file.strategy.max = 4
 """
 
 TASK_ATTEMPTS_MAX = 4
+START_SECONDS = 120.0
 
 _MERGED = (
     "spark.jars",
@@ -56,12 +60,24 @@ def build_session(spark_config: SparkConfig, sink: SinkConfig, state: Path) -> S
     """Starts Spark for one pipeline. Its log is `state/logs/spark.log`, its scratch space `state/tmp`.
 
     What the JVM itself prints goes to `state/logs/spark.stderr`: errors reach the user as Python exceptions.
-    Raises `ConfigError` if Java is missing or too old, jars cannot be fetched, or Spark refuses to start.
+    Raises `ConfigError` if Java is missing or too old, jars cannot be fetched, Spark refuses to start, or the
+    workers of a cluster lack what our tasks need; `SparkFailed` for what else Spark cannot do.
     """
-    return start(session_options(spark_config, [sink], state), spark_config.master, state)
+    seconds = spark_config.start_timeout / 1000
+    options = session_options(spark_config, [sink], state)
+    spark = start(options, spark_config.master, state, seconds=seconds)
+    if not is_local(spark_config.master):
+        try:
+            cluster.check_workers(spark, seconds, state)
+        except BaseException:
+            spark.stop()
+            raise
+    return spark
 
 
-def start(options: dict[str, str], master: str, state: Path) -> SparkSession:
+def start(
+    options: dict[str, str], master: str, state: Path, *, seconds: float = START_SECONDS
+) -> SparkSession:
     """Starts the JVM with these options; refused while another session runs in this process."""
     if SparkContext._active_spark_context is not None:
         raise ConfigError(
@@ -69,24 +85,46 @@ def start(options: dict[str, str], master: str, state: Path) -> SparkSession:
             hint="Stop it first (spark.stop()), or run the pipeline in a process of its own.",
         )
     java()
+    cluster.refuse_missing_jars(options)
     if is_local(master):
         # Executors are this process's own JVM: the same interpreter, not whatever `python3` is on the PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(options.items()))
-    errors = state / "logs" / "spark.stderr"
+    said, log = state / "logs" / "spark.stderr", state / "logs" / "spark.log"
+    log_start = log.stat().st_size if log.exists() else 0
     try:
         if SparkContext._gateway is None:
-            with errors.open("wb") as stderr:
-                process = {"stderr": stderr}
-                gateway = launch_gateway(conf, popen_kwargs=process)  # type: ignore[no-untyped-call]
+            with said.open("wb") as file:
+                process = {"stdout": file, "stderr": file}
+                first = SparkConf(loadDefaults=False).setAll(list(at_launch(options).items()))
+                gateway = launch_gateway(first, popen_kwargs=process)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
-        return SparkSession(SparkContext(conf=conf))
+        cluster.check_master(SparkContext._jvm, master, seconds)
+        spark = SparkSession(SparkContext(conf=conf))
+        cluster.check_options(spark)
+        cluster.check_version(spark)
+    except PenstockError:
+        raise
     except Exception as error:
-        raise ConfigError(
-            f"Spark did not start: {_first_line(error)}.",
-            hint=f"See {errors} and {state / 'logs' / 'spark.log'}; check `spark.master` and `spark.conf`.",
-        ) from error
+        logs = f"{tail(said)}\n{tail(log, start=log_start)}"
+        raise spark_failed(error, "Spark did not start", state, rows=False, logs=logs) from error
+    return spark
+
+
+_SECRET = re.compile(
+    r"secret|password|passwd|token|credential|access[.-]?key|://[^/\s]*:[^/\s]*@", re.IGNORECASE
+)
+
+
+def at_launch(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that the JVM is started with. They stand in its arguments, which every account of the
+    machine can read; so those that may hold a secret are left out, and come with the Spark context."""
+    return {
+        name: value
+        for name, value in options.items()
+        if not (name.startswith("spark.sql.catalog.") or _SECRET.search(name) or _SECRET.search(value))
+    }
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -165,11 +203,13 @@ def local_cores(master: str) -> int | None:
 def _files(state: Path) -> dict[str, str]:
     logs = state / "logs"
     scratch = state / "tmp"
-    logs.mkdir(parents=True, exist_ok=True)
-    scratch.mkdir(exist_ok=True)
+    # What Spark writes into these has modes by the umask of its process.
+    state.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+    for folder in (logs, scratch):
+        folder.mkdir(exist_ok=True, mode=PRIVATE)
     _sweep(scratch)
     own = scratch / f"spark-{os.getpid()}"
-    own.mkdir(exist_ok=True)
+    own.mkdir(exist_ok=True, mode=PRIVATE)
     # Spark takes a comma for the next directory: such a path would become two, one of them in the current
     # directory.
     local = {} if "," in str(own) else {"spark.local.dir": str(own)}
@@ -208,6 +248,8 @@ def _execution(master: str) -> dict[str, str]:
         # Values outside a type are our bug, never to be turned into NULL.
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "false",
+        # Statements hold names and values of the source: `${env:HOME}` in one stays what it is.
+        "spark.sql.variable.substitute": "false",
     }
     cores = local_cores(master)
     if cores is not None:
@@ -226,6 +268,8 @@ def _execution(master: str) -> dict[str, str]:
 def _python(master: str) -> dict[str, str]:
     options = {
         "spark.python.daemon.module": "penstock.spark.daemon",
+        # A worker whose task was cancelled waits for the source, or computes for nobody: two seconds less.
+        "spark.python.task.killTimeout": "200ms",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "false",
@@ -291,7 +335,3 @@ def _merge(options: dict[str, str], more: dict[str, str]) -> None:
             if value not in options[name].split(separator):
                 value = options[name] + separator + value
         options[name] = value
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

@@ -18,49 +18,34 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from penstock.config import SourceConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.part import PartialSnapshot
-from penstock.model.schema import TableId, TableSchema, TypeOptions
+from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState, is_reading, is_splitting
 from penstock.snapshot import stage
 from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.here import reads_here
+from penstock.snapshot.retries import Retries
 from penstock.snapshot.whole import Whole
-from penstock.sources.mysql.replicas import ReplicaOf
-from penstock.spark.errors import crossing, returned
+from penstock.spark.errors import returned
+from penstock.spark.staging import StageTask, stager
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 5
 """Of reading a chunk, unless it is a passing fault of the source: that is waited out."""
-
-
-@dataclass(frozen=True)
-class StageTask:
-    """What a task needs to read and stage one chunk. `start_gtids`: what must be executed where it is read.
-    `replica_of`: `source` is a replica."""
-
-    source: SourceConfig
-    schema: TableSchema
-    chunk: Chunk
-    directory: str
-    start_gtids: str
-    watermark_table: str | None
-    types: TypeOptions
-    replica_of: ReplicaOf | None = None
-    whole: Whole | None = None
 
 
 FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None, Callable[[int], None]], Any]
@@ -70,6 +55,11 @@ argument is told how many rows the server thinks there are."""
 Work = tuple[TableState, Chunk]
 Place = tuple[TableId, int, int]
 """Of a chunk: its table, the number of its snapshot, its own number."""
+
+TAG = "penstock-chunks"
+"""Of the jobs that read chunks."""
+GRACE_SECONDS = 3.0
+"""For chunks that are being read when the pipeline is stopped."""
 
 TOGETHER_MAX = 32
 """Small chunks that a thread takes at once."""
@@ -124,7 +114,10 @@ class SnapshotReader:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._taken: set[Place] = set()
+        self._swept = -1  # changes of the state when outdated chunks were looked for
         self.error: BaseException | None = None
+        self.retries = Retries()
+        """Tables that do not go on because the source does not answer."""
         self._started = False
         self._threads: list[InheritableThread] = []
         self._begin(self._split_loop)
@@ -164,33 +157,67 @@ class SnapshotReader:
 
     def _take_over(self) -> None:
         """What an earlier run staged counts; what belongs to no snapshot any more is removed."""
-        tables = self._state.tables().values()
-        current = {self._directory_of(s, 0) for s in tables if s.snapshot in ("splitting", "reading")}
-        known = self._state.tables()
-        current |= {self._directory_of(known[p.table], p.number) for p in self._state.partials()}
-        for folder in self._directory.iterdir() if self._directory.exists() else ():
-            if (
-                folder not in current and not self._state.has_pending()
-            ):  # a pending plan may still name its files
-                shutil.rmtree(folder, ignore_errors=True)
-                continue
+        self._remove_outdated()
+        for folder in stage.folders(self._directory):
             stage.sweep(folder)
             for item in stage.staged(folder):
                 self._state.chunk_staged(item)
+
+    def _remove_outdated(self) -> bool:
+        """... of snapshots that are no more. False: some stay for now, since a task still reads into one or a
+        plan that is to be applied names its chunks. No new plan does: the table is elsewhere."""
+        with self._lock:
+            folders = stage.folders(self._directory)  # first: one that is made meanwhile is current
+            if not folders:
+                return True
+            with self._state.reading():
+                known, partials = self._state.tables(), self._state.partials()
+                unread = [one for one in known.values() if one.snapshot in ("splitting", "reading")]
+                needed = [(table, 0) for table in unread]
+                needed += [(known[one.table], one.number) for one in partials if one.table in known]
+                outdated = set(folders) - {self._directory_of(*one) for one in needed}
+                plans = self._state.pending() if outdated else []
+            planned = {Path(chunk.path).parent.parent.name for plan in plans for chunk in plan.chunks}
+            tables = {table for table, _, _ in self._taken}
+            kept = [
+                one
+                for one in outdated
+                if one.name in planned or any(stage.table_directory(one, table).exists() for table in tables)
+            ]
+            for folder in outdated.difference(kept):
+                shutil.rmtree(folder, ignore_errors=True)
+        return not kept
 
     def _directory_of(self, state: TableState, snapshot: int) -> Path:
         """One directory a snapshot of a table: what an earlier one left behind can never be taken for this
         one."""
         return self._directory / (f"part-{snapshot}" if snapshot else str(state.start))
 
-    def stop(self) -> None:
-        """Returns when no thread of ours runs a job any more."""
+    def stop(self, seconds: float = 60.0) -> None:
+        """Returns when no thread of ours runs a job any more, or when the time is up. Chunks that are nearly
+        read may end; jobs that last longer are cancelled, and read again by the next run."""
         with self._lock:  # no thread begins after this
             self._stopping.set()
-        self.gate.stop()
+        deadline = time.monotonic() + seconds
+        self.gate.stop(min(seconds, GRACE_SECONDS))
+        left = self._join(min(deadline, time.monotonic() + GRACE_SECONDS))
+        if left:
+            log.warning("stopping: the jobs that read chunks are cancelled")
+            with suppress(Exception):  # Spark may have ended
+                self._spark.sparkContext.cancelJobsWithTag(TAG)
+            left = self._join(deadline)
+        if left:
+            log.warning("stopping: these threads have not ended: %s", ", ".join(left))
+            return
+        with suppress(PenstockError):  # the next run does it
+            self._remove_outdated()
+
+    def _join(self, deadline: float) -> list[str]:
+        """The names of threads that still live then."""
         for thread in self._threads:
             if thread.ident is not None:  # it was started; a start that failed earlier ends here too
-                thread.join()
+                thread.join(max(0.0, deadline - time.monotonic()))
+        return [thread.name for thread in self._threads if thread.is_alive()]
 
     def _guarded(self, run: Callable[[], None]) -> None:
         try:
@@ -212,6 +239,9 @@ class SnapshotReader:
             for state, partial in self._partials("splitting"):
                 self._split(state, partial)
             self._found_all()
+            self.retries.keep(self._in_work())
+            if known != self._swept and self._remove_outdated():
+                self._swept = known
             self._rest(known, 0.2)
 
     def _rest(self, known: int, seconds: float) -> None:
@@ -229,6 +259,11 @@ class SnapshotReader:
         tables = self._state.tables() if found else {}
         return [(tables[one.table], one) for one in found if one.table in tables and tables[one.table].rests]
 
+    def _in_work(self) -> set[TableId]:
+        """Tables of which chunks are being sought or read."""
+        tables = [*self._state.tables_that(is_splitting), *self._state.tables_that(is_reading)]
+        return {one.table for one in tables} | {one.table for one in self._state.partials()}
+
     def _split(self, state: TableState, partial: PartialSnapshot | None = None) -> None:
         try:
             if partial is None:
@@ -240,9 +275,12 @@ class SnapshotReader:
         except TransientError as error:
             # The source is away, or the log brings the statement that says what happened to the table.
             log.warning("splitting %s: %s", state.table, error)
+            self.retries.failed(state.table, error)
             self._stopping.wait(1)
         except PenstockError as error:
             self._give_up(state, partial.number if partial else 0, _as_table_error(error, state.table))
+        else:
+            self.retries.ended(state.table)
 
     def _find_all(self, state: TableState) -> None:
         """Chunks are read while others are still being found. Each becomes durable before the next is sought
@@ -263,6 +301,7 @@ class SnapshotReader:
                 found, since = [], time.monotonic()
 
     def _give_up(self, state: TableState, snapshot: int, error: TableError) -> None:
+        self.retries.ended(state.table)
         if snapshot:
             log.warning("the partial snapshot %d of %s ends: %s", snapshot, state.table, error)
             self._state.end_partial(snapshot, "stopped", error.message)
@@ -273,6 +312,7 @@ class SnapshotReader:
 
     def _read_loop(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "snapshot")
+        self._spark.sparkContext.addJobTag(TAG)
         while not self._stopping.is_set():
             known = self._state.own_changes
             work = self._next()
@@ -368,6 +408,7 @@ class SnapshotReader:
             attempt += 1
             try:
                 self._state.chunk_staged(self._read_once(state, chunk, permit))
+                self.retries.ended(state.table)
                 return
             except Exception as error:
                 if self._stopping.is_set():
@@ -377,6 +418,7 @@ class SnapshotReader:
                     self._give_up(state, chunk.snapshot, found)
                     return
                 if isinstance(found, ChunkOutdated):
+                    self.retries.failed(state.table, found)
                     self._outdated[chunk.snapshot] += bool(chunk.snapshot)
                     if self._outdated[chunk.snapshot] > OUTDATED_MAX:
                         self._give_up(state, chunk.snapshot, _as_table_error(found, state.table))
@@ -390,6 +432,7 @@ class SnapshotReader:
                     raise found from error
                 log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
                             str(found).splitlines()[0])  # fmt: skip
+                self.retries.failed(state.table, found)
                 self._stopping.wait(min(0.2 * 2 ** min(attempt, 7), 15))
             permit = None
             while permit is None and not self._stopping.wait(0.1):
@@ -414,7 +457,8 @@ class SnapshotReader:
                 replica_of=permit.host.replica_of,
                 whole=self._whole(state),
             )
-            done = self._spark.sparkContext.parallelize([job], 1).mapPartitions(_stage).collect()
+            jobs = self._spark.sparkContext.parallelize([job], 1)
+            done = jobs.mapPartitions(stager(str(chunk.table))).collect()
             return done[0]
         finally:
             rows, size = sum(item.rows for item in done), sum(item.bytes_read for item in done)
@@ -428,22 +472,6 @@ class SnapshotReader:
         if chunk.snapshot:
             since += [one.since for one in self._state.partials() if one.number == chunk.snapshot]
         return Offset(max(since))
-
-
-def _stage(jobs: Any) -> Any:
-    for job in jobs:
-        with crossing(str(job.chunk.table)):
-            yield stage.stage_chunk(
-                job.source,
-                job.schema,
-                job.chunk,
-                job.directory,
-                start_gtids=job.start_gtids,
-                watermark_table=job.watermark_table,
-                types=job.types,
-                replica_of=job.replica_of,
-                whole=job.whole,
-            )
 
 
 def _place(chunk: Chunk) -> Place:

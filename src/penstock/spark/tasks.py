@@ -22,6 +22,7 @@ from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset, Split
 from penstock.model.plan import Scan
 from penstock.model.schema import TableSchema, TypeOptions
+from penstock.printable import argument
 from penstock.spark.errors import crossing
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def place(task: PlaceTask) -> Batches:
             # The plan names this very attempt, so no other can stand in for it.
             raise TableError(
                 error.message,
-                hint=f"Check the disk, then run `penstock resnapshot FILE {schema.table}`.",
+                hint=f"Check the disk, then run `penstock resnapshot FILE {argument(schema.table)}`.",
                 table=str(schema.table),
             ) from error
 
@@ -232,13 +233,15 @@ def run_tasks(
     """A function for `spark.range(n).mapInArrow`: row i of the range runs task i. `consume` takes all their
     batches in the same process, and what it gives is the result."""
 
+    crosses = crossing(table)
+
     def made(indexes: Iterable[pa.RecordBatch]) -> Batches:
         for batch in indexes:
             for index in batch.column(0).to_pylist():
                 yield from run(tasks[index])
 
     def body(indexes: Iterable[pa.RecordBatch]) -> Batches:
-        with crossing(table):
+        with crosses.guard():
             batches = made(indexes)
             yield from batches if consume is None else consume(batches)
 
@@ -261,7 +264,7 @@ def core_error(error: Exception, table: str) -> PenstockError:
     if isinstance(error, SchemaMismatch):
         return TableError(
             f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",
-            hint=f"Run `penstock resnapshot FILE {table}` to read the table again with its present "
+            hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again with its present "
             f"definition.",
             table=table,
             offset=error.offset,
@@ -271,8 +274,8 @@ def core_error(error: Exception, table: str) -> PenstockError:
     assert isinstance(error, DecodeError)
     return TableError(
         f"A change of table {table} at offset {error.offset} cannot be decoded: {error.reason}.",
-        hint=f"Please report it with that part of the log; `penstock resnapshot FILE {table}` reads the "
-        f"table again.",
+        hint="Please report it with that part of the log; "
+        f"`penstock resnapshot FILE {argument(table)}` reads the table again.",
         table=table,
         offset=error.offset,
     )

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, NumericType, StructField
 
-from penstock.errors import TableError
+from penstock.errors import PenstockError, TableError
+from penstock.failures.tell import brief
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
+from penstock.printable import argument
 from penstock.sinks.files import map_batches
+from penstock.spark.errors import returned
+from penstock.verify.check import Compared
 from penstock.verify.plan import Buckets, BucketSum, HashBuckets, RangeBuckets
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 _LOW_BITS = 30
-_SUMS = "bucket bigint, rows bigint, high bigint, low bigint"
+OPENED_AT_ONCE = 4
+"""Targets that are looked at at once: most of the time goes by on the way to the JVM and to the files."""
+_SUMS = "number int, bucket bigint, rows bigint, high bigint, low bigint"
 _ROWS = "key string, hash bigint"
 
 
@@ -30,18 +39,62 @@ class SparkTarget:
         self._read = read
 
     def sums(
-        self, schema: TableSchema, buckets: Buckets, version: str | None, types: TypeOptions
-    ) -> dict[int, BucketSum]:
-        """One row per bucket comes to the driver. Hashes are summed in two halves of 30 bits, so that no sum
-        overflows a BIGINT."""
-        table, share = schema.to_json(), _share(buckets)
+        self, tables: Sequence[Compared], types: TypeOptions
+    ) -> dict[TableId, dict[int, BucketSum] | PenstockError]:
+        """One Spark job. One row per bucket and task comes to the driver, or, of a single table, one per
+        bucket. Hashes are summed in two halves of 30 bits, so that no sum overflows a BIGINT."""
+        found: dict[TableId, dict[int, BucketSum] | PenstockError] = {}
+        frames: dict[int, DataFrame] = {}
+        with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="targets") as pool:
+            opened = pool.map(lambda number: self._partial_frame(number, tables[number], types),
+                              range(len(tables)))  # fmt: skip
+            for number, frame in enumerate(opened):
+                if isinstance(frame, PenstockError):
+                    found[tables[number].schema.table] = frame
+                else:
+                    frames[number] = frame
+        if not frames:
+            return found
+        parts = reduce(DataFrame.unionAll, frames.values())
+        if len(frames) == 1:
+            parts = parts.groupBy("number", "bucket").sum("rows", "high", "low")
+        else:  # each task is sent the plan of all tables, so a task for each file would cost the most
+            parts = parts.coalesce(parts.sparkSession.sparkContext.defaultParallelism)
+        sums: dict[int, dict[int, BucketSum]] = {number: {} for number in frames}
+        try:
+            rows_found = parts.collect()
+        except (PySparkException, Py4JError) as error:
+            return found | self._one_by_one(tables, frames, types, error)
+        for number, bucket, rows, high, low in rows_found:
+            one = sums[number].get(bucket, BucketSum(0, 0))
+            sums[number][bucket] = BucketSum(one.rows + rows, one.hash + (high << _LOW_BITS) + low)
+        return found | {tables[number].schema.table: one for number, one in sums.items()}
+
+    def _one_by_one(
+        self, tables: Sequence[Compared], frames: Collection[int], types: TypeOptions, error: Exception
+    ) -> dict[TableId, dict[int, BucketSum] | PenstockError]:
+        """A job of several tables has failed: which of them cannot be read?"""
+        if len(frames) == 1:
+            table = tables[next(iter(frames))].schema.table
+            return {table: _unreadable(table, error)}
+        found: dict[TableId, dict[int, BucketSum] | PenstockError] = {}
+        for number in frames:
+            found |= self.sums([tables[number]], types)
+        return found
+
+    def _partial_frame(self, number: int, one: Compared, types: TypeOptions) -> DataFrame | PenstockError:
+        """Rows and sums per bucket and task. `number` tells the tables apart."""
+        table, share = one.schema.to_json(), _share(one.buckets)
 
         def partial(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return _partial_sums(batches, table, share, types)
+            return _partial_sums(batches, number, table, share, types)
 
-        frame = map_batches(self._columns(schema, version, types), partial, _SUMS)
-        rows = frame.groupBy("bucket").sum("rows", "high", "low").collect()
-        return {int(row[0]): BucketSum(int(row[1]), (int(row[2]) << _LOW_BITS) + int(row[3])) for row in rows}
+        try:
+            return map_batches(self._columns(one.schema, one.version, types), partial, _SUMS)
+        except PenstockError as error:
+            return error
+        except (PySparkException, Py4JError) as error:
+            return _unreadable(one.schema.table, error)
 
     def rows(
         self,
@@ -57,7 +110,10 @@ class SparkTarget:
             return _rows_of_buckets(batches, table, share, wanted, types)
 
         frame = map_batches(self._columns(schema, version, types), listed, _ROWS)
-        return [(str(row[0]), int(row[1])) for row in frame.collect()]
+        try:
+            return [(str(row[0]), int(row[1])) for row in frame.collect()]
+        except (PySparkException, Py4JError) as error:
+            raise _unreadable(schema.table, error) from error
 
     def _columns(self, schema: TableSchema, version: str | None, types: TypeOptions) -> DataFrame:
         frame = self._read(schema.table, version)
@@ -71,14 +127,26 @@ class SparkTarget:
         # A target's type may be wider than the source's is by now; the rows must be the source's.
         kinds = from_arrow_schema(_core_schema(schema, types), prefer_timestamp_ntz=True)
         held = {field.name: field.dataType for field in frame.schema}
-        return frame.selectExpr(*[_fitted(field, held[field.name]) for field in kinds])
+        return frame.select(*[_fitted(field, held[field.name]) for field in kinds])
 
 
-def _fitted(field: StructField, held: DataType) -> str:
-    name = quote(field.name)
+def _unreadable(table: TableId, error: Exception) -> PenstockError:
+    ours = returned(error)
+    if isinstance(ours, PenstockError):
+        return ours
+    return TableError(
+        f"The target of {table} cannot be read: {brief(error)}",
+        hint=f"If files of it are damaged or missing, `penstock resnapshot FILE {argument(table)} --fresh` "
+        "makes it anew.",
+        table=str(table),
+    )
+
+
+def _fitted(field: StructField, held: DataType) -> Column:
+    column = f.col(quote(field.name))
     if held == field.dataType or not isinstance(field.dataType, NumericType):
-        return name
-    return f"try_cast({name} AS {field.dataType.simpleString()}) AS {name}"
+        return column
+    return column.try_cast(field.dataType).alias(field.name)
 
 
 def _core_schema(schema: TableSchema, types: TypeOptions) -> pa.Schema:
@@ -97,7 +165,7 @@ def _share(buckets: Buckets) -> dict[str, Any]:
 
 
 def _partial_sums(
-    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], types: TypeOptions
+    batches: Iterable[pa.RecordBatch], number: int, table: str, share: dict[str, Any], types: TypeOptions
 ) -> Iterator[pa.RecordBatch]:
     sums: dict[int, list[int]] = {}
     for _, bucket, hashes in _hashed(batches, table, share, types):
@@ -112,15 +180,15 @@ def _partial_sums(
         columns = [
             grouped.column(name).to_pylist() for name in ("bucket", "high_count", "high_sum", "low_sum")
         ]
-        for number, rows, high, low in zip(*columns, strict=True):
-            total = sums.setdefault(number, [0, 0, 0])
+        for bucket_number, rows, high, low in zip(*columns, strict=True):
+            total = sums.setdefault(bucket_number, [0, 0, 0])
             total[0] += rows
             total[1] += high
             total[2] += low
     if sums:
-        arrays = [pa.array(sums.keys(), pa.int64())]
+        arrays = [pa.array([number] * len(sums), pa.int32()), pa.array(sums.keys(), pa.int64())]
         arrays += [pa.array([total[part] for total in sums.values()], pa.int64()) for part in range(3)]
-        yield pa.RecordBatch.from_arrays(arrays, ["bucket", "rows", "high", "low"])
+        yield pa.RecordBatch.from_arrays(arrays, ["number", "bucket", "rows", "high", "low"])
 
 
 def _rows_of_buckets(

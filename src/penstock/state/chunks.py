@@ -91,7 +91,7 @@ class Chunks(Tables):
 
     def _insert(self, chunks: Iterable[Chunk]) -> None:
         self._db.executemany(
-            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, 'planned', NULL, 0)",
+            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, 'planned', NULL, 0, 0)",
             [
                 (str(c.table), c.snapshot, c.number, json.dumps(c.lower), json.dumps(c.upper),
                  json.dumps(c.part()))
@@ -105,19 +105,13 @@ class Chunks(Tables):
 
     def rows_placed(self, table: TableId, *, snapshot: int = 0) -> tuple[int, int]:
         """Rows of placed chunks and of all staged or placed ones."""
-        sql = (
-            "SELECT status, sum(json_extract(manifest, '$.rows')) FROM chunks "
-            "WHERE name = ? AND snapshot = ? GROUP BY status"
-        )
+        sql = "SELECT status, sum(rows) FROM chunks WHERE name = ? AND snapshot = ? GROUP BY status"
         sums = {status: rows or 0 for status, rows in self._rows(sql, str(table), snapshot)}
         return sums.get("placed", 0), sums.get("placed", 0) + sums.get("staged", 0)
 
     def totals(self) -> dict[TableId, Totals]:
         """Of the own snapshots of all tables that have chunks."""
-        sql = (
-            "SELECT name, status, count(*), sum(json_extract(manifest, '$.rows')) FROM chunks "
-            "WHERE snapshot = 0 GROUP BY name, status"
-        )
+        sql = "SELECT name, status, count(*), sum(rows) FROM chunks WHERE snapshot = 0 GROUP BY name, status"
         found: dict[TableId, Totals] = {}
         for name, status, count, rows in self._rows(sql):
             table = TableId.parse(name)
@@ -129,11 +123,11 @@ class Chunks(Tables):
         chunk = staged.chunk
         with self.transaction():
             self._db.execute(
-                "UPDATE chunks SET status = 'staged', manifest = ?, reads = reads + 1 "
+                "UPDATE chunks SET status = 'staged', manifest = ?, rows = ?, reads = reads + 1 "
                 "WHERE name = ? AND snapshot = ? AND number = ? AND lower = ? AND upper = ? AND part = ? "
                 "AND status = 'planned'",
                 (
-                    json.dumps(staged.to_json()), str(chunk.table), chunk.snapshot, chunk.number,
+                    json.dumps(staged.to_json()), staged.rows, str(chunk.table), chunk.snapshot, chunk.number,
                     json.dumps(chunk.lower), json.dumps(chunk.upper), json.dumps(chunk.part()),
                 ),
             )  # fmt: skip
@@ -142,7 +136,7 @@ class Chunks(Tables):
         """The staged rows are worthless: the chunk is read again."""
         with self.transaction():
             self._db.execute(
-                "UPDATE chunks SET status = 'planned', manifest = NULL "
+                "UPDATE chunks SET status = 'planned', manifest = NULL, rows = 0 "
                 "WHERE name = ? AND snapshot = ? AND number = ?",
                 (str(chunk.table), chunk.snapshot, chunk.number),
             )
@@ -156,11 +150,12 @@ class Chunks(Tables):
             )
 
     def chunks_placed(self, chunks: Iterable[StagedChunk]) -> None:
-        """A partial snapshot is done with its last chunk."""
+        """A partial snapshot is done with its last chunk. Nobody asks for the manifest of a placed chunk."""
         with self.transaction():
             for staged in chunks:
                 self._db.execute(
-                    "UPDATE chunks SET status = 'placed' WHERE name = ? AND snapshot = ? AND number = ?",
+                    "UPDATE chunks SET status = 'placed', manifest = NULL "
+                    "WHERE name = ? AND snapshot = ? AND number = ?",
                     (str(staged.chunk.table), staged.chunk.snapshot, staged.chunk.number),
                 )
             for number in {staged.chunk.snapshot for staged in chunks} - {0}:
@@ -204,7 +199,7 @@ class Chunks(Tables):
             placed = "FROM chunks WHERE snapshot = ?1 AND status = 'placed'"
             self._db.execute(
                 f"UPDATE snapshots SET status = ?2, reason = ?3, chunks = (SELECT count(*) {placed}), "
-                f"rows = (SELECT coalesce(sum(json_extract(manifest, '$.rows')), 0) {placed}) "
+                f"rows = (SELECT coalesce(sum(rows), 0) {placed}) "
                 f"WHERE number = ?1 AND {_OPEN}",
                 (number, status, reason),
             )
@@ -219,7 +214,7 @@ class Chunks(Tables):
 
 
 def _chunk(row: tuple[Any, ...]) -> ChunkState:
-    name, snapshot, number, lower, upper, part, status, manifest, reads = row
+    name, snapshot, number, lower, upper, part, status, manifest, reads, _ = row
     lower, upper = (
         None if value is None else tuple(value) for value in (json.loads(lower), json.loads(upper))
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -11,78 +13,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from penstock import directory as directories
 from penstock.errors import BEGIN_ANEW, ConfigError
 from penstock.model.offset import Offset
-
-FORMAT = 5
-
-_UPGRADED = "4"
-"""The format that a run turns into the present one."""
-
-_DDL = """
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tables (
-    name TEXT PRIMARY KEY, status TEXT NOT NULL, start INTEGER NOT NULL, schema TEXT NOT NULL,
-    snapshot TEXT NOT NULL, written INTEGER NOT NULL, last_epoch INTEGER NOT NULL,
-    reason TEXT NOT NULL, hint TEXT NOT NULL, parked_at INTEGER, replaces INTEGER NOT NULL,
-    rows_guess INTEGER NOT NULL, begins TEXT NOT NULL, due TEXT NOT NULL, kept TEXT,
-    resumes INTEGER
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS chunks (
-    name TEXT NOT NULL, snapshot INTEGER NOT NULL, number INTEGER NOT NULL, lower TEXT, upper TEXT,
-    part TEXT NOT NULL, status TEXT NOT NULL, manifest TEXT, reads INTEGER NOT NULL,
-    PRIMARY KEY (name, snapshot, number)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS epochs (
-    epoch INTEGER PRIMARY KEY, start INTEGER NOT NULL, end INTEGER NOT NULL, plan TEXT NOT NULL,
-    planned_us INTEGER NOT NULL, applied_us INTEGER, result TEXT
-);
-CREATE TABLE IF NOT EXISTS schemas (
-    name TEXT NOT NULL, version INTEGER NOT NULL, since INTEGER NOT NULL, schema TEXT NOT NULL,
-    PRIMARY KEY (name, version)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS history (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL, offset INTEGER NOT NULL,
-    commit_us INTEGER, noted_us INTEGER NOT NULL, what TEXT NOT NULL, decision TEXT NOT NULL,
-    statement TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS requests (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, argument TEXT NOT NULL, answer TEXT
-);
-CREATE TABLE IF NOT EXISTS signals (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, data TEXT NOT NULL,
-    channel TEXT NOT NULL, status TEXT NOT NULL, answer TEXT NOT NULL,
-    received_us INTEGER NOT NULL, updated_us INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS snapshots (
-    number INTEGER PRIMARY KEY, signal TEXT NOT NULL, name TEXT NOT NULL, since INTEGER NOT NULL,
-    part TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL, chunks INTEGER NOT NULL,
-    rows INTEGER NOT NULL
-);
-"""
-
-_INDEX = """
-CREATE INDEX IF NOT EXISTS chunks_planned ON chunks (name, snapshot, number) WHERE status = 'planned'
-"""
-"""What is still to be read is asked for before each chunk, of snapshots of many chunks and of many tables."""
-
-_UPGRADE = """
-ALTER TABLE chunks RENAME TO chunks_before;
-CREATE TABLE chunks (
-    name TEXT NOT NULL, snapshot INTEGER NOT NULL, number INTEGER NOT NULL, lower TEXT, upper TEXT,
-    part TEXT NOT NULL, status TEXT NOT NULL, manifest TEXT, reads INTEGER NOT NULL,
-    PRIMARY KEY (name, snapshot, number)
-) WITHOUT ROWID;
-INSERT INTO chunks SELECT name, 0, number, lower, upper, '{}', status, manifest, reads FROM chunks_before;
-DROP TABLE chunks_before;
-UPDATE meta SET value = '5' WHERE name = 'format';
-"""
+from penstock.state.layout import DDL, FORMAT, UPGRADED, statements, upgrade
 
 
 class Database:
-    """Thread-safe; one connection, short transactions."""
+    """Thread-safe; one connection, short transactions.
 
-    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+    `owner`: the pipeline itself, which holds the state directory. It turns a file of an earlier format into
+    one of this, and reads the whole file once, so that damage is found now and not in the middle of an epoch.
+    Others come upon damage when they read what is damaged; it is the same error.
+    """
+
+    def __init__(self, directory: Path, *, read_only: bool = False, owner: bool = False) -> None:
         self.path = directory / "state.sqlite"
         self._lock = threading.RLock()
         self._undone = 0
@@ -92,13 +37,14 @@ class Database:
                     f"file:{self.path}?mode=ro", uri=True, check_same_thread=False, timeout=30
                 )
             else:
-                directory.mkdir(parents=True, exist_ok=True)
+                make_private(self.path)
                 self._db = sqlite3.connect(
                     self.path, check_same_thread=False, timeout=30, isolation_level=None
                 )
-                self._prepare()
+                self._prepare(upgrades=owner)
             self._check_format()
-            self._check_pages()
+            if owner:
+                self._check_pages()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
 
@@ -106,20 +52,25 @@ class Database:
     def exists(directory: Path) -> bool:
         return (directory / "state.sqlite").exists()
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, upgrades: bool) -> None:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_DDL)
         with self.transaction():
-            if self.meta("format") == _UPGRADED:
-                for statement in _UPGRADE.split(";")[:-1]:
+            known = bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'meta'"))
+            found = self.meta("format") if known else None
+            before = found is not None and found != str(FORMAT)
+            if found is not None and found in UPGRADED and upgrades:
+                upgrade(self._db, found)
+            elif not before:
+                for statement in statements(DDL):
                     self._db.execute(statement)
-            self._db.execute(_INDEX)
-            for name, value in (("format", str(FORMAT)), ("uuid", str(uuid.uuid4())), ("position", "")):
-                self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
+                for name, value in (("format", str(FORMAT)), ("uuid", str(uuid.uuid4())), ("position", "")):
+                    self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
+        if before and upgrades:
+            with contextlib.suppress(sqlite3.Error):  # what was freed stays in the file, which does no harm
+                self._db.execute("VACUUM")
 
     def _check_pages(self) -> None:
-        """Reads the whole file once: damage is found now, not in the middle of an epoch."""
         [(found, *_), *_] = self._rows("PRAGMA quick_check(1)")
         if found != "ok":
             raise self._unusable(sqlite3.DatabaseError(str(found).replace("\n", " ")))
@@ -133,7 +84,7 @@ class Database:
                 path=str(self.path),
             )
         return ConfigError(
-            f"The pipeline state {self.path} cannot be opened: {error}.",
+            f"The pipeline state {self.path} cannot be used: {error}.",
             hint="Has this pipeline been run with this `state` directory yet? Is the disk full or read-only?",
             path=str(self.path),
         )
@@ -143,7 +94,7 @@ class Database:
             raise ConfigError(
                 f"{self.path} has format {found}, this Penstock knows {FORMAT}.",
                 hint="Run the pipeline: it goes on with this state, in the new format."
-                if found == _UPGRADED
+                if found in UPGRADED
                 else "Use the version of Penstock that wrote it, or start with a new `state` directory.",
             )
 
@@ -158,14 +109,34 @@ class Database:
             if self._db.in_transaction:
                 yield
                 return
-            self._db.execute("BEGIN IMMEDIATE")
             try:
+                self._db.execute("BEGIN IMMEDIATE")
                 yield
-            except BaseException:
-                self._undone += 1
-                self._db.execute("ROLLBACK")
+                self._db.execute("COMMIT")
+            except BaseException as error:
+                self._take_back()
+                if isinstance(error, sqlite3.OperationalError):
+                    raise self._unwritable(error) from error
+                if type(error) is sqlite3.DatabaseError:  # damage; its subclasses say other things
+                    raise self._unusable(error) from error
                 raise
-            self._db.execute("COMMIT")
+
+    def _take_back(self) -> None:
+        """Also after a COMMIT that failed: what follows must never become part of a transaction that nobody
+        commits. SQLite itself takes some of them back."""
+        self._undone += 1
+        if self._db.in_transaction:
+            with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
+                self._db.execute("ROLLBACK")
+
+    def _unwritable(self, error: Exception) -> ConfigError:
+        """It ends a run, which may have begun to act upon what could not be written."""
+        return ConfigError(
+            f"The pipeline state {self.path} cannot be written: {error}.",
+            hint="Make room on its disk, or make it writable again, then run the pipeline again: it goes on "
+            "from where it stood.",
+            path=str(self.path),
+        )
 
     @property
     def own_changes(self) -> int:
@@ -183,8 +154,11 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """All that is read in the block is of one moment."""
+        """All that is read in the block is of one moment. Nests."""
         with self._lock:
+            if self._db.in_transaction:
+                yield
+                return
             self._db.execute("BEGIN")
             try:
                 yield
@@ -226,6 +200,12 @@ class Database:
     def advance(self, position: Offset) -> None:
         """Moves over log that concerns no captured table."""
         self.set_meta("position", str(position))
+
+
+def make_private(path: Path) -> None:
+    """What SQLite puts beside a file has the same mode."""
+    directories.make(path.parent, "state")
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def now_us() -> int:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from penstock.model.offset import LogRange, Offset
-from penstock.model.plan import EpochPlan
-from penstock.state.database import Database, now_us
+from penstock.model.plan import ApplyCascades, CreateTarget, EpochPlan, RecreateTarget
+from penstock.model.schema import TableId
+from penstock.model.stored import plan_from_text
+from penstock.state.database import now_us
+from penstock.state.layout import EPOCHS_KEPT, EPOCHS_TOLD, forget_schemas, store_plan
+from penstock.state.schemas import Schemas
 
 
-class Epochs(Database):
+class Epochs(Schemas):
     def plan(self, plan: EpochPlan, *, alone: bool = False) -> None:
         """Makes a plan durable and moves the position. From here on the epoch will be applied exactly as
         planned. `alone`: it is of a table that catches up, behind the position, which stays."""
         with self.transaction():
             reach = LogRange(self.position, self.position) if alone and self.position else plan.range
-            self._db.execute(
-                "INSERT INTO epochs VALUES (?, ?, ?, ?, ?, NULL, NULL)",
-                (plan.epoch, reach.start, reach.end, plan.to_json(), now_us()),
-            )
+            store_plan(self._db, plan, reach.start, reach.end, now_us())
             self.advance(reach.end)
 
     def last_epoch(self) -> int:
@@ -27,23 +27,45 @@ class Epochs(Database):
 
     def pending(self) -> list[EpochPlan]:
         """Plans that are not applied yet, oldest first."""
-        rows = self._rows("SELECT plan FROM epochs WHERE applied_us IS NULL ORDER BY epoch")
-        return [EpochPlan.from_json(row[0]) for row in rows]
+        with self.reading():
+            rows = self._rows("SELECT plan FROM epochs WHERE applied_us IS NULL ORDER BY epoch")
+            return [self._parsed_plan(text) for (text,) in rows]
 
-    def plan_of(self, epoch: int) -> EpochPlan | None:
-        """None: there was none, or it is long applied and forgotten."""
-        rows = self._rows("SELECT plan FROM epochs WHERE epoch = ?", epoch)
-        return EpochPlan.from_json(rows[0][0]) if rows else None
+    def _parsed_plan(self, text: str) -> EpochPlan:
+        return self.read(lambda: plan_from_text(text, self.schema))
+
+    def oldest_planned(self) -> Offset | None:
+        """Nothing at or before it is read for plans that are not applied yet; None: there are none."""
+        [(oldest,)] = self._rows("SELECT min(oldest) FROM epochs WHERE applied_us IS NULL")
+        return None if oldest is None else Offset(oldest)
+
+    def has_committed(self, epoch: int, table: TableId) -> bool | None:
+        """Whether an applied epoch left a commit in a table's target: every step does but those that make it,
+        and those of foreign keys may. None: that is long ago."""
+        rows = self._rows("SELECT committed FROM epochs WHERE epoch = ? AND committed IS NOT NULL", epoch)
+        return str(table) in self.read(lambda: json.loads(rows[0][0])) if rows else None
 
     def has_pending(self) -> bool:
         return bool(self._rows("SELECT 1 FROM epochs WHERE applied_us IS NULL LIMIT 1"))
 
-    def applied(self, plan: EpochPlan, result: dict[str, Any], *, keep: int = 1000) -> None:
-        """Call inside the transaction that records what the epoch did to tables and chunks."""
+    def applied(self, plan: EpochPlan, *, keep: int = EPOCHS_KEPT) -> None:
+        """Call inside the transaction that records what the epoch did to tables and chunks. Definitions that
+        only the plan named are forgotten."""
+        makes = CreateTarget | RecreateTarget | ApplyCascades
+        committed = [
+            str(one.table) for one in plan.tables if any(not isinstance(step, makes) for step in one.steps)
+        ]
         with self.transaction():
             self._db.execute(
-                "UPDATE epochs SET applied_us = ?, result = ? WHERE epoch = ?",
-                (now_us(), json.dumps(result), plan.epoch),
+                "UPDATE epochs SET applied_us = ?, plan = NULL, committed = ? WHERE epoch = ?",
+                (now_us(), json.dumps(committed), plan.epoch),
+            )
+            named = self._rows("SELECT schema FROM planned_schemas WHERE epoch = ?", plan.epoch)
+            self._db.execute("DELETE FROM planned_schemas WHERE epoch = ?", (plan.epoch,))
+            forget_schemas(self._db, [number for (number,) in named])
+            self._db.execute(
+                "UPDATE epochs SET committed = NULL WHERE committed IS NOT NULL AND epoch <= ?",
+                (plan.epoch - EPOCHS_TOLD,),
             )
             self._db.execute(
                 "DELETE FROM epochs WHERE epoch < ? AND applied_us IS NOT NULL", (plan.epoch - keep,)
@@ -53,18 +75,3 @@ class Epochs(Database):
         """Everything up to here is durable at the targets."""
         rows = self._rows("SELECT min(start) FROM epochs WHERE applied_us IS NULL")
         return Offset(rows[0][0]) if rows and rows[0][0] is not None else self.position
-
-    def results(self, last: int = 20) -> list[tuple[int, LogRange, int, int, dict[str, Any]]]:
-        """Newest applied epochs: (epoch, range, planned µs, applied µs, result)."""
-        rows = self._rows(
-            "SELECT epoch, start, end, planned_us, applied_us, result FROM epochs "
-            "WHERE applied_us IS NOT NULL ORDER BY epoch DESC LIMIT ?",
-            last,
-        )
-        return [(e, LogRange(s, t), p, a, json.loads(r)) for e, s, t, p, a, r in rows]
-
-    def result_ending_at(self, offset: Offset) -> dict[str, Any] | None:
-        rows = self._rows(
-            "SELECT result FROM epochs WHERE end = ? AND applied_us IS NOT NULL ORDER BY epoch DESC", offset
-        )
-        return json.loads(rows[0][0]) if rows else None

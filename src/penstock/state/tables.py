@@ -12,23 +12,30 @@ from penstock.model.offset import Offset
 from penstock.model.plan import Kept
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import Change, TableState
-from penstock.state.database import Database, now_us
+from penstock.state.database import now_us
+from penstock.state.layout import forget_schemas, keep_schema
+from penstock.state.schemas import Schemas
 
 Wanted = Callable[[TableState], bool]
 _WANTED_MAX = 32
+HISTORY_KEPT = 20_000
+"""Entries; some more until they are next counted, which is each time when as many as `HISTORY_STEP` have
+come."""
+HISTORY_STEP = 1000
 
 
-class Tables(Database):
+class Tables(Schemas):
     """The loops of a pipeline ask for its tables many times a second, and a thousand definitions take a tenth
     of a second to parse: they are kept as values until something writes to a table."""
 
-    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+    def __init__(self, directory: Path, *, read_only: bool = False, owner: bool = False) -> None:
         self._puts = 0
         self._known: dict[TableId, TableState] = {}
         self._known_at: tuple[int, ...] | None = None
         self._parsed: dict[str, tuple[tuple[Any, ...], TableState]] = {}
+        self._parsed_undone = 0
         self._wanted: dict[Wanted, list[TableState]] = {}
-        super().__init__(directory, read_only=read_only)
+        super().__init__(directory, read_only=read_only, owner=owner)
 
     def tables(self) -> dict[TableId, TableState]:
         with self._lock:
@@ -49,50 +56,66 @@ class Tables(Database):
     def _tables(self) -> dict[TableId, TableState]:
         at = (*self._others(), self._puts)
         if at != self._known_at:
-            rows = self._rows("SELECT * FROM tables ORDER BY name")
-            before, self._parsed = self._parsed, {}
-            for row in rows:
-                self._parsed[row[0]] = (row, self._parse(row, before))
+            with self.reading():  # else another process might forget a definition in between
+                rows = self._rows("SELECT * FROM tables ORDER BY name")
+                self._parsed = {row[0]: (row, self._parse(row)) for row in rows}
             self._known = {state.table: state for _, state in self._parsed.values()}
             self._wanted.clear()
             self._known_at = at
         return self._known
 
-    @staticmethod
-    def _parse(row: tuple[Any, ...], known: dict[str, tuple[tuple[Any, ...], TableState]]) -> TableState:
-        held = known.get(row[0])
-        return held[1] if held is not None and held[0] == row else _table(row)
+    def _parse(self, row: tuple[Any, ...]) -> TableState:
+        if self._parsed_undone != self._undone:  # numbers of definitions may have been given anew
+            self._parsed, self._parsed_undone = {}, self._undone
+        held = self._parsed.get(row[0])
+        if held is not None and held[0] == row:
+            return held[1]
+        kept = Kept(self.schema(row[16]), tuple(json.loads(row[14]))) if row[14] else None
+        return _table(row, self.schema(row[3]), kept)
+
+    def brief_tables(self) -> list[TableState]:
+        """The tables without what takes long to read of many: of a definition there is only the version, and
+        no `kept`."""
+        with self._lock:
+            if (*self._others(), self._puts) == self._known_at:
+                return list(self._known.values())
+            rows = self._rows(
+                "SELECT tables.*, version FROM tables JOIN schemas ON schemas.id = tables.schema "
+                "ORDER BY name"
+            )
+        return [_table(row[:-1], TableSchema(TableId.parse(row[0]), (), (), row[-1]), None) for row in rows]
 
     def table(self, table: TableId) -> TableState | None:
         with self._lock:
             if (*self._others(), self._puts) == self._known_at:
                 return self._known.get(table)
             # Not all of them: this may be one of a thousand that are written one after the other.
-            rows = self._rows("SELECT * FROM tables WHERE name = ?", str(table))
-            return self._parse(rows[0], self._parsed) if rows else None
+            with self.reading():
+                rows = self._rows("SELECT * FROM tables WHERE name = ?", str(table))
+                return self._parse(rows[0]) if rows else None
 
     def put_table(self, state: TableState) -> None:
-        schema = state.schema.to_json()
-        row = (
-            str(state.table), state.status, state.start, schema, state.snapshot,
-            int(state.written), state.last_epoch, state.reason, state.hint, state.parked_at,
-            state.replaces, state.rows_guess, state.begins, state.due,
-            json.dumps(state.kept.to_json()) if state.kept else None, state.resumes,
-        )  # fmt: skip
+        kept = state.kept
         with self.transaction():
+            row = (
+                str(state.table), state.status, state.start, keep_schema(self._db, state.schema),
+                state.snapshot, int(state.written), state.last_epoch, state.reason, state.hint,
+                state.parked_at, state.replaces, state.rows_guess, state.begins, state.due,
+                json.dumps(kept.sources) if kept else None, state.resumes,
+                keep_schema(self._db, kept.schema) if kept else None,
+            )  # fmt: skip
+            before = self._rows("SELECT schema, kept_schema FROM tables WHERE name = ?", row[0])
             others = self._others()
             known = (*others, self._puts) == self._known_at and state.table in self._known
             self._puts += 1
-            self._db.execute(f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 16)})", row)
+            self._db.execute(f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 17)})", row)
+            named = {number for numbers in before for number in numbers if number is not None}
+            forget_schemas(self._db, named - {row[3], row[16]})
             if known:  # no need to look at all of them again
                 self._parsed[row[0]] = (row, state)
                 self._known[state.table] = state
                 self._known_at = (*others, self._puts)
                 self._wanted.clear()
-            self._db.execute(
-                "INSERT OR IGNORE INTO schemas VALUES (?, ?, ?, ?)",
-                (str(state.table), state.schema.version, state.start, schema),
-            )
 
     def park(
         self,
@@ -121,15 +144,23 @@ class Tables(Database):
                 self.note(Change(table, version, offset, reason, "parked" if not due else "read again"))
 
     def note(self, change: Change) -> None:
-        """Appends to the history of tables' definitions."""
+        """Appends to the history of tables' definitions. The oldest entries are forgotten, but for each
+        table's newest one."""
         with self.transaction():
-            self._db.execute(
+            cursor = self._db.execute(
                 "INSERT INTO history VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     str(change.table), change.version, change.offset, change.commit_us, now_us(),
                     change.what, change.decision, change.statement,
                 ),
             )  # fmt: skip
+            number = int(cursor.lastrowid or 0)
+            if number % HISTORY_STEP == 0:
+                self._db.execute(
+                    "DELETE FROM history WHERE id <= ? AND id NOT IN "
+                    "(SELECT max(id) FROM history GROUP BY name)",
+                    (number - HISTORY_KEPT,),
+                )
 
     def history(self, *, last_only: bool = False) -> list[Change]:
         """What happened to definitions, oldest first; `last_only`: each table's newest entry."""
@@ -159,14 +190,13 @@ class Tables(Database):
         return [(number, Change(TableId.parse(name), *rest)) for number, name, *rest in rows]
 
 
-def _table(row: tuple[Any, ...]) -> TableState:
-    _, status, start, schema, snapshot, written, last_epoch, reason, hint, parked_at, *rest = row
-    replaces, guess, begins, due, kept, resumes = rest
-    parsed = TableSchema.from_json(schema)
+def _table(row: tuple[Any, ...], schema: TableSchema, kept: Kept | None) -> TableState:
+    _, status, start, _, snapshot, written, last_epoch, reason, hint, parked_at, *rest = row
+    replaces, guess, begins, due, _, resumes, _ = rest
     return TableState(
-        table=parsed.table,
+        table=schema.table,
         start=start,
-        schema=parsed,
+        schema=schema,
         status=status,
         snapshot=snapshot,
         written=bool(written),
@@ -178,6 +208,6 @@ def _table(row: tuple[Any, ...]) -> TableState:
         rows_guess=guess,
         begins=begins,
         due=due,
-        kept=Kept.from_json(json.loads(kept)) if kept else None,
+        kept=kept,
         resumes=resumes,
     )

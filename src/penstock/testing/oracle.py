@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.model.schema import TableId
 from penstock.testing.servers import MySqlClient
 
 Row = tuple[str | None, ...]
@@ -47,13 +48,13 @@ class OracleColumn:
 
 def columns_of(server: MySqlClient, table: str) -> list[OracleColumn]:
     """The columns of `database.table` in order, from information_schema."""
-    database, _, name = table.partition(".")
+    known = TableId.parse(table)
     rows = server.query(
         "SELECT c.column_name, c.data_type, k.ordinal_position FROM information_schema.columns c "
         "LEFT JOIN information_schema.key_column_usage k ON k.table_schema = c.table_schema AND "
         "k.table_name = c.table_name AND k.column_name = c.column_name AND k.constraint_name = 'PRIMARY' "
         "WHERE c.table_schema = %s AND c.table_name = %s ORDER BY c.ordinal_position",
-        (database, name),
+        (known.database, known.table),
     )
     if not rows:
         raise LookupError(f"The server has no table {table}.")
@@ -69,9 +70,8 @@ def rows_of(server: MySqlClient, table: str, columns: Sequence[str] | None = Non
     described = columns_of(server, table)
     chosen = [column for column in described if columns is None or column.name in columns]
     expressions = ", ".join(_expression(column) for column in chosen)
-    database, _, name = table.partition(".")
     with server.connect(init_command="SET time_zone = '+00:00'") as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT {expressions} FROM {_quote(database)}.{_quote(name)}")
+        cursor.execute(f"SELECT {expressions} FROM {TableId.parse(table).quoted}")
         rows = [
             tuple(_from_server(value, column.type) for value, column in zip(row, chosen, strict=True))
             for row in cursor.fetchall()
@@ -153,7 +153,9 @@ def _expression(column: OracleColumn) -> str:
         return f"{name} + 0e0" if column.type in _FLOATS else f"{name} + 0"
     if column.type == "json":
         return f"CAST({name} AS CHAR CHARACTER SET utf8mb4)"
-    return f"CAST({name} AS CHAR CHARACTER SET utf8mb4)" if column.type in _FRACTIONS | {"date"} else name
+    if column.type in _FRACTIONS | {"date"}:
+        return f"CAST({name} AS CHAR CHARACTER SET utf8mb4)"
+    return f"COALESCE({name})" if column.name == "*" else name  # alone MySQL 8.0 takes it for all columns
 
 
 def _from_server(value: Any, type: str) -> str | None:

@@ -228,7 +228,7 @@ class World(Readers):
         unchecked = self.broken in ("require_gtids", "start_in_low", "replica_start_in_low")
         unchecked |= self.broken == "part_start_in_low" and part > 0
         breaks = tuple(
-            rule.Break(Offset(number), "TRUNCATE", f"{UUID}:{number}" if self.coarse else None)
+            rule.Break(Offset(number), "TRUNCATE")
             for number, item in enumerate(self.source.log[: epoch.end], 1)
             if item.ddl == "truncate" and item.table == table.name and number > table.start
         )

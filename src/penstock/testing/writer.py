@@ -30,7 +30,8 @@ from penstock.testing.workload import Shop
 
 _DEADLOCK, _LOCK_TIMEOUT = 1213, 1205
 _RETRIABLE = {_DEADLOCK, _LOCK_TIMEOUT}
-_MOVED = 1 << 40  # ids of customers whose key was changed begin here
+_RECONNECT_SECONDS = 0.1
+MOVED = 1 << 40  # ids of customers whose key was changed begin here
 _BLOCK = 1000  # numbers that `fresh` gives out at once
 _LOOK_SECONDS = 0.05
 PLACED_MAX = 200  # blocks of numbers that one thread of a steady writer leaves in the tables
@@ -179,7 +180,7 @@ def move_customer(session: _Session) -> None:
         session.move(f"UPDATE {{db}}.customers SET id = {before} WHERE id = {now}")
         session.committed.append(lambda: setattr(session, "away", None))
         return
-    before, now = session.customer(), _MOVED + session.fresh()
+    before, now = session.customer(), MOVED + session.fresh()
     session.move(f"UPDATE {{db}}.customers SET id = {now} WHERE id = {before}")
     if session.steady:
         session.committed.append(lambda: setattr(session, "away", (before, now)))
@@ -288,6 +289,8 @@ class Writer:
     0: nothing is written; infinite: as much as can be.
     `large_every_s`: a transaction of about `large_rows` changes this often (0: never).
     `size`: so many times as large are the small transactions. `steady`: see the head of this page.
+    `patient`: a lost connection is opened again, to whatever `server` is then, until there is one; `counts`
+    lack the transactions that were under way.
     """
 
     def __init__(
@@ -302,12 +305,16 @@ class Writer:
         large_rows: int = 50_000,
         size: int = 1,
         steady: bool = False,
+        patient: bool = False,
     ) -> None:
         self.server, self.shop, self.rate, self.seed = server, shop, rate, seed
+        self._patient = patient
         self.large_every_s, self.large_rows = large_every_s, large_rows
         self.size, self.steady = size, steady
         self.counts = Counts()
         self._numbers = [itertools.count(index, threads) for index in range(threads)]
+        self.highest = max(shop.orders, shop.products)
+        """No order, item or product has ever had a higher number."""
         self._idle = [threading.Event() for _ in range(threads)]
         self._threads = [
             threading.Thread(target=self._work, args=(index,), daemon=True) for index in range(threads)
@@ -353,8 +360,15 @@ class Writer:
 
     def _work(self, index: int) -> None:
         try:
-            with self._connect() as connection, connection.cursor() as cursor:
-                self._write(index, cursor)
+            while not self._stop.is_set():
+                try:
+                    with self._connect() as connection, connection.cursor() as cursor:
+                        self._write(index, cursor)
+                except (pymysql.err.OperationalError, pymysql.err.InterfaceError):
+                    if not self._patient:
+                        raise
+                    self._idle[index].set()
+                    self._stop.wait(_RECONNECT_SECONDS)
         except BaseException as error:
             self._error = error
             self._stop.set()
@@ -364,12 +378,17 @@ class Writer:
             autocommit=False, init_command="SET time_zone = '+00:00', lock_wait_timeout = 60"
         )
 
+    def _hand_out(self, first: int) -> int:
+        with self._lock:
+            self.highest = max(self.highest, first + _BLOCK - 1)
+        return first
+
     def _write(self, index: int, cursor: pymysql.cursors.Cursor) -> None:
         numbers = self._numbers[index]
         base = max(self.shop.orders, self.shop.products) + 1_000_000
         session = _Session(
             cursor, random.Random(f"{self.seed}-{index}"), self.shop,
-            lambda: base + _BLOCK * next(numbers), self.large_rows, self.size, self.steady,
+            lambda: self._hand_out(base + _BLOCK * next(numbers)), self.large_rows, self.size, self.steady,
         )  # fmt: skip
         kinds, weights = list(SMALL), list(SMALL.values())
         large = itertools.cycle(LARGE)

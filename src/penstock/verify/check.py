@@ -1,4 +1,7 @@
-"""The verification of one table: rounds of read view, target version, comparison.
+"""The verification of tables: rounds of read view, target versions, comparison.
+
+Small tables are compared together: one read view at the source, one place of the log at the pipeline, one
+Spark job. A large one is compared alone.
 
 Round one compares everything. Keys that differ but were touched between the marks of its read view go into
 the next round, which opens a new view and looks only at their buckets, until all are settled or `ROUNDS_MAX`
@@ -7,20 +10,27 @@ is reached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, TableError
 from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
+from penstock.sources.mysql.connection import SourceUnreachable
 from penstock.verify.plan import (
+    SMALL_ROWS_MAX,
     Buckets,
     BucketSum,
     KeyDifference,
     Kind,
+    batches,
     choose_buckets,
     different_buckets,
     different_keys,
@@ -30,25 +40,71 @@ from penstock.verify.plan import (
 )
 from penstock.verify.report import KEYS_LISTED, DifferentKey, TableReport
 from penstock.verify.source import ReadView
+from penstock.verify.subject import NotCompared, Subject, Why
 
+log = logging.getLogger(__name__)
+
+ATTEMPTS_MAX = 4
+"""Of tables that are compared together, as long as what fails is the connection."""
 ROUNDS_MAX = 5
 """Read views tried for keys that keep changing."""
 ROWS_LISTED_MAX = 200_000
 """Rows held in memory, on each side, to name the keys of differing buckets."""
 UNCERTAIN_KEYS_MAX = 50_000
 """A read view with more keys than this touched between its marks is given up for another."""
+RESTLESS = "Its definition changed each time it was looked at. Verify it again."
+KEYLESS = "The table has no key, so its rows cannot be matched with the target's."
+
+Sums = dict[int, BucketSum]
 
 
-class VersionAt(Protocol):
-    """Brings the target to one place of the source's log (`penstock.versions`)."""
+@dataclass(frozen=True)
+class Compared:
+    """One table's target as it is compared."""
 
-    def hold(self) -> None:
+    schema: TableSchema
+    buckets: Buckets
+    version: str | None
+
+
+@dataclass
+class _Measured:
+    """A table in the read view. Without buckets, `sums` is why."""
+
+    schema: TableSchema
+    rows: int
+    buckets: Buckets | None
+    sums: Sums | PenstockError = field(default_factory=dict)
+
+
+@dataclass
+class _Comparison:
+    """What one read view told of a table."""
+
+    compared: Compared
+    offset: Offset
+    source: Sums
+    target: Sums
+    different: list[int]
+    """Buckets."""
+    listed: list[int] = field(default_factory=list)
+    """Those of them whose rows were looked at."""
+    real: list[KeyDifference] = field(default_factory=list)
+    unsettled: list[KeyDifference] = field(default_factory=list)
+
+
+class VersionsAt(Protocol):
+    """Brings targets to one place of the source's log (`penstock.versions`)."""
+
+    def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
         """Called before a read view opens: from now on nothing is applied that lies behind its mark, until
-        `version_at` asks for that mark."""
+        `versions_at` asks for that mark. Answers with the definitions that hold now."""
 
-    def version_at(self, table: TableId, position: SourcePosition) -> tuple[Offset, str | None]:
-        """An offset at or (by little) after `position`, and the version of the target table that holds the
-        log up to it as far as this table goes; None: the present one. Waits for the pipeline if need be."""
+    def versions_at(
+        self, tables: Collection[TableId], position: SourcePosition
+    ) -> tuple[Offset, Mapping[TableId, Subject]]:
+        """An offset at or (by little) after `position`, and the versions of the targets that hold the log up
+        to it as far as these tables go. Waits for the pipeline if need be."""
 
 
 class LogWindow(Protocol):
@@ -65,9 +121,9 @@ class Target(Protocol):
     """The target's side; `penstock.spark.verify` implements it."""
 
     def sums(
-        self, schema: TableSchema, buckets: Buckets, version: str | None, types: TypeOptions
-    ) -> dict[int, BucketSum]:
-        """Rows and hash sums per bucket."""
+        self, tables: Sequence[Compared], types: TypeOptions
+    ) -> dict[TableId, dict[int, BucketSum] | PenstockError]:
+        """Rows and hash sums per bucket of each; or why they cannot be told."""
 
     def rows(
         self,
@@ -87,7 +143,7 @@ class Verification:
         self,
         views: Callable[[], AbstractContextManager[ReadView]],
         target: Target,
-        versions: VersionAt,
+        versions: VersionsAt,
         window: LogWindow,
         *,
         types: TypeOptions = DEFAULT_TYPES,
@@ -100,53 +156,134 @@ class Verification:
         self._window = window
         self._types = types
 
-    def verify(self, schema: TableSchema) -> TableReport:
-        """Never raises for what belongs to one table: such an error is in the report."""
-        try:
-            return self._verify(schema)
-        except PenstockError as error:
-            return TableReport(schema.table, 0, 0, None, error=str(error))
+    def verify(self, tables: Sequence[tuple[TableId, int]]) -> Iterator[TableReport]:
+        """Each with about how many rows it has. What is wrong with one table is in its report; what keeps
+        all of them from being compared is raised."""
+        waiting = list(batches(tables))
+        rounds: Counter[TableId] = Counter()
+        while waiting:
+            batch = waiting.pop(0)
+            reports, large, changed = self._patiently(batch)
+            yield from reports
+            waiting += [(name,) for name in large]
+            rounds.update(changed)
+            for name in changed:
+                if rounds[name] >= ROUNDS_MAX:
+                    yield TableReport(name, not_compared=NotCompared(Why.READING, RESTLESS))
+            if again := tuple(name for name in changed if rounds[name] < ROUNDS_MAX):
+                waiting.insert(0, again)
 
-    def _verify(self, schema: TableSchema) -> TableReport:
-        if not schema.key:
-            return TableReport(
-                schema.table,
-                0,
-                0,
-                None,
-                error="The table has no key, so its rows cannot be matched with the target's.",
-            )
-        self._versions.hold()
+    def _patiently(
+        self, names: Sequence[TableId]
+    ) -> tuple[list[TableReport], Collection[TableId], Collection[TableId]]:
+        """Begins anew when the source did not answer."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return self._batch(names)
+            except SourceUnreachable as error:
+                if attempt == ATTEMPTS_MAX:
+                    return [TableReport(name, error=str(error)) for name in names], (), ()
+                log.warning("attempt %d to compare %d tables failed: %s", attempt, len(names), error.message)
+                time.sleep(2**attempt)  # back-off, bounded by ATTEMPTS_MAX
+        raise AssertionError("unreachable")
+
+    def _batch(
+        self, names: Sequence[TableId]
+    ) -> tuple[list[TableReport], Collection[TableId], Collection[TableId]]:
+        """Compares tables in one read view and one Spark job: what was found, those that are too large for
+        that, and those whose definition changed meanwhile."""
+        reports, schemas = _split(self._versions.hold(names))
+        if not schemas:
+            return reports, (), ()
         with self._views() as view, ThreadPoolExecutor(1) as pool:
-            buckets = choose_buckets(schema, view.extent(schema))
+            work = self._measured(view, schemas)
+            large = [name for name, one in work.items() if len(names) > 1 and one.rows > SMALL_ROWS_MAX]
+            work = {name: one for name, one in work.items() if name not in large}
             # The server and Spark work at the same time; the view's session is the pool's until then.
-            sums = pool.submit(view.sums, schema, buckets, self._types)
-            offset, version = self._versions.version_at(schema.table, view.marks.high)
-            target = self._target.sums(schema, buckets, version, self._types)
-            source = sums.result()
-            different = different_buckets(source, target)
-            listed = _affordable(different, source, target)
-            uncertain: Collection[str] | None = ()
-            if different:
-                uncertain = self._window.keys_touched(schema, view.marks, offset, UNCERTAIN_KEYS_MAX)
-            found = self._differences(view, schema, buckets, listed, version) if listed else []
-        if uncertain is None:
-            real, unsettled = list[KeyDifference](), found
-        else:
-            real, unsettled = settle(found, uncertain)
-        more, unverified = self._settle_in_new_views(schema, buckets, unsettled)
-        real += more
-        left_out = sum(
-            max(source.get(n, _NOTHING).rows, target.get(n, _NOTHING).rows) for n in different[len(listed) :]
-        )
-        names = {buckets.describe(number) for number in different[len(listed) :]}
+            computed = pool.submit(self._source_sums, view, work)
+            offset, held = self._versions.versions_at(work, view.marks.high)
+            changed: list[TableId] = []
+            targets: list[Compared] = []
+            for name, one in work.items():
+                known = held[name]
+                if isinstance(known, NotCompared):
+                    reports.append(TableReport(name, not_compared=known))
+                elif known.schema_version != one.schema.version:
+                    changed.append(name)
+                elif one.buckets is not None:
+                    targets.append(Compared(one.schema, one.buckets, known.version))
+                else:
+                    reports.append(TableReport(name, error=str(one.sums)))
+            target_sums = self._target.sums(targets, self._types) if targets else {}
+            computed.result()
+            compared = [
+                self._compare(view, one, offset, work[one.schema.table].sums, target_sums[one.schema.table])
+                for one in targets
+            ]
+        reports += [self._settled(one) if isinstance(one, _Comparison) else one for one in compared]
+        return reports, large, changed
+
+    def _measured(self, view: ReadView, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, _Measured]:
+        found = {}
+        for name, schema in schemas.items():
+            try:
+                extent = view.extent(schema)
+                found[name] = _Measured(schema, extent.rows, choose_buckets(schema, extent))
+            except TableError as error:
+                found[name] = _Measured(schema, 0, None, error)
+        return found
+
+    def _source_sums(self, view: ReadView, work: Mapping[TableId, _Measured]) -> None:
+        for one in work.values():
+            if one.buckets is not None:
+                try:
+                    one.sums = view.sums(one.schema, one.buckets, self._types)
+                except TableError as error:
+                    one.sums = error
+
+    def _compare(
+        self,
+        view: ReadView,
+        one: Compared,
+        offset: Offset,
+        source: Sums | PenstockError,
+        target: Sums | PenstockError,
+    ) -> _Comparison | TableReport:
+        """What differs, as far as this read view can tell."""
+        if isinstance(source, PenstockError):
+            return TableReport(one.schema.table, error=str(source))
+        if isinstance(target, PenstockError):
+            return TableReport(one.schema.table, error=str(target))
+        different = different_buckets(source, target)
+        found = _Comparison(one, offset, source, target, different)
+        if not different:
+            return found
+        found.listed = _affordable(different, source, target)
+        try:
+            uncertain = self._window.keys_touched(one.schema, view.marks, offset, UNCERTAIN_KEYS_MAX)
+            keys = self._differences(view, one.schema, one.buckets, found.listed, one.version)
+        except TableError as error:
+            return TableReport(one.schema.table, error=str(error))
+        found.real, found.unsettled = ([], keys) if uncertain is None else settle(keys, uncertain)
+        return found
+
+    def _settled(self, one: _Comparison) -> TableReport:
+        """The report, after keys that were touched meanwhile were looked at again."""
+        schema, buckets = one.compared.schema, one.compared.buckets
+        try:
+            more, unverified = self._settle_in_new_views(schema, buckets, one.unsettled)
+        except TableError as error:
+            return TableReport(schema.table, error=str(error))
+        real = one.real + more
+        beyond = one.different[len(one.listed) :]
+        left_out = sum(max(_rows(one.source, number), _rows(one.target, number)) for number in beyond)
         return TableReport(
             table=schema.table,
-            rows_source=sum(part.rows for part in source.values()),
-            rows_target=sum(part.rows for part in target.values()),
-            offset=offset,
-            ranges=len(source.keys() | target.keys()),
-            ranges_different=sorted(names),
+            rows_source=sum(part.rows for part in one.source.values()),
+            rows_target=sum(part.rows for part in one.target.values()),
+            offset=one.offset,
+            ranges=len(one.source.keys() | one.target.keys()),
+            ranges_different=sorted({buckets.describe(number) for number in beyond}),
             keys_different=[_named(schema, difference) for difference in real[: self._keys_listed]],
             keys_not_listed=left_out + len(real[self._keys_listed :]),
             unverified=unverified,
@@ -161,9 +298,15 @@ class Verification:
             if not unsettled:
                 break
             open_keys = {difference.key for difference in unsettled}
-            self._versions.hold()
+            now = self._versions.hold([schema.table])[schema.table]
+            if isinstance(now, NotCompared) or now.version != schema.version:
+                break
             with self._views() as view:
-                offset, version = self._versions.version_at(schema.table, view.marks.high)
+                offset, held = self._versions.versions_at([schema.table], view.marks.high)
+                known = held[schema.table]
+                if isinstance(known, NotCompared) or known.schema_version != schema.version:
+                    break
+                version = known.version
                 uncertain = self._window.keys_touched(schema, view.marks, offset, UNCERTAIN_KEYS_MAX)
                 if uncertain is None:
                     continue
@@ -191,13 +334,30 @@ class Verification:
 _NOTHING = BucketSum(0, 0)
 
 
-def _affordable(
-    different: list[int], source: dict[int, BucketSum], target: dict[int, BucketSum]
-) -> list[int]:
+def _rows(sums: Sums, number: int) -> int:
+    return sums.get(number, _NOTHING).rows
+
+
+def _split(
+    found: Mapping[TableId, TableSchema | NotCompared],
+) -> tuple[list[TableReport], dict[TableId, TableSchema]]:
+    """Reports on those that cannot be compared, and the definitions of the others."""
+    reports, schemas = list[TableReport](), dict[TableId, TableSchema]()
+    for name, one in found.items():
+        if isinstance(one, NotCompared):
+            reports.append(TableReport(name, not_compared=one))
+        elif not one.key:
+            reports.append(TableReport(name, error=KEYLESS))
+        else:
+            schemas[name] = one
+    return reports, schemas
+
+
+def _affordable(different: list[int], source: Sums, target: Sums) -> list[int]:
     """The first differing buckets whose rows can be held in memory; at least one."""
     rows = 0
     for count, number in enumerate(different):
-        rows += max(source.get(number, _NOTHING).rows, target.get(number, _NOTHING).rows)
+        rows += max(_rows(source, number), _rows(target, number))
         if rows > ROWS_LISTED_MAX and count > 0:
             return different[:count]
     return different

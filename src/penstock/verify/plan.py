@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.model.schema import Column, TableSchema, quote
+from penstock.model.schema import Column, TableId, TableSchema, quote
 from penstock.verify import sql
 
 BUCKET_ROWS = 2_000
@@ -21,7 +21,30 @@ BUCKETS_MAX = 16_384
 """Groups of the server's aggregation, and rows that Spark sends to the driver."""
 WIDTH_MAX = 2**62
 """Keys of a bucket: a width is a signed 64-bit number, the distance of two BIGINT UNSIGNED may be none."""
+SMALL_ROWS_MAX = 100_000
+"""A table with more rows is compared alone: the read view of the others need not wait for it."""
+BATCH_TABLES_MAX = 64
+BATCH_ROWS_MAX = 1_000_000
+"""Tables, and rows in all, that are compared together."""
 INTEGER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+
+
+def batches(tables: Iterable[tuple[TableId, int]]) -> Iterator[tuple[TableId, ...]]:
+    """Small tables together, each large one alone. The number of each: about how many rows it has."""
+    batch: list[TableId] = []
+    rows, large = 0, list[TableId]()
+    for name, guess in tables:
+        if guess > SMALL_ROWS_MAX:
+            large.append(name)
+            continue
+        if len(batch) == BATCH_TABLES_MAX or (batch and rows + guess > BATCH_ROWS_MAX):
+            yield tuple(batch)
+            batch, rows = [], 0
+        batch.append(name)
+        rows += guess
+    if batch:
+        yield tuple(batch)
+    yield from ((name,) for name in large)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
+from penstock.verify.subject import FOR_NOW, NotCompared, Why
 
 KEYS_LISTED = 100
 """Differing keys named per table; the counts go on."""
@@ -28,9 +30,9 @@ class TableReport:
     """One table. `equal` is claimed only if nothing differs and nothing is left unverified."""
 
     table: TableId
-    rows_source: int
-    rows_target: int
-    offset: Offset | None
+    rows_source: int = 0
+    rows_target: int = 0
+    offset: Offset | None = None
     """The place in the log both sides were read at."""
     ranges: int = 0
     ranges_different: list[str] = field(default_factory=list)
@@ -40,11 +42,15 @@ class TableReport:
     unverified: int = 0
     """Keys that kept changing in every round."""
     error: str | None = None
+    """Why it could not be compared, although it should be equal."""
+    not_compared: NotCompared | None = None
+    """Why it need not be equal."""
 
     @property
     def equal(self) -> bool:
         return (
             self.error is None
+            and self.not_compared is None
             and not self.ranges_different
             and not self.keys_different
             and not self.keys_not_listed
@@ -53,6 +59,8 @@ class TableReport:
 
     @property
     def verdict(self) -> str:
+        if self.not_compared is not None:
+            return "not compared"
         if self.error is not None:
             return "not verified"
         return "equal" if self.equal else "different" if self.keys_different else "not proven equal"
@@ -63,6 +71,8 @@ class TableReport:
         return {"verdict": self.verdict, "keys_different": different, "offset": self.offset}
 
     def to_json(self) -> dict[str, Any]:
+        if self.not_compared is not None:
+            return {"table": str(self.table), **self.not_compared.to_json()}
         return {
             "table": str(self.table),
             "equal": self.equal,
@@ -79,6 +89,8 @@ class TableReport:
 
     def lines(self) -> list[str]:
         """For people: one line, and one more for each thing that differs."""
+        if self.not_compared is not None:
+            return [f"{self.table}: not compared ({self.not_compared.why.value}). {self.not_compared.reason}"]
         if self.error is not None:
             return [f"{self.table}: not verified. {self.error}"]
         verdict = "equal" if self.equal else self.verdict.upper()
@@ -93,3 +105,21 @@ class TableReport:
         if self.unverified:
             lines.append(f"  {self.unverified:,} keys kept changing and were not verified")
         return lines
+
+
+ALL_EQUAL, DIFFERENT, SOME_PARKED, NOT_YET = 0, 1, 4, 6
+
+
+def exit_code(reports: Iterable[TableReport], *, named: bool) -> int:
+    """What a command ends with. `named`: somebody asked for these very tables.
+
+    0: every table that should be equal is. 1: one differs, or could not be compared. Nothing differs, but 4:
+    tables are parked; 6: tables are still being read, or one that was named is not to be compared.
+    """
+    reports = list(reports)
+    left_out = {report.not_compared.why for report in reports if report.not_compared is not None}
+    if any(report.not_compared is None and not report.equal for report in reports):
+        return DIFFERENT
+    if Why.PARKED in left_out:
+        return SOME_PARKED
+    return NOT_YET if left_out & FOR_NOW or (named and left_out) else ALL_EQUAL

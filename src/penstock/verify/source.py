@@ -17,7 +17,7 @@ from pymysql.cursors import SSCursor
 
 from penstock.errors import TableError
 from penstock.model.chunk import Watermarks
-from penstock.model.schema import TableSchema, TypeOptions, quote
+from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
 from penstock.sources.mysql.watermark import marks_of
 from penstock.verify import sql
 from penstock.verify.plan import Buckets, BucketSum, KeyExtent, integer_key, key_columns
@@ -29,6 +29,8 @@ _SESSION = (
 )
 _ER_PACKET_OVERFLOW = 1301
 _ER_NO_SUCH_TABLE = 1146
+_LOST = (1053, 1317, 1927, 2006, 2013, 2014, 2055, 3024, 4031)
+"""The server shuts down, the query was killed or took too long, the connection is gone."""
 
 
 @dataclass
@@ -49,11 +51,18 @@ class ReadView:
         """Rows and hash sums per bucket; computed by the server in one pass over the table."""
         hashed = sql.row_hash(schema.columns, types, key=schema.key)
         query = (
-            f"SELECT {buckets.sql()} AS bucket, COUNT(*), SUM({hashed})"
-            f" FROM {schema.table.quoted} GROUP BY bucket ORDER BY NULL"
+            # By its place: a column may have any name that could be given here.
+            f"SELECT {buckets.sql()}, COUNT(*), SUM({hashed})"
+            f" FROM {schema.table.quoted} GROUP BY 1 ORDER BY NULL"
         )
         rows = self._rows(query, schema)
         self._refuse_cut_text(schema)
+        if any(total is None for _, _, total in rows):
+            raise TableError(
+                f"The source gives no hash of the rows of {schema.table}: its function SHA2() answers NULL.",
+                hint="MySQL 5.7 built without TLS has no SHA2(). Use a build with TLS.",
+                table=str(schema.table),
+            )
         return {int(bucket): BucketSum(int(count), int(total)) for bucket, count, total in rows}
 
     def rows(
@@ -74,12 +83,11 @@ class ReadView:
             try:
                 cursor.execute(query)
                 return list(cursor.fetchall())
-            except pymysql.err.ProgrammingError as error:
-                if error.args[0] == _ER_NO_SUCH_TABLE:
-                    raise TableError(
-                        f"Table {schema.table} does not exist at the source.", table=str(schema.table)
-                    ) from error
-                raise
+            except pymysql.err.MySQLError as error:
+                refused = _refused(schema.table, error)
+                if refused is None:
+                    raise
+                raise refused from error
 
     def _refuse_cut_text(self, schema: TableSchema) -> None:
         with self.connection.cursor() as cursor:
@@ -91,6 +99,18 @@ class ReadView:
                     hint="SET GLOBAL max_allowed_packet to at least twice the longest row, and try again.",
                     table=str(schema.table),
                 )
+
+
+def _refused(table: TableId, error: pymysql.err.MySQLError) -> TableError | None:
+    """The server's answer to a query about one table, as an error of ours. None: the connection was lost."""
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    if code == 0 or code in _LOST:
+        return None
+    if code == _ER_NO_SUCH_TABLE:
+        return TableError(f"Table {table} does not exist at the source.", table=str(table))
+    return TableError(
+        f"The source refused to hash the rows of {table}: {error.args[-1]} ({code}).", table=str(table)
+    )
 
 
 @contextmanager

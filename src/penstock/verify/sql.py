@@ -5,8 +5,12 @@ type. The statements expect the session that `penstock.verify.source` sets up: `
 empty sql_mode.
 
 No expression is ever NULL, and none grows beyond `max_allowed_packet` by what is added here: large objects
-enter as their MD5. (Past that limit the server would answer NULL with only a warning; the reader checks for
-it.)
+enter as their SHA-256. (Past that limit the server would answer NULL with only a warning; the reader checks
+for it.)
+
+SHA2() is built into every server. MD5() and SHA1() are not: since MySQL 9.6 they are a component that is not
+installed by default. Two CRC32 of one text would not do instead of a digest: CRC32 is linear, so the CRC32 of
+`a` + text and of `b` + text differ by a number that depends only on the text's length.
 """
 
 from __future__ import annotations
@@ -67,9 +71,9 @@ def cell(column: Column, types: TypeOptions = DEFAULT_TYPES, *, in_key: bool = F
         case Shape.HEX:
             text = f"HEX({name})"
         case Shape.TEXT_DIGEST:
-            text = f"MD5(CONVERT({name} USING utf8mb4))"
+            text = f"SHA2(CONVERT({name} USING utf8mb4), 256)"
         case Shape.BINARY_DIGEST:
-            text = f"MD5({name})"
+            text = f"SHA2({name}, 256)"
     return f"IFNULL({text}, '~')"
 
 
@@ -89,12 +93,12 @@ def _number(column: Column, types: TypeOptions, in_key: bool) -> str:
 def _date(name: str, types: TypeOptions) -> str:
     """Dates that are no day of the years 1 to 9999 are NULL under policy `null`, as in the target.
 
-    TO_DAYS is NULL for zero and partial dates and counts on past the end of a month (2024-02-31); FROM_DAYS
-    has no year 0.
+    TO_DAYS is NULL for zero and partial dates and counts on past the end of a month (2024-02-31). Some
+    servers count days of the year 0, and some do not.
     """
     if types.zero_dates == "text":
         return name
-    return f"IF(FROM_DAYS(TO_DAYS({name})) = DATE({name}), {name}, NULL)"
+    return f"IF(YEAR({name}) > 0 AND FROM_DAYS(TO_DAYS({name})) = DATE({name}), {name}, NULL)"
 
 
 def text(columns: Sequence[Column], types: TypeOptions = DEFAULT_TYPES, *, key: Sequence[str] = ()) -> str:
@@ -112,5 +116,5 @@ def key_text(columns: Sequence[Column]) -> str:
 def row_hash(
     columns: Sequence[Column], types: TypeOptions = DEFAULT_TYPES, *, key: Sequence[str] = ()
 ) -> str:
-    """The first 60 bits of the MD5 of the row's text, as an unsigned integer."""
-    return f"CAST(CONV(LEFT(MD5({text(columns, types, key=key)}), 15), 16, 10) AS UNSIGNED)"
+    """The first 60 bits of the SHA-256 of the row's text, as an unsigned integer."""
+    return f"CAST(CONV(LEFT(SHA2({text(columns, types, key=key)}, 256), 15), 16, 10) AS UNSIGNED)"

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from penstock import _core
 from penstock.model.chunk import Watermarks
 from penstock.model.offset import LogRange, Offset
-from penstock.model.schema import DEFAULT_TYPES, TableSchema
+from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.omitted import omitted_values
 
@@ -17,8 +17,10 @@ _SPLIT_BYTES = 16 * 1024 * 1024
 class RelayLogWindow:
     """`verify.check.LogWindow` over a relay log."""
 
-    def __init__(self, log: RelayLog) -> None:
+    def __init__(self, log: RelayLog, types: TypeOptions = DEFAULT_TYPES) -> None:
+        """`types`: those of the targets, since keys are compared by their text."""
         self._log = log
+        self._types = types
 
     def keys_touched(
         self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
@@ -31,7 +33,7 @@ class RelayLogWindow:
             seen = _core.GtidSet(marks.low)
             start = self._log.window_start(seen, not_after=end)
         table, keys = schema.to_json(), set[str]()
-        defaults = omitted_values(schema, DEFAULT_TYPES)
+        defaults, types = omitted_values(schema, self._types), self._types.to_json()
         for split in self._log.splits(LogRange(start, end), schema.table, bytes_aim=_SPLIT_BYTES):
             decoder = _core.RangeDecoder(
                 table,
@@ -45,9 +47,10 @@ class RelayLogWindow:
                 exclude_gtids=seen,
                 partial_images=True,
                 defaults=defaults,
+                types=types,
             )
             for batch in decoder:
-                keys.update(_core.row_texts(table, batch, schema.key).to_pylist())
+                keys.update(_core.row_texts(table, batch, schema.key, types).to_pylist())
                 if len(keys) > limit:
                     return None
         return keys

@@ -34,6 +34,7 @@ PLAIN = [
     "YEAR DEFAULT 0", "YEAR DEFAULT '0'", "YEAR DEFAULT '2024'", "BIT(1) DEFAULT b'1'",
     "BIT(9) DEFAULT b'101'", "BIT(64) DEFAULT 0xffffffffffffffff", "BIT(5) NOT NULL",
     "CHAR(5) DEFAULT 'ab  '", "CHAR(5) NOT NULL", "VARCHAR(9) DEFAULT 'ab  '", "VARCHAR(9) DEFAULT ''",
+    "VARCHAR(3) DEFAULT 'xyz  '", "VARCHAR(3) DEFAULT 'x    '", "VARCHAR(9) DEFAULT _binary'xy'",
     "VARCHAR(9) DEFAULT 'it''s'", "VARCHAR(9) DEFAULT 'a\\\\b\\n'", "VARCHAR(9) DEFAULT \"d\"\"q'\"",
     "VARCHAR(9) DEFAULT 'a' 'b'", "VARCHAR(9) DEFAULT _utf8mb4'xy'", "VARCHAR(9) DEFAULT N'xy'",
     "VARCHAR(9) CHARACTER SET utf8mb4 DEFAULT '日本'", "VARCHAR(9) DEFAULT 5", "VARCHAR(9) DEFAULT 1.50",
@@ -46,7 +47,8 @@ PLAIN = [
     "DATETIME(3) DEFAULT '2020-02-03 04:05:06.12'", "DATETIME DEFAULT '2020-02-03'", "TIMESTAMP NULL",
     "TIME DEFAULT '-01:02:03'", "TIME(2) DEFAULT '1:02:03.5'", "TIME NOT NULL", "TIME(1) NOT NULL",
     "TIME DEFAULT '838:59:59'", "JSON", "JSON NOT NULL", "POINT", "INT COMMENT 'x' DEFAULT 9 NOT NULL",
-    "INT DEFAULT 3 UNIQUE",
+    "INT DEFAULT 3 UNIQUE", "VARCHAR(9) DEFAULT '50\\%'", "VARCHAR(9) DEFAULT 'a\\_b'",
+    "ENUM('50\\%','x') NOT NULL",
 ]  # fmt: skip
 
 NEWER = [
@@ -169,3 +171,16 @@ def test_the_default_of_the_statement_counts_not_a_later_one(mysql: Database) ->
     [(_, added)] = add(mysql, "INT DEFAULT 5")
     mysql.execute("ALTER TABLE d ALTER COLUMN c0 SET DEFAULT 9")
     assert existing_value(TABLE, read(mysql).column("c0"), added) == 5
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["ENUM('2','1') NOT NULL DEFAULT 2", "VARCHAR(5) DEFAULT -0.0",
+     "ENUM('a','A') CHARACTER SET latin1 COLLATE latin1_bin NOT NULL DEFAULT 'a'"],
+)  # fmt: skip
+def test_a_default_that_the_server_takes_for_something_else_is_left_to_the_server(
+    mysql: Database, definition: str
+) -> None:
+    [(column, default)] = add(mysql, definition)
+    with pytest.raises(TableError, match="only the server can convert"):
+        existing_value(TABLE, column, default)

@@ -17,8 +17,9 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.signals.work import TABLES
 from penstock.sources.base import Finding, refuse
-from penstock.sources.mysql import preflight
+from penstock.sources.mysql import preflight, secrecy
 from penstock.state import StateStore
+from penstock.testing.proxy import Proxy
 from penstock.testing.servers import Database, MySqlClient, MySqlServer
 
 
@@ -320,3 +321,46 @@ def test_doctor_looks_at_tables_that_signals_added(mysql: Database, pipeline: An
     state.set_meta(TABLES, json.dumps({"include": [f"{mysql.name}.later"], "removed": []}))
     state.close()
     assert [subject for subject in subjects() if "later" in subject]
+
+
+@pytest.mark.parametrize("network", ["refuse", "stall", "cut"])
+def test_a_connection_that_fails_in_the_middle_is_no_missing_grant(
+    mysql: Database, pipeline: Any, monkeypatch: pytest.MonkeyPatch, network: str
+) -> None:
+    with Proxy(mysql.host, mysql.port) as proxy:
+
+        def breaks(source: Any) -> Iterator[Finding]:
+            getattr(proxy, network)()
+            yield from ()
+
+        def register(source: Any) -> Iterator[Finding]:
+            """As on MariaDB: over a connection of its own."""
+            preflight._register(source)
+            yield from ()
+
+        short = {"port": proxy.port, "connect_timeout": "500ms", "read_timeout": "500ms"}
+        for check in (preflight.ensure_privileges, register, preflight.note_prepared_transactions):
+            proxy.pass_on()
+            monkeypatch.setattr(preflight, "_checks", lambda check=check: [breaks, check])
+            findings = preflight.check(pipeline(source=short))
+            if check is register and network == "cut":
+                continue  # a new connection is let in
+            [finding] = [one for one in findings if one.level == "error"]
+            assert finding.check == "connection" and "cannot be reached" in finding.message
+            assert not [one for one in findings if "GRANT" in one.sql or "GRANT" in one.message]
+
+
+@pytest.mark.parametrize(
+    ("options", "level", "word"),
+    [
+        ({"tls": "preferred"}, "warning", "not verified"),
+        ({"tls": "disabled"}, "warning", "not encrypted"),
+        ({"tls": "preferred", "allow_cleartext_password": True}, "warning", "allow_cleartext_password"),
+    ],
+)
+def test_a_server_elsewhere_that_has_not_proven_itself_is_told(
+    mysql: Database, pipeline: Any, monkeypatch: pytest.MonkeyPatch, options: Any, level: str, word: str
+) -> None:
+    monkeypatch.setattr(secrecy, "is_here", lambda host: False)
+    finding = found(pipeline(source=options), "tls")
+    assert finding.level == level and word in finding.message and "verify_ca" in finding.message

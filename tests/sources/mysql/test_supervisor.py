@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from penstock.errors import LogDiverged
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.supervisor import Supervisor
+from penstock.testing.scenario import wait_for
 from penstock.testing.servers import MySqlServer
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -107,3 +109,36 @@ def test_the_receiver_ends_when_its_supervisor_is_killed(mysql_factory: Any, tmp
         child.wait(60)
     except psutil.TimeoutExpired:
         pytest.fail("the receiver outlived its supervisor")
+
+
+def test_a_receiver_that_cannot_be_started_for_want_of_room_is_started_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        f"name: shop\nsource: {{user: u}}\ntables: [shop.*]\nsink: {{type: console}}\nstate: {tmp_path}/state"
+    )
+    supervisor = Supervisor(file)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "receiver.log")
+    found: list[str] = []
+
+    def spawn() -> subprocess.Popen[bytes]:
+        found.append(supervisor.describe())
+        if len(found) < 3:
+            raise full
+        return subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE)
+
+    monkeypatch.setattr("penstock.sources.mysql.supervisor.RESTART_MAX_S", 1)
+    monkeypatch.setattr(supervisor, "_spawn", spawn)
+    supervisor.start()
+    try:
+        wait_for(lambda: len(found) == 3, "the third attempt")
+        assert found[0] == "starting" and "cannot be started: [Errno 28] No space left" in found[2]
+        wait_for(lambda: supervisor.describe() == "starting", "its start")
+    finally:
+        monkeypatch.setattr(supervisor, "_child", None)
+        supervisor._stopping.set()
+        for child in psutil.Process().children():
+            if child.name() == "sleep":
+                child.kill()
+        supervisor.stop()

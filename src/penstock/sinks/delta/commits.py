@@ -8,6 +8,7 @@ the table or files removed from it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterable
@@ -88,7 +89,10 @@ def commit_of(pipeline: str, version: int, source: str = "") -> Commit:
 
 
 def application(commit: Commit) -> str:
-    """The program, in Delta's sense, whose versions grow: each source table of a target is one."""
+    """The program, in Delta's sense, whose versions grow: each source table of a target is one. It is an
+    option of the session, in whose values Spark replaces `${…}`."""
+    if "${" in commit.source:
+        return f"penstock+{commit.pipeline}+{hashlib.sha256(commit.source.encode()).hexdigest()}"
     return f"penstock-{commit.pipeline}" + (f"-{commit.source}" if commit.source else "")
 
 

@@ -39,6 +39,7 @@ from pyspark.sql.types import (
 from penstock.config import SinkConfig
 from penstock.directory import sync
 from penstock.errors import InternalError
+from penstock.failures.tell import brief
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
@@ -396,7 +397,7 @@ class DeltaSink:
             with self._sessions.lend(_PACKING) as session:
                 session.sql(f"OPTIMIZE {self.name(table)}")
         except (Py4JJavaError, PySparkException) as error:  # no row changes: it may wait for the next time
-            log.info("%s: OPTIMIZE is put off: %s", table, str(error).partition("\n")[0][:300])
+            log.info("%s: OPTIMIZE is put off: %s", table, brief(error))
 
     def _files(self, table: TableId) -> int:
         return int(self._spark.sql(f"DESCRIBE DETAIL {self.name(table)}").collect()[0]["numFiles"])

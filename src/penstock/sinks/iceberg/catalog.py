@@ -1,5 +1,9 @@
 """The catalog of the targets, asked without SQL: for Spark, reading and planning a statement takes many times
-as long as the catalog takes for what it says, and there may be a thousand tables to make."""
+as long as the catalog takes for what it says, and there may be a thousand tables to make.
+
+Names are given as lists of levels, not as text: Spark's parser replaces `${…}` in all that it reads, unless
+the session of the calling thread says otherwise, and not every thread has one.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,6 @@ class Catalog:
         self._type = jvm.org.apache.spark.sql.types.DataType.fromJson
         self._map = jvm.java.util.HashMap().getClass()
         self._read_json = jvm.com.fasterxml.jackson.databind.ObjectMapper().readValue
-        self._load = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable
         self._array = spark.sparkContext._gateway.new_array  # type: ignore[union-attr]
         self._transforms = self._array(jvm.org.apache.spark.sql.connector.expressions.Transform, 0)
         self._text = jvm.java.lang.String
@@ -65,7 +68,10 @@ class Catalog:
 
     def load(self, levels: Sequence[str]) -> Any:
         """An Iceberg table as it is now."""
-        return self._load(self._spark._jsparkSession, self.table_name(levels))
+        return self.open().loadTable(self._identifier_of(levels)).table()
+
+    def exists(self, levels: Sequence[str]) -> bool:
+        return bool(self.open().tableExists(self._identifier_of(levels)))
 
     def make(self, levels: Sequence[str], columns: StructType, properties: Mapping[str, str]) -> bool:
         """Makes a table, and the namespaces above it. False: there is one meanwhile."""
@@ -79,7 +85,7 @@ class Catalog:
         except (Py4JJavaError, PySparkException):
             with self._guard:
                 self._namespaces.clear()  # one of them may be gone
-            if not self._spark.catalog.tableExists(self.table_name(levels)):
+            if not self.exists(levels):
                 raise
             return False
         return True
@@ -91,8 +97,16 @@ class Catalog:
             return known
         for depth in range(1, len(levels) + 1):
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.table_name(levels[:depth])}")
-        array = self._array(self._text, len(levels))
-        for place, level in enumerate(levels):
-            array[place] = level
+        array = self._texts(levels)
         with self._guard:
             return self._namespaces.setdefault(levels, array)
+
+    def _identifier_of(self, levels: Sequence[str]) -> Any:
+        *namespace, name = levels
+        return self._identifier(self._texts(namespace), name)
+
+    def _texts(self, values: Sequence[str]) -> Any:
+        array = self._array(self._text, len(values))
+        for place, value in enumerate(values):
+            array[place] = value
+        return array

@@ -6,18 +6,20 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.sinks.files import FIELD_ID, FileWriter, field_id
 
 BOUND_BYTES_MAX = 256
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 RESERVED_IDS = 2147483447
 """From here on field ids are of Iceberg's own columns. Source: its specification, reserved field ids."""
 CODEC = "write.parquet.compression-codec"
@@ -95,16 +97,18 @@ def is_half_made(path: Path) -> bool:
 
 def data_folder(target: Any) -> Path | None:
     """The local directory of a table's data files; None: it is none."""
-    url = urlsplit(target.locationProvider().newDataLocation("file"))
-    if url.scheme not in ("", "file"):
+    location = target.locationProvider().newDataLocation("file")
+    if _SCHEME.match(location) and not location.startswith("file:"):
         return None
-    return Path(unquote(url.path) if url.scheme else url.path).parent
+    return local_path(location).parent
 
 
 def local_path(location: str) -> Path:
-    """Of a file that Iceberg names."""
-    url = urlsplit(location)
-    return Path(unquote(url.path) if url.scheme else location)
+    """Of a file that Iceberg names. A location looks like a URL and is none: `%`, `?` and `#` in it mean
+    themselves, so that a table called `x%2F..%2Fy` has its files in its own folder."""
+    if not location.startswith("file:"):
+        return Path(location)
+    return Path("/" + location.removeprefix("file:").lstrip("/"))
 
 
 def listed(found: Any) -> Iterator[Any]:
@@ -127,6 +131,27 @@ def _arrow_type(name: str) -> pa.DataType | None:
     if decimal is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     return _ARROW.get(name)
+
+
+_REFUSALS = ("ValidationException", "CommitFailedException")
+
+
+@contextmanager
+def removed_if_refused(paths: Iterable[str]) -> Iterator[None]:
+    """Files that were written for a commit go when it is certain that it was not made: Iceberg refused it, or
+    it did not come to it. Where nobody knows (the catalog did not answer, the JVM is gone) they stay. `paths`
+    may grow meanwhile."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, Py4JJavaError):
+            refused = error.java_exception.getClass().getSimpleName() in _REFUSALS
+        else:
+            refused = not isinstance(error, Py4JError | OSError)
+        if refused:
+            for path in paths:
+                local_path(path).unlink(missing_ok=True)
+        raise
 
 
 class Described:

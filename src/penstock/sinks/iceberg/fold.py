@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from penstock.sinks.iceberg import puffin
 from penstock.sinks.iceberg.contents import Content, Deletes, KeySpan, data_files, deletes
-from penstock.sinks.iceberg.files import Classes, data_folder, schema_fields
+from penstock.sinks.iceberg.files import Classes, data_folder, removed_if_refused, schema_fields
 from penstock.sinks.lookup import Found, rows_gone
 from penstock.sinks.vectors import Vector
 
@@ -44,8 +44,11 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     change = target.newRowDelta()
     for delete in present.equality:
         change.removeDeletes(delete.told(classes, target))
-    mark(classes, target, change, folder, present, found)
-    change.validateFromSnapshot(snapshot.snapshotId()).conflictDetectionFilter(classes.everything).commit()
+    written: list[str] = []
+    with removed_if_refused(written):
+        mark(classes, target, change, folder, present, found, written)
+        change.validateFromSnapshot(snapshot.snapshotId()).conflictDetectionFilter(classes.everything)
+        change.commit()
     return True
 
 
@@ -56,12 +59,15 @@ def mark(
     folder: Path,
     present: Deletes,
     found: Sequence[Found],
+    written: list[str],
 ) -> None:
-    """Takes found rows out of their data files. Iceberg refuses the commit if one of these has gone."""
+    """Takes found rows out of their data files. Iceberg refuses the commit if one of these has gone.
+    `written` is told of the file that is written for it."""
     found = [one for one in found if one[2]]
     if not found:
         return
     path = folder / f"{uuid.uuid4()}-deletes.puffin"
+    written.append(str(path))
     placed = puffin.write(path, found)
     size = path.stat().st_size
     for (location, _, count), vector in zip(found, placed, strict=True):

@@ -23,7 +23,14 @@ from penstock.sinks.base import Commit
 from penstock.sinks.files import MERGED, MergeWriter, Rows, field_id, merged
 from penstock.sinks.iceberg.commits import COMMIT, Commits
 from penstock.sinks.iceberg.contents import KeySpan, data_files, deletes
-from penstock.sinks.iceberg.files import Classes, data_folder, file_writer, key_writer, small_file
+from penstock.sinks.iceberg.files import (
+    Classes,
+    data_folder,
+    file_writer,
+    key_writer,
+    removed_if_refused,
+    small_file,
+)
 from penstock.sinks.iceberg.fold import mark
 from penstock.sinks.lookup import KeyFile, Unsearchable, rows_gone
 
@@ -47,16 +54,17 @@ class FileMerges:
             return False
         seen = target.currentSnapshot()  # what the commit was found missing in
         found = merged(rows.through(MergeWriter(writer, keys), MERGED))
+        added = list(found["rows"])
         try:
-            if found["null"]:
-                done = False
-            else:
-                done = self._replace(target, seen, found["rows"], found["keys"], keys.fields, rows, commit)
+            with removed_if_refused(added):
+                done = not found["null"] and self._replace(
+                    target, seen, added, found["keys"], keys.fields, rows, commit
+                )
         finally:
             for path in found["keys"]:
                 Path(path).unlink()
         if not done:
-            for path in found["rows"]:
+            for path in added:
                 Path(path).unlink()
         return done
 
@@ -64,7 +72,7 @@ class FileMerges:
         self,
         target: Any,
         seen: Any,
-        added: Sequence[str],
+        added: list[str],
         keys: Sequence[str],
         fields: pa.Schema,
         rows: Rows,
@@ -77,7 +85,7 @@ class FileMerges:
                 change.addRows(small_file(self._classes, target.spec(), path))
             if keys and seen is not None:
                 try:
-                    self._mark(target, seen, change, keys, fields)
+                    self._mark(target, seen, change, keys, fields, added)
                 except Unsearchable:
                     return False
             if rows.within is None:
@@ -92,8 +100,17 @@ class FileMerges:
         transaction.commitTransaction()
         return True
 
-    def _mark(self, target: Any, seen: Any, change: Any, keys: Sequence[str], fields: pa.Schema) -> None:
-        """Takes the rows with these keys out of the files that may hold one."""
+    def _mark(
+        self,
+        target: Any,
+        seen: Any,
+        change: Any,
+        keys: Sequence[str],
+        fields: pa.Schema,
+        written: list[str],
+    ) -> None:
+        """Takes the rows with these keys out of the files that may hold one. `written` is told of what is
+        written for it."""
         numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
         span = KeySpan.of_files(keys, fields)
         present = deletes(self._classes, target, seen)
@@ -105,4 +122,4 @@ class FileMerges:
         found = rows_gone(self._spark, searched, [KeyFile(path, numbers) for path in keys])
         folder = data_folder(target)
         assert folder is not None, "it has a writer"
-        mark(self._classes, target, change, folder, present, found)
+        mark(self._classes, target, change, folder, present, found, written)

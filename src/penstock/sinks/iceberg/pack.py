@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from penstock.sinks import vectors
 from penstock.sinks.files import FIELD_ID, field_id
 from penstock.sinks.iceberg.contents import Content, Deletes, data_files, deletes
-from penstock.sinks.iceberg.files import Classes, file_writer, schema_fields, small_file
+from penstock.sinks.iceberg.files import Classes, file_writer, removed_if_refused, schema_fields, small_file
 from penstock.sinks.lookup import rows_gone
 
 INPUT_BYTES_MAX = 256 * 1024**2
@@ -78,7 +78,8 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier) -> bool
         for path in added:
             Path(path).unlink()
         raise
-    _commit(classes, target, snapshot, bins, present, added)  # if it fails, who knows whether they are in
+    with removed_if_refused(added):
+        _commit(classes, target, snapshot, bins, present, added)
     return True
 
 

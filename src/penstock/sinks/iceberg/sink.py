@@ -40,9 +40,11 @@ from pyspark.sql.types import (
 
 from penstock.config import SinkConfig
 from penstock.errors import ConfigError, InternalError, TableError
+from penstock.failures.tell import advice_of, text_of
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
+from penstock.printable import argument
 from penstock.sinks.base import (
     FORMAT,
     SHARDS_BY,
@@ -76,6 +78,7 @@ from penstock.sinks.iceberg.files import (
     file_writer,
     is_directory_catalog,
     is_half_made,
+    removed_if_refused,
     schema_fields,
 )
 from penstock.sinks.iceberg.merge import FileMerges
@@ -83,6 +86,7 @@ from penstock.sinks.iceberg.small import SmallCommits
 from penstock.sinks.iceberg.upkeep import Upkeep
 from penstock.sinks.lake import (
     Sessions,
+    activate,
     constant,
     java_map,
     literal_form,
@@ -128,17 +132,19 @@ class IcebergSink:
             check_directory(self._config.path)
         try:
             self._catalog.open()
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
+            advice = advice_of(text_of(error), rows=False)
+            cure = f"Check `sink.catalog` and spark.sql.catalog.{self._config.catalog}* in `spark.conf`."
             raise ConfigError(
                 f"Spark cannot set up the catalog {self._config.catalog}: "
-                f"{error.java_exception.getMessage()}.",
-                hint=f"Check `sink.catalog` and spark.sql.catalog.{self._config.catalog}* in `spark.conf`.",
+                f"{advice.message if advice is not None else type(error).__name__}",
+                hint=f"{advice.hint if advice is not None else ''} {cure}".strip(),
             ) from error
 
     def open(self, table: TableId) -> TargetState:
         name = self.name(table)
         absent = self._is_local and not self._path(table).exists()  # which takes Spark long to tell
-        if absent or not self._spark.catalog.tableExists(name):
+        if absent or not self._catalog.exists(self._levels(table)):
             return self._unless_occupied(table)
         target = self._load(table)
         properties = target.properties()
@@ -208,11 +214,13 @@ class IcebergSink:
             return True
         writer = file_writer(self._classes, target)
         if writer is None:
+            activate(self._spark)
             frame = live_rows(rows.frame).writeTo(self.name(table))
             frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
             return self._record(table, commit)
         files = written(rows.through(writer, WRITTEN))
-        self._add_files(target, files, commit)
+        with removed_if_refused(files):
+            self._add_files(target, files, commit)
         self._upkeep.noted(table, small=False)
         return True
 
@@ -288,8 +296,8 @@ class IcebergSink:
         return True
 
     def columns(self, table: TableId) -> StructType:
-        self._spark.catalog.refreshTable(self.name(table))
-        return self._spark.table(self.name(table)).schema
+        self._spark.sql(f"REFRESH TABLE {self.name(table)}")
+        return self._spark.sql(f"SELECT * FROM {self.name(table)}").schema
 
     def _convert(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
         update = self._load(table).updateSchema()
@@ -473,7 +481,7 @@ def _refused(table: TableId) -> Iterator[None]:
         raise TableError(
             f"The columns of the target of {table} cannot be changed: {error.java_exception.getMessage()}.",
             hint="Take the columns concerned out of the target's partitions and sort order, then run "
-            f"`penstock resnapshot FILE {table}`.",
+            f"`penstock resnapshot FILE {argument(table)}`.",
             table=str(table),
         ) from error
 

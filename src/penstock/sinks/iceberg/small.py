@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.sinks.base import Commit
 from penstock.sinks.files import Rows, field_id
 from penstock.sinks.iceberg.commits import COMMIT, Commits
-from penstock.sinks.iceberg.files import Classes, file_writer, key_writer, small_file
+from penstock.sinks.iceberg.files import Classes, file_writer, key_writer, removed_if_refused, small_file
 
 SMALL = "penstock.small"
 """Marks the snapshots of such commits."""
@@ -48,7 +48,8 @@ class SmallCommits:
             return False  # a zero date is NULL, and which NULLs are the same date nobody can tell
         added = list(writer.files(batches))
         removed = list(keys.files(named)) if key else []
-        self._commit(target, added, removed, _ids(keys.fields), commit)
+        with removed_if_refused([*added, *removed]):
+            self._commit(target, added, removed, _ids(keys.fields), commit)
         return True
 
     def _commit(

@@ -20,6 +20,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.config import SinkConfig
+from penstock.failures.tell import brief
 from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
 from penstock.sinks.iceberg.expire import expire
@@ -95,7 +96,7 @@ class Upkeep:
             self._ended = True
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join()  # a run that has to end cancels its jobs (`penstock.ending`)
         deadline = time.monotonic() + LEAVE_SECONDS_MAX
         for table, found in sorted(self._noted.items(), key=lambda one: one[1].unfolded, reverse=True):
             if found.unfolded < LEAVE_COMMITS_MIN or time.monotonic() > deadline:
@@ -103,7 +104,7 @@ class Upkeep:
             try:
                 self.fold(table)
             except Exception as error:  # the session may be what went wrong
-                log.info("%s: its deletes are left as they are: %s", table, _brief(error))
+                log.info("%s: its deletes are left as they are: %s", table, brief(error))
                 return
 
     def _work(self) -> None:
@@ -117,7 +118,7 @@ class Upkeep:
             try:
                 self.tidy(table)
             except Exception as error:
-                log.info("%s: housekeeping is put off: %s", table, _brief(error))
+                log.info("%s: housekeeping is put off: %s", table, brief(error))
             with self._changed:
                 found = self._noted[table]
                 found.waiting = False
@@ -167,10 +168,6 @@ class Upkeep:
             if not done:
                 rewrite(self._spark, target, options(tier))
             return
-
-
-def _brief(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
 
 
 def options(tier: Tier) -> dict[str, str]:

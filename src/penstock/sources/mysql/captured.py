@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import pymysql
 
 from penstock.cascades.keys import parent_missing
+from penstock.model.pattern import named_database, named_table
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema, quote
 from penstock.sources.base import Finding, TableFilter
 from penstock.sources.mysql import catalog
-from penstock.sources.mysql.connection import query
+from penstock.sources.mysql.connection import is_refusal, query
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 
 if TYPE_CHECKING:
@@ -51,9 +54,9 @@ def _patterns(
     # A table that is gone must not keep a pipeline, which already has others, from starting again.
     started = (source.config.state / "state.sqlite").exists()
     for pattern in tables.unmatched(existing):
-        wild = "*" in pattern or "?" in pattern
+        wild = named_table(pattern) is None
         level = "error" if not captured or not (wild or started) else "warning"
-        database = pattern.partition(".")[0]
+        database = named_database(pattern)
         view = _is_view(source, pattern)
         what = "is a view, and views have no changes of their own" if view else "matches no table"
         where = "in tables.include, or added by signal," if started else "in tables.include"
@@ -64,7 +67,7 @@ def _patterns(
         sql = ""
         if not view and not any(table.database == database for table in existing):
             message += " If it exists, the account lacks SELECT on it."
-            sql = _grant(source, [database]) if not set(database) & set("*?") else ""
+            sql = _grant(source, [database]) if database is not None else ""
         yield Finding(level, "tables", pattern, message, sql)  # type: ignore[arg-type]
     if not captured and not tables.unmatched(existing):
         yield Finding(
@@ -74,25 +77,25 @@ def _patterns(
         )  # fmt: skip
 
 
-def _near(pattern: str, existing: Iterable[TableId]) -> str:
+def _near(pattern: str, existing: Sequence[TableId]) -> str:
     names = [str(table) for table in existing]
     lowered = {name.lower(): name for name in names}
     near = difflib.get_close_matches(pattern.lower(), lowered, n=3, cutoff=0.6)
     if not near:
-        database = pattern.partition(".")[0]
-        near = [name.lower() for name in names if name.partition(".")[0] == database][:3]
+        database = named_database(pattern)
+        near = [str(table).lower() for table in existing if table.database == database][:3]
     if not near:
         return ""
     return f" Near names: {', '.join(lowered[name] for name in near)}."
 
 
 def _is_view(source: Source, pattern: str) -> bool:
-    database, _, table = pattern.partition(".")
-    return bool(
+    table = named_table(pattern)
+    return table is not None and bool(
         query(
             source.connection,
             "SELECT 1 FROM information_schema.VIEWS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
-            (database, table),
+            (table.database, table.table),
         )
     )
 
@@ -136,10 +139,10 @@ def _denied(source: Source, tables: list[TableId]) -> list[TableId]:
     try:
         query(source.connection, " UNION ALL ".join(looks))
         return []
-    except Exception as error:
+    except pymysql.Error as error:
+        if not is_refusal(error) or (len(tables) == 1 and error.args[0] not in _DENIED):
+            raise
         if len(tables) == 1:
-            if error.args[:1] and error.args[0] not in _DENIED:
-                raise
             return tables
     half = len(tables) // 2
     return _denied(source, tables[:half]) + _denied(source, tables[half:])
@@ -149,12 +152,12 @@ def _filters(source: Source, captured: list[TableId]) -> Iterator[Finding]:
     """binlog_do_db and binlog_ignore_db keep whole databases out of the log."""
     if not source.binlog:
         return
-    only = _split(source.binlog.get("Binlog_Do_DB"))
-    ignored = _split(source.binlog.get("Binlog_Ignore_DB"))
+    only = str(source.binlog.get("Binlog_Do_DB") or "")
+    ignored = str(source.binlog.get("Binlog_Ignore_DB") or "")
     databases = sorted({table.database for table in captured})
-    left_out = [name for name in databases if (only and name not in only) or name in ignored]
+    left_out = [name for name in databases if (only and not _lists(only, name)) or _lists(ignored, name)]
     for name in left_out:
-        option = "binlog_ignore_db" if name in ignored else "binlog_do_db"
+        option = "binlog_ignore_db" if _lists(ignored, name) else "binlog_do_db"
         yield Finding(
             "error", "binlog_filter", name,
             f"The source {source.name} leaves the database {name} out of its log ({option}), so changes to "
@@ -165,8 +168,9 @@ def _filters(source: Source, captured: list[TableId]) -> Iterator[Finding]:
         yield Finding("ok", "binlog_filter", ", ".join(databases[:_NAMES_SHOWN_MAX]), "No filter applies.")
 
 
-def _split(names: Any) -> set[str]:
-    return {name for name in str(names or "").split(",") if name}
+def _lists(names: str, name: str) -> bool:
+    """A list of names joined by commas has this one, which may hold commas itself."""
+    return f",{name}," in f",{names},"
 
 
 def _keys(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:

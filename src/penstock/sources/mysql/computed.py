@@ -32,6 +32,7 @@ from penstock.config import SourceConfig
 from penstock.errors import TableError, TransientError
 from penstock.model.change import BASE
 from penstock.model.schema import Column, TableId, TableSchema, TypeOptions, quote
+from penstock.printable import argument
 from penstock.snapshot.read import execute, guarded, prepare_session
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.connection import connect, query
@@ -72,7 +73,7 @@ def computation(source: SourceConfig, schema: TableSchema) -> Computation:
             raise TableError(
                 f"Row images of {schema.table} leave out generated columns, and the table's definition has "
                 "changed since, so that the source cannot compute them any more.",
-                hint=f"Run `penstock resnapshot FILE {schema.table}`.",
+                hint=f"Run `penstock resnapshot FILE {argument(schema.table)}`.",
                 table=str(schema.table),
                 unfit=True,
             )
@@ -200,7 +201,7 @@ class Computer:
                 f"A row of {schema.table} is longer than the source's max_allowed_packet, so that its "
                 "generated columns cannot be computed.",
                 hint="SET GLOBAL max_allowed_packet to three times the longest row, then run "
-                f"`penstock resnapshot FILE {schema.table}`.",
+                f"`penstock resnapshot FILE {argument(schema.table)}`.",
                 table=str(schema.table),
             ) from error
         columns = ", ".join(quote(column.name) for column in schema.columns)
@@ -237,7 +238,7 @@ class Computer:
         return TableError(
             f"Row images of {table} leave out generated columns, as MariaDB 11 does, and the source cannot "
             f"be asked to compute them: {why}.",
-            hint=f"{cure}, then run `penstock resnapshot FILE {table}`.",
+            hint=f"{cure}, then run `penstock resnapshot FILE {argument(table)}`.",
             table=str(table),
         )
 

@@ -1,14 +1,28 @@
 """Sockets to MySQL: the only module that opens them.
 
-`connect` gives a PyMySQL connection with the pipeline's TLS and time limits; what can go wrong is told as
-ours: `ConfigError` for what the operator must mend, `TransientError` for what may pass. `Replication` is
-the same connection after it has been turned into a stream of the binary log; the bytes are handed on as
-they come.
+`connect` gives a PyMySQL connection with the pipeline's TLS and time limits (`patience.py`); what can go
+wrong is told as ours: `ConfigError` for what the operator must mend, `TransientError` for what may pass.
+`Replication` is the same connection after it has been turned into a stream of the binary log; the bytes are
+handed on as they come.
+
+**Who gets to know the password.** Whoever answers at the address chooses how the password is proven, so that
+an impostor may ask for it as it is. Three cases:
+
+- `mysql_clear_password` and `dialog` (PAM, LDAP) send it as it is. They are answered only if the server's
+  certificate was verified, or if `source.allow_cleartext_password` says so. `mysql_old_password` hides it so
+  badly that it is never answered.
+- `caching_sha2_password` and `sha256_password` send it encrypted when the server's cache does not know the
+  account: inside TLS, or without TLS by a public key that the server sends. Nobody who only listens can read
+  it, but without a verified certificate an impostor can. It is done all the same: these plugins are the
+  default of MySQL 8 with certificates that the server made for itself, and its own clients do so. `doctor`
+  warns.
+- `mysql_native_password` and `ed25519` send a proof that holds for one login.
 """
 
 from __future__ import annotations
 
 import functools
+import io
 import select
 import socket
 import ssl
@@ -21,6 +35,7 @@ from pymysql.constants import CR
 
 from penstock.config import SourceConfig
 from penstock.errors import ConfigError, PenstockError, TransientError
+from penstock.sources.mysql.patience import Patience, Wire, resolve, send_all, watch_peer
 
 READ_BYTES = 512 * 1024
 _RECEIVE_BUFFER = 4 * 1024**2
@@ -35,13 +50,24 @@ _THROUGH_GTID = 0x04
 _GOODBYE_S = 5
 
 _ACCESS_DENIED = {1045, 1698, 1044, 1820, 1862, 3118, 3955}
+_NO_PRIVILEGE = {1227, 1142, 1143, 1370}
 _TOO_MANY = {1040, 1203, 1226}
 _GOING_DOWN = {1053, 1077, 1079, 1927, 3168, 3169}
+_HOST_BLOCKED, _HOST_NOT_ALLOWED, _NEEDS_TLS = 1129, 1130, 3159
 _UNREACHABLE = {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
+
+CLEARTEXT_PLUGINS = ("mysql_clear_password", "dialog")
+_NETWORK_STATES = ("sending to client", "writing to net", "reading from net", "receiving from client")
+"""What SHOW PROCESSLIST says of a session that waits for the network, in all releases."""
 
 
 class SourceUnreachable(TransientError):
     """Nobody answers at the source's address."""
+
+
+class _TlsRefused(OSError):
+    """One side does not like the other's certificate, protocol or ciphers. Errors of TLS on a connection that
+    was made mean that it is lost."""
 
 
 class SourceBehind(SourceUnreachable):
@@ -50,38 +76,177 @@ class SourceBehind(SourceUnreachable):
 
 def connect(config: SourceConfig, *, read_timeout_s: float | None = None, role: str = "") -> Any:
     """A PyMySQL connection (utf8mb4, autocommit). The caller closes it. `role`: what it is for; the server
-    shows it in `performance_schema.session_connect_attrs`, as `program_name`."""
-    greeting_s = max(1, config.connect_timeout // 1000)
+    shows it in `performance_schema.session_connect_attrs`, as `program_name`. `read_timeout_s`: a silence
+    that is the end, whatever the server does; None: see `source.read_timeout`."""
+    silence_s = config.read_timeout / 1000 if read_timeout_s is None else read_timeout_s
+    patience = Patience(config.connect_timeout / 1000, silence_s)
     try:
         connection: Any = _Connection(
+            patience,
+            may_reveal=config.allow_cleartext_password,
             host=config.host,
             port=config.port,
             user=config.user,
-            password=config.password.encode(),
+            password=config.password.reveal().encode(),
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=greeting_s,
-            # PyMySQL's own limit ends when the connection is made: a peer that never greets would hold us.
-            read_timeout=greeting_s,
             program_name=f"penstock {role}".strip(),
+            defer_connect=True,
             **_tls(config),
         )
-        connection._read_timeout = read_timeout_s
-        return connection
+        connection.connect(_reach(config, patience, silence_s))
     except (pymysql.Error, OSError, RuntimeError) as error:
         raise explain(error, config) from error
+    except (IndexError, ValueError, struct.error, UnboundLocalError) as error:
+        # PyMySQL takes packets for what they should be.
+        raise SourceUnreachable(
+            f"What answers at {config.host}:{config.port} does not speak MySQL's protocol, or was cut off.",
+            hint="Check source.host and source.port, and what stands between.",
+        ) from error
+    connection.password = b""
+    patience.connected()
+    if read_timeout_s is None:
+        patience.is_at_work = functools.partial(is_at_work, config, connection.thread_id())
+    return connection
+
+
+def _reach(config: SourceConfig, patience: Patience, silence_s: float) -> socket.socket:
+    """The first of the host's addresses that answers. Each has its share of the time that is left."""
+    failure: OSError | None = None
+    addresses = resolve(config.host, config.port, patience)
+    for left, (family, kind, protocol, _, address) in zip(
+        range(len(addresses), 0, -1), addresses, strict=True
+    ):
+        one = socket.socket(family, kind, protocol)
+        patience.use(one)
+        try:
+            watch_peer(one, silence_s)
+            one.settimeout(patience.seconds() / left)
+            one.connect(address)
+            patience.check()
+            return one
+        except OSError as error:
+            one.close()
+            patience.check()
+            failure = patience.late() if isinstance(error, TimeoutError) else error
+    assert failure is not None
+    raise failure
 
 
 class _Connection(pymysql.connections.Connection):
-    """Where nothing is asked of TLS it is used if the server has it, without a look at its certificate.
-    PyMySQL reads the machine's authorities all the same, 20 ms of CPU for every connection: here it does
-    not."""
+    """PyMySQL's own limits are none for TLS and for writes, and end a slow query: they are off here, and
+    `Patience` decides."""
+
+    _sock: Any
+
+    def __init__(self, patience: Patience, *, may_reveal: bool, **options: Any) -> None:
+        self._patience = patience
+        self._may_reveal = may_reveal
+        self._reader: io.BufferedReader | None = None
+        super().__init__(**options)
+
+    @property
+    def _rfile(self) -> io.BufferedReader | None:
+        return self._reader
+
+    @_rfile.setter
+    def _rfile(self, file: Any) -> None:
+        """PyMySQL sets it for each socket it reads from: the plain one, then that of TLS."""
+        if file is not None:
+            self._patience.use(self._sock)
+            file = io.BufferedReader(Wire(self._sock, self._patience), 64 * 1024)
+        self._reader = file
+
+    def _get_server_information(self) -> None:
+        self._patience.phase = "greet"
+        super()._get_server_information()  # type: ignore[misc]
+
+    def _request_authentication(self) -> None:
+        self._patience.phase = "finish TLS and the login"
+        try:
+            super()._request_authentication()  # type: ignore[misc]
+        except TimeoutError as error:  # of the TLS handshake
+            raise self._patience.late() from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
+            raise  # the connection was cut, and nobody has refused anything
+        except ssl.SSLError as error:
+            raise _TlsRefused(str(error)) from error
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        assert self._reader is not None
+        try:
+            data = self._reader.read(num_bytes)
+        except OSError as error:
+            self._force_close()  # type: ignore[attr-defined]
+            raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, f"{error}") from error
+        if len(data) < num_bytes:
+            self._force_close()  # type: ignore[attr-defined]
+            raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, "it closed the connection")
+        return data
+
+    def _write_bytes(self, data: bytes) -> None:
+        try:
+            send_all(self._sock, self._patience, data)
+        except OSError as error:
+            self._force_close()  # type: ignore[attr-defined]
+            raise pymysql.err.OperationalError(CR.CR_SERVER_GONE_ERROR, f"{error}") from error
+
+    def close(self) -> None:
+        self._patience.hurry(_GOODBYE_S)
+        super().close()
+
+    def _process_auth(self, plugin_name: bytes, auth_packet: Any, handler: Any = None) -> Any:
+        name = plugin_name.decode("ascii", "replace")
+        if name == "mysql_old_password":
+            raise ConfigError(
+                f"The server at {self.host}:{self.port} asks for the password by {name}, which protects it "
+                "from nobody.",
+                hint="Give the account another authentication plugin, for example caching_sha2_password.",
+            )
+        if name in CLEARTEXT_PLUGINS and not (self._may_reveal or is_verified(self)):
+            raise ConfigError(
+                f"The server at {self.host}:{self.port} asks for the password as it is ({name}), and it has "
+                "not proven who it is.",
+                hint="Set source.tls to verify_ca or verify_identity, with source.tls_ca. Or set "
+                "source.allow_cleartext_password: true, if whoever answers there may know the password.",
+            )
+        return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
+        """Where nothing is asked of TLS it is used if the server has it, without a look at its certificate.
+        PyMySQL reads the machine's authorities all the same, 20 ms of CPU for every connection: here it does
+        not."""
         if sslp:
             context: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc]
             return context
         return _without_authorities()
+
+
+def is_encrypted(connection: Any) -> bool:
+    return isinstance(connection._sock, ssl.SSLSocket)
+
+
+def is_verified(connection: Any) -> bool:
+    """Whether the server has shown a certificate that was verified."""
+    return is_encrypted(connection) and bool(connection._sock.context.verify_mode == ssl.CERT_REQUIRED)
+
+
+def is_at_work(config: SourceConfig, thread: int) -> bool:
+    """Whether the server executes what it was told over its connection `thread`, asked over another one. A
+    session that waits for the network is not at work: what it sends would have come. A server without a
+    connection to spare lives, so it gets the benefit of the doubt."""
+    try:
+        other = connect(config, read_timeout_s=config.connect_timeout / 1000, role="look")
+        try:
+            rows = query(other, "SHOW PROCESSLIST")
+        finally:
+            other._force_close()
+    except (PenstockError, pymysql.Error, OSError) as error:
+        return explain(error, config).details.get("code") in _TOO_MANY
+    for row in rows:
+        if int(row[0]) == thread:
+            return row[4] not in ("Sleep", "Killed") and str(row[6] or "").lower() not in _NETWORK_STATES
+    return False
 
 
 @functools.cache
@@ -118,55 +283,111 @@ def _tls(config: SourceConfig) -> dict[str, Any]:
     return {"ssl": context}
 
 
+def code_of(error: BaseException) -> int:
+    """The number of a server's or a client's error; 0: it has none."""
+    if isinstance(error, PenstockError):
+        return int(error.details.get("code") or 0)
+    known = isinstance(error, pymysql.Error) and error.args and isinstance(error.args[0], int)
+    return int(error.args[0]) if known else 0
+
+
+def is_refusal(error: BaseException) -> bool:
+    """The server has understood the question and says no. Anything else (a lost connection, a shutdown)
+    says nothing about what was asked."""
+    code = code_of(error)
+    return (1000 <= code < 2000 or code >= 3000) and code not in _GOING_DOWN | _TOO_MANY
+
+
+def is_denied(error: BaseException) -> bool:
+    """It says no because the account lacks a privilege."""
+    return code_of(error) in _NO_PRIVILEGE | {1044, 1045}
+
+
 def explain(error: BaseException, config: SourceConfig) -> PenstockError:
     """The same failure as an error of ours."""
     if isinstance(error, PenstockError):
         return error
     where = f"{config.host}:{config.port}"
-    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    code = code_of(error)
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    cause = getattr(error, "original_exception", None)
+    cause = error if isinstance(error, OSError) else getattr(error, "original_exception", error.__cause__)
+    if code in _UNREACHABLE or isinstance(error, OSError):
+        return _unreachable(cause, text, config, code)
+    if isinstance(error, pymysql.InterfaceError) and not code:
+        return _unreachable(None, "the connection is closed", config, code)
+    if code in (CR.CR_SSL_CONNECTION_ERROR, _NEEDS_TLS):
+        return _tls_failed(text, config, code)
     if code in _ACCESS_DENIED:
         return ConfigError(
             f"The source {where} refuses user {config.user!r}: {text}.",
             hint="Check source.user and source.password, and that the account may connect from this host.",
             code=code,
         )
-    if (
-        isinstance(error, ssl.SSLError)
-        or isinstance(cause, ssl.SSLError)
-        or code == CR.CR_SSL_CONNECTION_ERROR
-    ):
+    if code == _HOST_NOT_ALLOWED:
         return ConfigError(
-            f"TLS with the source {where} failed: {text}.",
-            hint=f"source.tls is {config.tls}; check source.tls_ca, or choose `required` or `preferred`.",
+            f"The source {where} lets no account in from this host: {text}.",
+            hint=f"Create the account {config.user!r} for this host, for example as '{config.user}'@'%'.",
             code=code,
         )
-    if isinstance(cause, socket.gaierror):
+    if code == _HOST_BLOCKED:
         return ConfigError(
-            f"The source's host name {config.host!r} cannot be resolved: {cause.strerror}.",
-            hint="Check source.host.",
+            f"The source {where} has blocked this host after many broken connections: {text}.",
+            hint="TRUNCATE TABLE performance_schema.host_cache; or FLUSH HOSTS; at the source.",
+            code=code,
         )
-    if code in (1227, 1142, 1143, 1370):
+    if code in _TOO_MANY:
+        return TransientError(
+            f"The source {where} has no connection to spare: {text}.",
+            hint="Raise max_connections (or the account's limit), or lower snapshot.parallel.",
+            code=code,
+        )
+    if code in _NO_PRIVILEGE:
         return ConfigError(f"The source {where} refuses user {config.user!r}: {text}.", code=code)
-    if code == 1049 or (isinstance(error, RuntimeError) and not isinstance(error, pymysql.Error)):
+    if code in (1049, CR.CR_AUTH_PLUGIN_CANNOT_LOAD) or (
+        isinstance(error, RuntimeError) and not isinstance(error, pymysql.Error)
+    ):
         return ConfigError(f"The source {where} cannot be used: {text}.", code=code)
-    if code in _UNREACHABLE or isinstance(error, OSError):
-        return SourceUnreachable(
-            f"The source {where} cannot be reached: {text}.",
-            hint="Check source.host and source.port, and that the server runs and lets this host in.",
-            code=code,
-        )
     return TransientError(f"The source {where} answered: {text}.", code=code)
+
+
+def _tls_failed(text: str, config: SourceConfig, code: int) -> ConfigError:
+    return ConfigError(
+        f"TLS with the source {config.host}:{config.port} failed: {text}.",
+        hint=f"source.tls is {config.tls}; check source.tls_ca, or choose `required` or `preferred`.",
+        code=code,
+    )
+
+
+def _unreachable(cause: BaseException | None, text: str, config: SourceConfig, code: int) -> PenstockError:
+    """Who answered what, if anybody did."""
+    where = f"{config.host}:{config.port}"
+    hint = "Check source.host and source.port, and that the server runs and lets this host in."
+    if isinstance(cause, _TlsRefused):
+        return _tls_failed(str(cause), config, code)
+    if isinstance(cause, socket.gaierror):
+        message = f"The source's host name {config.host!r} cannot be resolved: {cause.strerror}."
+        hint = "Check source.host, and the name servers of this machine."
+    elif isinstance(cause, ConnectionRefusedError):
+        message = f"The source {where} cannot be reached: it refuses connections, so nothing listens there."
+    elif isinstance(cause, TimeoutError):
+        message = f"The source {where} cannot be reached: it does not answer ({cause})."
+        hint = (
+            "Check source.host and source.port, and firewalls and proxies in between. The limits are "
+            f"source.connect_timeout ({config.connect_timeout} ms) and source.read_timeout "
+            f"({config.read_timeout} ms)."
+        )
+    else:
+        message = f"The source {where} cannot be reached: {text}."
+    return SourceUnreachable(message, hint=hint, code=code)
 
 
 def hang_up(connection: Any) -> None:
     """Takes leave of the server, and returns when it has closed its end (or after some seconds): who connects
     next is not one more."""
     try:
+        connection._patience.hurry(_GOODBYE_S)
         connection._execute_command(_COM_QUIT, b"")
-        connection._sock.settimeout(_GOODBYE_S)
-        while connection._sock.recv(4096):
+        while connection._rfile.read1(4096):
             pass
     except (pymysql.Error, OSError):
         pass  # it is gone already

@@ -17,6 +17,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from penstock.errors import TableError
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TypeOptions
 from penstock.sources.mysql.ddl.definition import Default, DefaultExpression, DefaultLiteral
+from penstock.sources.mysql.ddl.printed import without_spaces_beyond
 
 Value = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
 
@@ -131,12 +132,13 @@ def _convert(column: Column, default: DefaultLiteral, types: TypeOptions) -> Val
     if default.kind in ("hex", "bits"):
         raise ValueError("a binary literal")
     text = default.text
-    if default.kind == "number" and not _PLAIN_NUMBER.fullmatch(text):
+    negative_zero = text.startswith("-") and not text.strip("-0.")
+    if default.kind == "number" and (negative_zero or not _PLAIN_NUMBER.fullmatch(text)):
         raise ValueError("a number whose printed form only the server knows")
     if kind == "char":
         return text.rstrip(" ")
     if kind in _TEXTS:
-        return text
+        return without_spaces_beyond(column, text)
     if kind in ("enum", "set"):
         return _labels(column, default)
     if kind == "json":
@@ -196,6 +198,10 @@ def _bytes(default: DefaultLiteral) -> bytes:
 
 def _labels(column: Column, default: DefaultLiteral) -> str:
     """The labels as they were declared, although DEFAULT may spell them in another case."""
+    if default.kind != "string":
+        raise ValueError("the number of a label")
+    if len({label.casefold() for label in column.labels or ()}) < len(column.labels or ()):
+        raise ValueError("labels that differ only in their case")
     declared = {label.casefold(): label for label in column.labels or ()}
     if column.type == "enum":
         if default.text.casefold() not in declared:

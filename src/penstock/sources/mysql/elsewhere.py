@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from penstock.errors import PenstockError
 from penstock.sources.base import Finding, TableFilter
 from penstock.sources.mysql import load, replicas
+from penstock.sources.mysql.connection import is_denied
 from penstock.sources.mysql.load import Onlooker
 from penstock.sources.mysql.preflight import GTID_SQL, Source, account_sql
 from penstock.sources.mysql.replicas import ReplicaFacts, SourceFacts
@@ -92,6 +93,18 @@ def _notes(address: str, replica: ReplicaFacts, source: SourceFacts) -> Iterator
         )  # fmt: skip
 
 
+def _unknown_lag(source: Source, address: str, error: PenstockError) -> Finding:
+    message = f"The lag of {address} cannot be told; until then the snapshot waits: {error.message}"
+    if not is_denied(error):
+        return Finding("warning", "snapshot_load", address, f"{message} {error.hint}".strip())
+    privilege = source.dialect.log_privileges[1]
+    return Finding(
+        "warning", "snapshot_load", address,
+        f"{message} The account needs {privilege} there (SLAVE MONITOR on MariaDB since 10.5).",
+        f"GRANT {privilege} ON *.* TO {account_sql(source.account)}; -- at {address}",
+    )  # fmt: skip
+
+
 def ensure_load(source: Source) -> Iterator[Finding]:
     """`snapshot.load.replicas`: their lag holds the snapshot up."""
     onlooker = Onlooker()
@@ -100,13 +113,7 @@ def ensure_load(source: Source) -> Iterator[Finding]:
             try:
                 channels = onlooker.channels(load.at(source.config.source, address))
             except PenstockError as error:
-                privilege = source.dialect.log_privileges[1]
-                yield Finding(
-                    "warning", "snapshot_load", address,
-                    f"The lag of {address} cannot be told; until then the snapshot waits: {error.message} "
-                    f"The account needs {privilege} there (SLAVE MONITOR on MariaDB since 10.5).",
-                    f"GRANT {privilege} ON *.* TO {account_sql(source.account)}; -- at {address}",
-                )  # fmt: skip
+                yield _unknown_lag(source, address, error)
                 continue
             if not channels:
                 yield Finding(

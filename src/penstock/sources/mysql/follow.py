@@ -159,7 +159,7 @@ def _check_host(
     config: PipelineConfig, source: SourceConfig, log: RelayLog | None, held: Held | None
 ) -> None:
     try:
-        connection = connect(source, read_timeout_s=30)
+        connection = connect(source)
         try:
             server = describe(connection)
         finally:

@@ -13,12 +13,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pymysql
+
 from penstock._core import GtidSet
 from penstock.config import PipelineConfig
 from penstock.errors import BEGIN_ANEW, ConfigError, PenstockError
-from penstock.sources.base import Finding
+from penstock.sources.base import PURGED, Finding
 from penstock.sources.mysql import catalog, hosts
-from penstock.sources.mysql.connection import Replication, connect, explain, query, query_named
+from penstock.sources.mysql.connection import (
+    Replication,
+    SourceUnreachable,
+    connect,
+    explain,
+    is_denied,
+    is_refusal,
+    query,
+    query_named,
+)
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.watermark import marks_of
 
@@ -115,10 +126,11 @@ def _check_host(config: PipelineConfig) -> list[Finding]:
 
 
 def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
-    from penstock.sources.mysql import captured, elsewhere
+    from penstock.sources.mysql import captured, elsewhere, secrecy
 
     return [
         ensure_server,
+        secrecy.note_secrecy,
         ensure_privileges,
         ensure_binary_log,
         ensure_row_format,
@@ -135,12 +147,15 @@ def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
 
 
 def _guarded(one: Callable[[Source], Iterator[Finding]], source: Source) -> list[Finding]:
-    """A question that the server refuses must not hide the answers to the others."""
+    """A question that the server refuses must not hide the answers to the others. Raises when the source is
+    gone: then nothing else is answered either."""
     found: list[Finding] = []
     try:
         found.extend(one(source))
     except Exception as error:
         known = explain(error, source.config.source)
+        if isinstance(known, SourceUnreachable):
+            raise known from error
         subject = one.__name__.split("_", 1)[1]
         found.append(Finding("warning", subject, source.name, f"This could not be checked: {known.message}"))
     return found
@@ -155,7 +170,9 @@ def _look(config: PipelineConfig, connection: Any) -> Source:
         source.binlog = next(iter(query_named(connection, source.dialect.log_status)), {})
         if source.is_on("log_bin"):
             source.files = [str(row[0]) for row in source.ask("SHOW BINARY LOGS")]
-    except Exception:
+    except pymysql.Error as error:
+        if not is_denied(error):
+            raise
         source.denied.add(source.dialect.log_privileges[1])
     return source
 
@@ -199,7 +216,9 @@ def ensure_privileges(source: Source) -> Iterator[Finding]:
             _register(source)  # what SHOW SLAVE HOSTS asks for is another privilege
         else:
             source.ask(source.dialect.replicas)
-    except Exception:
+    except (PenstockError, pymysql.Error, OSError) as error:
+        if not is_denied(error):
+            raise
         missing.append("REPLICATION SLAVE")
     if missing:
         yield Finding(
@@ -392,7 +411,7 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
         if not _lost(source, report):
             return
         yield Finding(
-            "error", "backlog", source.name,
+            "error", PURGED, source.name,
             f"The relay log {source.config.relay_log_path} has reached {file} of the source {source.name}, "
             f"which no longer has it (its oldest is {source.files[0]}): the changes between the two are "
             f"lost. To go on, {BEGIN_ANEW}",
@@ -413,7 +432,8 @@ def _lost(source: Source, report: dict[str, Any]) -> bool:
     if not report.get("gtids"):
         return True
     if source.traits.mariadb:
-        [(purged,)] = source.ask(f"SELECT BINLOG_GTID_POS('{(source.files or [''])[0]}', 4)")
+        file = (source.files or [""])[0].encode().hex()
+        [(purged,)] = source.ask(f"SELECT BINLOG_GTID_POS(CONVERT(x'{file}' USING utf8mb4), 4)")
     elif source.variable("gtid_mode").upper() == "ON":
         purged = source.variable("gtid_purged")
     else:
@@ -431,7 +451,9 @@ def _span(seconds: float) -> str:
 def note_prepared_transactions(source: Source) -> Iterator[Finding]:
     try:
         rows = source.ask("XA RECOVER CONVERT XID")
-    except Exception:
+    except pymysql.Error as error:
+        if not is_refusal(error):
+            raise
         return  # needs XA_RECOVER_ADMIN, which we do not ask for
     if not rows:
         yield Finding("ok", "xa", source.name, "No XA transaction is left prepared.")

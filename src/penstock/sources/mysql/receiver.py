@@ -99,7 +99,8 @@ class Receiver:
 
     def run(self) -> None:
         """Raises `LeaseHeld` at once when another receiver writes this log."""
-        directory.make(self.folder, "relay_log.path", mode=0o700)
+        directory.make(self.folder, "relay_log.path")
+        directory.close_to_others(self.folder, "relay_log.path")
         self.writer = RelayLogWriter(self.folder, self.config.relay_log, on_committed=self.stopping.wake)
         self.status = StatusFile(self.folder, self.writer.lease.generation)
         self.status.facts["source"] = {"host": self.source.host, "port": self.source.port}
@@ -215,7 +216,7 @@ class Receiver:
         self.stopping.anew = False
         self.status.enter("connecting")
         self.writer.recover()
-        connection = connect(self.source, read_timeout_s=30)
+        connection = connect(self.source)
         try:
             self._connected_once = True
             server = describe(connection)
@@ -342,10 +343,11 @@ class Receiver:
             "SET @master_binlog_checksum = @@global.binlog_checksum, "
             "@source_binlog_checksum = @@global.binlog_checksum, "
             f"@master_heartbeat_period = {heartbeat_ns}, @source_heartbeat_period = {heartbeat_ns}, "
-            f"@slave_uuid = '{self.relay['uuid']}', @replica_uuid = '{self.relay['uuid']}', "
+            "@slave_uuid = %s, @replica_uuid = %s, "
             # The source waits this long for us before it gives up; a full disk must not look like a dead
             # replica.
             "@@session.net_write_timeout = 3600",
+            (self.relay["uuid"], self.relay["uuid"]),
         )
 
     # streaming

@@ -161,12 +161,22 @@ def _filter(channels: tuple[dict[str, Any], ...], captured: TableFilter) -> str:
             if row.get(name):
                 return f"{name} = {row[name]}"
         for name in _IGNORED:
-            for entry in filter(None, str(row.get(name) or "").split(",")):
-                database, _, table = entry.strip().partition(".")
-                wild = "Wild" in name
-                if wild and set("%_") & set(database.replace("\\_", "").replace("\\%", "")):
-                    return f"{name} = {entry}"
-                whole = wild or not table
-                if captured.has_database(database) if whole else TableId(database, table) in captured:
+            for entry in filter(None, map(str.strip, str(row.get(name) or "").split(","))):
+                meant = [TableId(entry, "")] if name.endswith("_DB") else _meanings(entry)
+                if any(_leaves_out(one, captured, wild="Wild" in name) for one in meant):
                     return f"{name} = {entry}"
     return ""
+
+
+def _meanings(entry: str) -> list[TableId]:
+    """The tables that `database.table` may mean, as the server joins them: either name may have dots."""
+    dots = [place for place, character in enumerate(entry) if character == "."]
+    return [TableId(entry[:dot], entry[dot + 1 :]) for dot in dots] or [TableId(entry, "")]
+
+
+def _leaves_out(entry: TableId, captured: TableFilter, *, wild: bool) -> bool:
+    """An entry without a table is a whole database."""
+    if wild and set("%_") & set(entry.database.replace("\\_", "").replace("\\%", "")):
+        return True
+    whole = wild or not entry.table
+    return captured.has_database(entry.database) if whole else entry in captured

@@ -9,7 +9,7 @@ import pymysql
 
 from penstock._core import GtidSet
 from penstock.errors import ConfigError
-from penstock.sources.mysql.connection import query, query_named
+from penstock.sources.mysql.connection import is_refusal, query, query_named
 from penstock.sources.mysql.dialect import Dialect
 
 _DENIED = (1045, 1142, 1227)
@@ -99,7 +99,9 @@ def _replicates(connection: Any, dialect: Dialect) -> list[str]:
     that."""
     try:
         rows = query_named(connection, dialect.replica_status)
-    except pymysql.Error:
+    except pymysql.Error as error:
+        if not is_refusal(error):
+            raise
         return []
     return [str(row.get("Slave_SQL_Running") or row.get("Replica_SQL_Running")) for row in rows]
 
@@ -107,7 +109,9 @@ def _replicates(connection: Any, dialect: Dialect) -> list[str]:
 def _has_prepared(connection: Any) -> bool:
     try:
         return bool(query(connection, "XA RECOVER"))
-    except pymysql.Error:  # MySQL 8.0 asks for XA_RECOVER_ADMIN, which we do without
+    except pymysql.Error as error:
+        if not is_refusal(error):  # MySQL 8.0 asks for XA_RECOVER_ADMIN, which we do without
+            raise
         return False
 
 

@@ -29,13 +29,11 @@ from penstock.snapshot.read import prepare_session
 from penstock.snapshot.split import WHOLE, MySqlChunkPlanner, keyed_chunks
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql import catalog, hosts, statements, watermark
-from penstock.sources.mysql.connection import connect, hang_up
+from penstock.sources.mysql.connection import connect, explain, hang_up, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 
 T = TypeVar("T")
 
-CLIENT_ERRORS = 2000
-"""Numbers from here on are of the connection, not of the statement."""
 CHUNK_KEYS = 500
 """Of those that somebody named, per chunk."""
 GTID_WAIT_SECONDS = 60
@@ -125,9 +123,8 @@ class SourceSession:
                 except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
                     self.close()
                     if attempt == 2:
-                        raise TransientError(
-                            f"The source {self._config.host}:{self._config.port} did not answer: {error}."
-                        ) from error
+                        why = explain(error, self._config)
+                        raise TransientError(f"The source did not answer. {why.message}") from error
             raise AssertionError("unreachable")
 
     def _log_end(self, connection: Any) -> watermark.LogEnd:
@@ -184,8 +181,9 @@ class SourceSession:
             with connection.cursor() as cursor:
                 cursor.execute(f"EXPLAIN SELECT 1 FROM {schema.table.quoted} WHERE ({condition})")
         except (pymysql.MySQLError, OSError) as error:
-            if not error.args or not isinstance(error.args[0], int) or error.args[0] >= CLIENT_ERRORS:
-                raise TransientError(f"The condition could not be looked at: {error}.") from error
+            if not is_refusal(error):
+                why = explain(error, self._config).message
+                raise TransientError(f"The condition could not be looked at. {why}") from error
             raise ConfigError(
                 f"The source refuses the condition for {schema.table}: {error.args[-1]}."
             ) from None
@@ -220,7 +218,8 @@ class SourceSession:
         except pymysql.ProgrammingError as error:  # no such table, no such column
             raise ChunkOutdated(f"{schema.table} changed while its chunks were sought: {error}.") from error
         except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
-            raise TransientError(f"The chunks of {schema.table} could not be planned: {error}.") from error
+            why = explain(error, config).message
+            raise TransientError(f"The chunks of {schema.table} could not be planned. {why}") from error
         finally:
             if connection is not None:
                 connection._force_close()

@@ -67,6 +67,10 @@ class Held(MutableMapping[TableId, TableDefinition]):
         shadow = self.shadow(copy)
         return shadow.evolution if shadow is not None and shadow.base == original else None
 
+    def may_be_temporary(self, table: TableId) -> bool:
+        """A temporary table of this name was made before, and may be there still."""
+        return self._shadows.may_be_temporary(table, self._offset)
+
     def __getitem__(self, table: TableId) -> TableDefinition:
         found = self._changed[table] if table in self._changed else self.before(table)
         if found is None:
@@ -127,11 +131,14 @@ class Shadows:
         server: Callable[[], Server],
         read_database: Callable[[str], tuple[str, str] | None],
         earlier: Callable[[Offset], Iterable[Statement]],
+        in_full: Callable[[Statement], Statement | None],
     ) -> None:
         self._captured = captured
         self._server = server
         self._read_database = read_database
         self._earlier = earlier
+        self._in_full = in_full
+        self._temporary: dict[TableId, Offset] = {}
         self._noted: Offset | None = None
         self._histories: dict[TableId, list[Shadow]] = {}
         self.databases: dict[str, tuple[str, str] | None] = {}
@@ -150,6 +157,10 @@ class Shadows:
         index = bisect_right(history, offset, key=lambda shadow: shadow.since)
         return history[index - 1] if index else None
 
+    def may_be_temporary(self, table: TableId, offset: Offset) -> bool:
+        since = self._temporary.get(table)
+        return since is not None and since <= offset
+
     def database(self, name: str) -> tuple[str, str] | None:
         if name not in self.databases:
             self.databases[name] = self._read_database(name)
@@ -158,7 +169,7 @@ class Shadows:
     def _replay(self, end: Offset, live: dict[TableId, TableSchema]) -> None:
         """After a restart: the statements that are still in the relay log."""
         for statement in self._earlier(end):
-            if statement.event is not None or statement.truncated:
+            if statement.event is not None:
                 continue
             if statement.sql[:6].upper() in ("INSERT", "UPDATE", "DELETE", "REPLAC"):
                 continue
@@ -166,12 +177,15 @@ class Shadows:
             mode = statement.sql_mode
             server = replace(self._server(), sql_mode=None if mode is None else sql_mode(mode))
             catalog = Catalog(server, tables=held, databases=held.databases, guess_databases=False)
-            changes = catalog.apply(parse(statement.sql, statement.database, server))
+            if statement.truncated:
+                statement = self._in_full(statement) or statement
+            parsed = parse(statement.sql, statement.database, server)
+            changes = catalog.apply(parsed)
             for change in changes:
                 # What copies were made of before this is not what the table is now.
                 if isinstance(change, Altered | Created | Doubtful) and change.table in live:
                     self._forget_copies(change.table)
-            self.note(statement, changes, live, held)
+            self.note(statement, changes, live, held, parsed)
 
     def _forget_copies(self, table: TableId) -> None:
         for name, history in list(self._histories.items()):
@@ -180,13 +194,22 @@ class Shadows:
                 self._histories[name] = history
 
     def note(
-        self, statement: Statement, changes: Iterable[Change], live: dict[TableId, TableSchema], held: Held
+        self,
+        statement: Statement,
+        changes: Iterable[Change],
+        live: dict[TableId, TableSchema],
+        held: Held,
+        parsed: said.Statement,
     ) -> None:
         """Keeps what the statement did to tables that are not captured."""
         if self._noted is not None and statement.end <= self._noted:
             return
         self._noted = statement.end
         since = statement.end
+        if isinstance(parsed, said.CreateTable) and parsed.temporary and parsed.table in self._captured:
+            self._temporary.setdefault(parsed.table, since)
+            while len(self._temporary) > TABLES_MAX:
+                del self._temporary[next(iter(self._temporary))]
         for change in changes:
             match change:
                 case Created(table=table) if table not in live:
@@ -256,7 +279,9 @@ def named_tables(parsed: said.Statement, tables: set[TableId]) -> set[TableId] |
             return set(named) & tables
         case said.RenameTables(pairs=pairs):
             return {table for pair in pairs for table in pair}
-        case said.DropDatabase(name=name):
+        case said.RepairTables(tables=named):
+            return set(named) & tables
+        case said.DropDatabase(name=name) | said.SetDatabase(name=name, replaces=True):
             return {table for table in tables if table.database == name}
         case _:
             return set()

@@ -10,7 +10,9 @@ the log. What holds:
   begins the table anew with the definition it gives. A statement that does not fit the definition held costs
   a look into the catalog: if that still says what we hold, the statement was counted in already; otherwise
   the table is read again. Rows that do not fit stop their table; read again, it begins at the log's end.
-- A statement that could not be read costs a look into the catalog, and what differs is read again.
+- An unchanged definition proves nothing about rows. Where a statement may have changed rows, and the log
+  does not hold them, its tables are parked (DML in statement format) or read again (what nobody can read),
+  whatever their definitions are; which tables that may be, `unlogged` says.
 
 Tables that are not captured matter as far as they may become captured ones: the helper tables of online
 schema changes. Their definitions, and which columns of the original theirs are copies of, are kept from the
@@ -20,7 +22,8 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from typing_extensions import assert_never
@@ -30,9 +33,13 @@ from penstock.model import plan
 from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema, TypeOptions
+from penstock.model.statement_head import statement_head
+from penstock.printable import argument
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
+from penstock.sources.mysql import unlogged
 from penstock.sources.mysql.cascading import ADDED, children_of_changed, keys_after
+from penstock.sources.mysql.ddl import statement as said
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import (
     Altered,
@@ -56,6 +63,7 @@ from penstock.sources.mysql.shadows import Held, Shadows, named_tables
 ReadTable = Callable[[TableId], TableSchema | None]
 ReadDatabase = Callable[[str], tuple[str, str] | None]
 Earlier = Callable[[Offset], Iterable[Statement]]
+InFull = Callable[[Statement], Statement | None]
 
 
 EXECUTE_LOAD_QUERY = 18
@@ -68,6 +76,7 @@ class MySqlStatements:
 
     `read_table` asks the catalog; it answers None for a table that is gone. `read_database`: default
     character set and collation. `earlier`: the relay log's statements that end at or before an offset.
+    `in_full`: a statement as its event holds it, None if it cannot be had (`relaylog/whole.py`).
     `parks_cascades`: a table with a cascading foreign key cannot be captured. `keeps_keys`: definitions have
     their cascading foreign keys.
     """
@@ -80,6 +89,7 @@ class MySqlStatements:
         *,
         read_database: ReadDatabase = lambda name: None,
         earlier: Earlier = lambda offset: (),
+        in_full: InFull = lambda statement: None,
         types: TypeOptions = DEFAULT_TYPES,
         parks_cascades: bool,
         keeps_keys: bool = False,
@@ -90,7 +100,8 @@ class MySqlStatements:
         self._keeps_keys = keeps_keys
         self._read_table = read_table
         self._types = types
-        self._shadows = Shadows(captured, server, read_database, earlier)
+        self._in_full = in_full
+        self._shadows = Shadows(captured, server, read_database, earlier, in_full)
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         """In the order in which they are to be judged; a table may have two (one goes, another takes its
@@ -103,16 +114,40 @@ class MySqlStatements:
             statement_server(self._server(), statement), tables=held, databases=held.databases,
             guess_databases=False,
         )  # fmt: skip
-        changes = catalog.apply(parse(statement.sql, statement.database, catalog.server))
-        if statement.truncated:
-            changes = [_cut_short(change) for change in changes]
+        parsed, statement = read(statement, catalog.server, self._in_full)
+        changes = [_by_temporary(change, held) for change in catalog.apply(parsed)]
         found: list[TableEffect] = []
         for change in changes:
             found += self._effect(change, statement, live, held)
+        found += self._unlogged(parsed, statement, live, {effect.table for effect in found})
         if self._keeps_keys:
             found += children_of_changed(changes, live, {effect.table for effect in found})
-        self._shadows.note(statement, changes, live, held)
+        self._shadows.note(statement, changes, live, held, parsed)
         return found
+
+    def _unlogged(
+        self,
+        parsed: said.Statement,
+        statement: Statement,
+        live: dict[TableId, TableSchema],
+        done: set[TableId],
+    ) -> list[TableEffect]:
+        """Tables whose rows the statement may have changed without row events."""
+        effects: list[TableEffect] = []
+        wrote = unlogged.written(parsed, statement, live, mariadb=self._server().mariadb)
+        for table in wrote.tables(live) if wrote is not None else ():
+            if wrote is None or table in done:
+                continue
+            if wrote.known:
+                kind = parsed.kind if isinstance(parsed, said.RowStatement) else ""
+                why = unlogged.reason(table, wrote, statement, kind)
+                effects.append(_row_statement(table, why, statement.offset))
+            else:
+                why = unlogged.doubt(table, wrote, statement)
+                effects.append(TableEffect(table, voids=why, rereads=why, what="unknown"))
+        if isinstance(parsed, said.AlterTable) and wrote is None:
+            effects += _named_by_unknown(parsed, statement, live, done)
+        return effects
 
     def _effect(
         self, change: Change, statement: Statement, live: dict[TableId, TableSchema], held: Held
@@ -128,13 +163,15 @@ class MySqlStatements:
                 return [TableEffect.truncated(table)] if table in live else []
             case Moved():
                 return self._moved(change, statement, live, held)
-            case RowsChanged(tables=tables, kind=kind):
-                return [_row_statement(table, kind, statement.offset) for table in tables if table in live]
-            case Doubtful(table=None, why=why):
-                return self._compare(live, why, statement)
-            case Doubtful(table=table, why=why):
-                assert table is not None
-                return self._doubtful(table, why, live[table], statement) if table in live else []
+            case RowsChanged():
+                return []  # of which tables, `_unlogged` says
+            case Doubtful(table=table, why=why, rows=rows):
+                if table is None or table not in live:
+                    return []
+                if rows:
+                    why = f"{why} (`{statement_head(statement.sql)}`)"
+                    return [TableEffect(table, voids=why, rereads=why, what="changed")]
+                return self._doubtful(table, why, live[table], statement)
             case _:
                 assert_never(change)
 
@@ -286,16 +323,6 @@ class MySqlStatements:
             return [_unsupported(table, why, statement.end)]
         return [TableEffect(table, voids=why, rereads=why, what="changed")]
 
-    def _compare(
-        self, live: dict[TableId, TableSchema], what: str, statement: Statement
-    ) -> list[TableEffect]:
-        """A statement nobody could read: every table whose definition differs from the catalog's."""
-        why = f"its definition differs from the catalog's after {what}"
-        effects: list[TableEffect] = []
-        for table, schema in live.items():
-            effects += self._doubtful(table, why, schema, statement)
-        return effects
-
 
 def statement_server(server: Server, statement: Statement) -> Server:
     """The server with the sql_mode under which the statement ran, as far as the log tells."""
@@ -325,13 +352,44 @@ def _event_reason(statement: Statement) -> str:
     return f"an event of type {statement.event} at offset {statement.offset} may have changed rows"
 
 
-def _cut_short(change: Change) -> Change:
-    """A statement of which the relay log's index holds only the beginning."""
-    if isinstance(change, Created | Altered):
-        if isinstance(change, Created):
-            return replace(change, definition=None, why="its statement is very long")
-        return Doubtful(change.table, "a statement that is very long changed it")
-    return change
+def read(statement: Statement, server: Server, in_full: InFull) -> tuple[said.Statement, Statement]:
+    """What the statement says, and the statement as far as it can be had: in full where the index holds
+    only its beginning, or may not hold what its event says of the databases it wrote to."""
+    parsed = parse(statement.sql, statement.database, server)
+    if not unlogged.needs_event(parsed, statement, mariadb=server.mariadb):
+        return parsed, statement
+    found = in_full(statement)
+    if found is not None:
+        return parse(found.sql, found.database, statement_server(server, found)), found
+    if not statement.truncated or isinstance(parsed, said.RowStatement):
+        return parsed, statement
+    if isinstance(parsed, said.CreateTable):
+        return replace(parsed, elements=(), like=None, unknown="it is very long"), statement
+    return said.Unknown("a statement that is very long"), statement
+
+
+def _by_temporary(change: Change, held: Held) -> Change:
+    """In statement format the log also has what sessions do to their temporary tables, under the names of the
+    tables that these hide. Then it is not certain which of them a statement was about."""
+    why = "a temporary table has had its name, and may be what the statement was about"
+    match change:
+        case Altered(table=table) | Emptied(table=table) | Doubtful(table=TableId() as table):
+            return Doubtful(table, why) if held.may_be_temporary(table) else change
+        case _:
+            return change
+
+
+def _named_by_unknown(
+    parsed: said.AlterTable, statement: Statement, live: dict[TableId, TableSchema], done: set[TableId]
+) -> Iterator[TableEffect]:
+    """An action that is not known may be about other tables too, which it names then."""
+    if not any(isinstance(action, said.UnknownAction) for action in parsed.actions):
+        return
+    for table in live:
+        name = re.escape(table.table.replace("`", "``"))
+        if table not in done and re.search(rf"(?<![\w$]){name}(?![\w$])", statement.sql, re.IGNORECASE):
+            why = f"an ALTER TABLE of {parsed.table} that is not understood names it"
+            yield TableEffect(table, voids=why, rereads=why, what="unknown")
 
 
 def cascade_reason(table: TableId) -> tuple[str, str]:
@@ -343,7 +401,7 @@ def cascade_reason(table: TableId) -> tuple[str, str]:
     hint = (
         f"Let the application change {table} itself and take the rule off the key (`penstock doctor FILE` "
         "prints the SQL), have them followed with `cascades: apply` (into Iceberg or Delta), or accept the "
-        f"gap with `cascades: ignore`; then run `penstock resnapshot FILE {table}`."
+        f"gap with `cascades: ignore`; then run `penstock resnapshot FILE {argument(table)}`."
     )
     return reason, hint
 
@@ -396,14 +454,14 @@ def _unsupported(table: TableId, what: str, offset: Offset) -> TableEffect:
 
 
 def _again(table: TableId) -> str:
-    return f"Run `penstock resnapshot FILE {table}` to read it again with its present definition."
+    return f"Run `penstock resnapshot FILE {argument(table)}` to read it again with its present definition."
 
 
-def _row_statement(table: TableId, kind: str, offset: Offset) -> TableEffect:
+def _row_statement(table: TableId, reason: str, offset: Offset) -> TableEffect:
     return TableEffect.parked(
         table,
         offset,
-        reason=f"Rows of table {table} were changed by {kind} in statement format, which carries no rows.",
+        reason=reason,
         hint="Make every session of the source write binlog_format=ROW (SET GLOBAL binlog_format = 'ROW'), "
-        f"then run `penstock resnapshot FILE {table}`.",
+        f"then run `penstock resnapshot FILE {argument(table)}`.",
     )

@@ -6,8 +6,16 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
+
+from penstock.sources.mysql import patience
+
+END_S = 5.0
+"""Less than the pipeline gives its receiver (`supervisor.STOP_TIMEOUT_S`)."""
+_GRACE_S = 1.0
+_LOOK_S = 0.2
 
 
 class Stopping:
@@ -56,16 +64,37 @@ class Stopping:
             self.drain()
 
 
-def obey_parent(stopping: Stopping, *, grace_s: float = 15.0) -> None:
+def obey_parent(stopping: Stopping) -> None:
     """Connects anew when something comes by standard input. Stops when that ends, which is when the parent
-    has died, however it died. If the clean way takes too long the process ends at once: nothing that was
-    committed is lost by that."""
+    has died, however it died."""
 
     def watch() -> None:
         while os.read(0, 4096):
             stopping.connect_anew()
         stopping.set()
-        time.sleep(grace_s)
-        os._exit(0)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def ensure_end(stopping: Stopping) -> None:
+    """Once it is told to stop, this process ends within `END_S`: waits for the source are ended, and if the
+    clean way takes too long all the same (a disk that hangs), the process exits. Nothing that was committed
+    is lost by that."""
+
+    def watch() -> None:
+        while not stopping:
+            time.sleep(_LOOK_S)  # looks, as long as the process lives
+        end = time.monotonic() + END_S
+        time.sleep(_GRACE_S)  # to finish what is under way
+        while time.monotonic() < end:
+            patience.interrupt("the receiver is stopping")
+            time.sleep(_LOOK_S)  # until the main thread has ended, with a limit
+        with contextlib.suppress(OSError):  # its disk may be full
+            print(
+                "penstock: the receiver did not end in time and is ended by force",
+                file=sys.stderr,
+                flush=True,
+            )
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-watch", daemon=True).start()

@@ -12,21 +12,24 @@ take over once the lease is free; so the log goes on when the pipeline that ran 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from penstock import config as configuration
-from penstock.errors import PenstockError, SourceError
-from penstock.relaylog.segment import LEASE_FILE
-from penstock.relaylog.status import read_status, rebuild_error
+from penstock.errors import PenstockError, SourceError, TransientError
+from penstock.relaylog import lease
+from penstock.relaylog.status import read_status, rebuild_error, silence
+
+log = logging.getLogger(__name__)
 
 RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 10.0
@@ -34,7 +37,12 @@ CRASHES_MAX = 10
 """Ends without a reason in a row, each within CRASH_WITHIN_S of its start; then the pipeline is told."""
 CRASH_WITHIN_S = 30.0
 LOOK_AGAIN_S = 0.5
-STOP_TIMEOUT_S = 20.0
+TICK_S = 0.02
+STOP_TIMEOUT_S = 6.0
+"""Longer than the receiver lets itself wait (`stopping.END_S`). Then it is killed, and nothing is lost by
+that."""
+KILL_TIMEOUT_S = 2.0
+"""A process that is killed goes at once, unless the kernel waits for a disk."""
 LOG_FILE = "receiver.log"
 
 
@@ -49,27 +57,53 @@ class Supervisor:
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._fatal: PenstockError | None = None
+        self._trouble = ""
+        """Why no child can be started, as it is now."""
         self.restarts = 0
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._watch, name="receiver-supervisor", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stops our child, if it is ours. May be called twice, and without `start`."""
+    def ask_to_stop(self) -> None:
+        """Tells our child, if it is ours, and waits for nothing. `stop` is still to be called."""
         self._stopping.set()
         with self._lock:
             child = self._child
         if child is not None:
-            self._end(child)
+            _tell(child)
+
+    def stop(self) -> None:
+        """Stops our child, if it is ours. May be called twice, and without `start`."""
+        self.ask_to_stop()
+        with self._lock:
+            child = self._child
+        if child is not None:
+            _end(child)
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(KILL_TIMEOUT_S)
             self._thread = None
 
     def check(self) -> None:
         """Raises the error that ended the receiver for good."""
         if self._fatal is not None:
             raise self._fatal
+
+    def wait_for(
+        self, condition: Callable[[], Any], what: str, stopping: threading.Event, *, seconds: float
+    ) -> None:
+        """Waits while the receiver works; its fatal errors end the wait at once."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.check()
+            if stopping.is_set():
+                raise TransientError(f"Stopped while waiting for {what}.")
+            if time.monotonic() > deadline:
+                raise TransientError(
+                    f"Waited {seconds:.0f} s for {what} without success.",
+                    hint=f"The receiver says: {self.describe()}",
+                )
+            time.sleep(TICK_S)  # polls a condition, with a limit
 
     def renew(self) -> None:
         """Has our child connect anew: each connection begins a segment, so the log's end moves on also while
@@ -88,12 +122,14 @@ class Supervisor:
 
     def describe(self) -> str:
         """One line for people: what the receiver of this log does now."""
+        if self._trouble:
+            return self._trouble
         report = read_status(self._folder)
         if not report:
             return "starting"
         whose = "" if report.get("pid") == self.pid else f" (process {report.get('pid')}, not ours)"
         message = f": {report['message']}" if report.get("message") else ""
-        return f"{report.get('state')}{whose}{message}"
+        return f"{report.get('state')}{whose}{silence(report)}{message}"
 
     # the thread
     # ------------------------------------------------------------------------------------------------
@@ -101,11 +137,17 @@ class Supervisor:
     def _watch(self) -> None:
         delay, crashes = RESTART_FIRST_S, 0
         while not self._stopping.is_set():
-            if self._lease_is_held():
-                self._stopping.wait(LOOK_AGAIN_S)
-                continue
             started = time.monotonic()
-            child = self._spawn()
+            try:
+                if lease.is_held(self._folder):
+                    self._stopping.wait(LOOK_AGAIN_S)
+                    continue
+                child = self._spawn()
+            except (OSError, PenstockError) as trouble:  # a disk that is full or read-only may be mended
+                self._say(f"cannot be started: {trouble}")
+                self._stopping.wait(RESTART_MAX_S / 10)
+                continue
+            self._say("")
             if child is None:
                 return
             code = child.wait()
@@ -127,46 +169,27 @@ class Supervisor:
             self.restarts += 1
             self._stopping.wait(delay)
 
+    def _say(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            log.warning("the receiver %s", trouble)
+        self._trouble = trouble
+
     def _spawn(self) -> subprocess.Popen[bytes] | None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         command = [sys.executable, "-m", "penstock", "receive", str(self._file), "--child", "--json"]
         with self._lock:
             if self._stopping.is_set():
                 return None
-            with open(self._folder / LOG_FILE, "wb") as log:
+            with open(self._folder / LOG_FILE, "wb") as output:
                 self._child = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=log,
+                    stdout=output,
+                    stderr=output,
                     # A Ctrl-C at the terminal is for the pipeline, which then stops its child.
                     start_new_session=True,
                 )
             return self._child
-
-    def _end(self, child: subprocess.Popen[bytes]) -> None:
-        if child.stdin is not None:
-            child.stdin.close()
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-
-    def _lease_is_held(self) -> bool:
-        try:
-            descriptor = os.open(self._folder / LEASE_FILE, os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
 
     def _reason(self, pid: int) -> PenstockError | None:
         """What the child says it failed with; None if it says nothing (a crash)."""
@@ -176,7 +199,7 @@ class Supervisor:
         # It failed before it could report: its last line is the error.
         try:
             fields: Any = json.loads(self._log_tail(lines=1))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return rebuild_error(fields) if isinstance(fields, dict) and "error" in fields else None
 
@@ -186,3 +209,24 @@ class Supervisor:
         except OSError:
             return ""
         return "\n".join(text.strip().splitlines()[-lines:])
+
+
+def _tell(child: subprocess.Popen[bytes]) -> None:
+    if child.stdin is not None:
+        with contextlib.suppress(OSError):
+            child.stdin.close()
+    if child.poll() is None:
+        child.send_signal(signal.SIGTERM)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """It has been told."""
+    try:
+        child.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        log.warning(
+            "the receiver (process %d) did not end within %g s and is killed", child.pid, STOP_TIMEOUT_S
+        )
+        child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(KILL_TIMEOUT_S)

@@ -43,7 +43,7 @@ from penstock._core import GtidSet
 from penstock.errors import ConfigError, SourceError, TransientError
 from penstock.model.chunk import Watermarks
 from penstock.model.offset import SourcePosition
-from penstock.model.schema import quote
+from penstock.model.schema import TableId
 from penstock.sources.mysql.dialect import Dialect
 
 _ER_SPECIFIC_ACCESS_DENIED = 1227
@@ -176,7 +176,7 @@ class TableMarks:
     def __init__(self, connection: Connection[Any], dialect: Dialect, table: str) -> None:
         self._connection = connection
         self._end = LogEnd(connection, dialect)
-        self._table = table
+        self._table = TableId.parse(table)
         self._low = SourcePosition("", 0)
         self._check_engine()
 
@@ -191,12 +191,11 @@ class TableMarks:
     def begin(self) -> None:
         self._check_order()
         self._low = self._end.high()
-        name = ".".join(quote(part) for part in self._table.split("."))
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(
-                    f"INSERT INTO {name} (slot, mark) VALUES (CONNECTION_ID() MOD {_SLOTS}, UUID())"
-                    " ON DUPLICATE KEY UPDATE mark = UUID()"
+                    f"INSERT INTO {self._table.quoted} (slot, mark)"
+                    f" VALUES (CONNECTION_ID() MOD {_SLOTS}, UUID()) ON DUPLICATE KEY UPDATE mark = UUID()"
                 )
         except pymysql.MySQLError as error:
             if error.args[0] not in (*_ACCESS_DENIED, 1054, 1146, _ER_OPTION_PREVENTS_STATEMENT):
@@ -225,7 +224,7 @@ class TableMarks:
         with self._connection.cursor() as cursor:
             cursor.execute(
                 "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
-                tuple(self._table.split(".")),
+                (self._table.database, self._table.table),
             )
             row = cursor.fetchone()
         if row is None:
@@ -236,8 +235,9 @@ class TableMarks:
     def _unfit(self, why: str) -> ConfigError:
         return ConfigError(
             f"The watermark table {self._table} {why}.",
-            hint=f"CREATE TABLE {self._table} (slot SMALLINT UNSIGNED PRIMARY KEY, mark CHAR(36) NOT NULL) "
-            f"ENGINE = InnoDB; GRANT SELECT, INSERT, UPDATE ON {self._table} TO the account.",
+            hint=f"CREATE TABLE {self._table.quoted} (slot SMALLINT UNSIGNED PRIMARY KEY, "
+            f"mark CHAR(36) NOT NULL) ENGINE = InnoDB; "
+            f"GRANT SELECT, INSERT, UPDATE ON {self._table.quoted} TO the account.",
         )
 
 

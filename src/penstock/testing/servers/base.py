@@ -62,6 +62,8 @@ class DatabaseServer(PrivateServer, MySqlClient):
         super().__init__(folder=folder)
         try:
             shutil.copytree(template, self.datadir, copy_function=_copy_sparse)
+            # Its own, too: a server that starts removes the temporary tables of all others from a common one.
+            (self.folder / "tmp").mkdir()
             self._start_on_free_port()
         except BaseException:
             self.close()
@@ -120,7 +122,8 @@ class DatabaseServer(PrivateServer, MySqlClient):
         return [(self.datadir / name).resolve() for name in index.read_text().split()]
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        options = {"port": self.port, "bind_address": "127.0.0.1", "datadir": self.datadir, **self.options}
+        options = {"port": self.port, "bind_address": "127.0.0.1", "datadir": self.datadir,
+                   "tmpdir": self.folder / "tmp", **self.options}  # fmt: skip
         return [*self.program(), *_arguments(options)], self.environment()
 
     def ready(self) -> bool:

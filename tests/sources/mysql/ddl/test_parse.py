@@ -20,6 +20,7 @@ from penstock.sources.mysql.ddl.statement import (
     DropTables,
     NoTable,
     RenameTables,
+    RepairTables,
     RowStatement,
     SetDatabase,
     SetVariables,
@@ -63,14 +64,16 @@ def brief(statement: Statement) -> str:
             return "rename " + " ".join(f"{old}>{new}" for old, new in pairs)
         case TruncateTable(table=table):
             return f"truncate {table}"
-        case SetDatabase(name=name, charset=charset, collation=collation):
-            return f"database {name} {charset} {collation}"
+        case SetDatabase(name=name, charset=charset, collation=collation, replaces=replaces):
+            return f"database {name} {charset} {collation}" + (" replaces" if replaces else "")
         case DropDatabase(name=name):
             return f"drop database {name}"
         case UseDatabase(name=name):
             return f"use {name}"
         case SetVariables(values=values):
             return "set " + (" ".join(f"{name}={value}" for name, value in values) or "nothing")
+        case RepairTables(tables=tables):
+            return "repair " + " ".join(str(table) for table in tables)
         case RowStatement(tables=tables):
             return "rows " + " ".join(str(table) for table in tables)
         case NoTable():
@@ -174,7 +177,7 @@ create definer=current_user() trigger x after insert on t for each row set @a = 
 create aggregate function f returns int soname 'x' -> -
 create user a identified by 'x' -> -
 grant all on *.* to a -> -
-set password for a = 'x' -> set nothing
+set password for a = 'x' -> -
 analyze table t -> -
 optimize table t -> -
 flush tables -> -
@@ -190,7 +193,24 @@ delete a.* from x.t a, u where a.id = u.id -> rows db.a x.t db.u
 delete from x.t.* using x.t join u -> rows x.t db.u
 with c as (select 1) delete from t where 1 -> rows db.t
 load data local infile 'x' replace into table t fields terminated by ',' -> rows db.t
-do release_lock('x') -> unknown
+do release_lock('x') -> -
+do release_lock(f()) -> unknown
+do release_lock('x'), f() -> unknown
+create external table x.t (a int) -> create x.t
+create or replace json relational duality view v as select 1 -> -
+create materialized view v as select 1 -> -
+repair table t, x.u quick -> repair db.t x.u
+repair local table t -> repair db.t
+analyze table t -> -
+analyze update t set a = 1 -> unknown
+explain analyze select f() -> unknown
+begin -> -
+begin not atomic update t set a = 1; end -> unknown
+set default role r to u -> -
+create or replace database x -> database x None None replaces
+create index i on t (a somehow -> alter db.t: UnknownAction
+alter table t add column (' -> alter db.t: UnknownAction
+create table t (a int comment ' -> create db.t as_select ?
 select f(3) -> unknown
 call p() -> unknown
 import table from 'x.sdi' -> unknown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl import column as columns
@@ -53,11 +54,14 @@ _LOSES_ROWS = {"DISCARD": "discards its tablespace", "IMPORT": "imports its tabl
 
 def read_alter(cursor: Cursor, table: TableId, server: Server, *, ignore: bool) -> AlterTable:
     """Everything that follows `ALTER TABLE name`. An action that is not known is an `UnknownAction`."""
+    cursor.home = table.database
     actions: list[Action] = []
     ordered = False
     while not cursor.at_end:
         if cursor.peek(1).keyword == "PARTITION" and cursor.at_any(*_ON_PARTITIONS):
             what = _ON_PARTITIONS[cursor.peek().keyword]
+            if cursor.at("REORGANIZE") and _lists_values(cursor.rest()):
+                what = "reorganizes a list of partitions, and rows whose value is in none of them go"
             actions.append(LosesRows(what) if what else NoChange("rearranges partitions"))
             break
         ordered = ordered or cursor.at("ORDER", "BY")
@@ -74,6 +78,11 @@ def read_alter(cursor: Cursor, table: TableId, server: Server, *, ignore: bool) 
             actions.append(UnknownAction("an ALTER TABLE that is not understood"))
             break
     return AlterTable(table, tuple(actions), ignore=ignore)
+
+
+def _lists_values(tokens: list[Token]) -> bool:
+    """`PARTITION … VALUES IN (…)`; of ranges the server refuses to leave one out."""
+    return any(one.keyword == "VALUES" and other.keyword == "IN" for one, other in pairwise(tokens))
 
 
 def _cut_partitioning(tokens: list[Token]) -> tuple[list[Token], bool | None]:

@@ -64,12 +64,28 @@ def make_column(spec: ColumnSpec, *, inherited: tuple[str, str], server: Server)
 
 
 def with_default(made: ColumnDefinition, default: Default | None, server: Server) -> ColumnDefinition:
+    if default is not None and _is_dropped(made.column, default, server):
+        needs_value = made.column.type == "json" and not made.column.nullable
+        default = DefaultLiteral("string", "null") if needs_value else None
     text = None if default is None else default_text(made.column, default, server)
     expression = isinstance(default, DefaultExpression)
     if isinstance(default, DefaultLiteral) and default.expression:
         expression = not server.mariadb  # a constant is one there, also in parentheses
     column = replace(made.column, default=text, default_is_expression=expression and text is not None)
     return replace(made, column=column, default=default)
+
+
+def _is_dropped(column: Column, default: Default, server: Server) -> bool:
+    """MySQL refuses a constant as the default of these types, but for an empty one: without a strict sql_mode
+    it warns and leaves that out. An expression in parentheses, and any default at MariaDB, stays."""
+    return (
+        (text_bytes(column.type) is not None or column.type in ("json", "geometry"))
+        and not server.at_least(None, (10, 2, 1))
+        and isinstance(default, DefaultLiteral)
+        and not default.expression
+        and default.kind in ("string", "hex", "bits")
+        and not default.text
+    )
 
 
 def timestamps(specs: Sequence[ColumnSpec], made: list[ColumnDefinition], server: Server) -> None:

@@ -27,6 +27,7 @@ from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinit
 from penstock.sources.mysql.ddl.evolve import Evolved, evolve, table_charset
 from penstock.sources.mysql.ddl.options import SHOWN
 from penstock.sources.mysql.ddl.query import selected
+from penstock.sources.mysql.ddl.rows import changes_rows
 from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.ddl.statement import (
     AlterTable,
@@ -37,6 +38,7 @@ from penstock.sources.mysql.ddl.statement import (
     NoTable,
     RenameTables,
     RenameTo,
+    RepairTables,
     RowStatement,
     SetDatabase,
     SetVariables,
@@ -99,15 +101,12 @@ class Catalog:
                 return self._rename(pairs)
             case TruncateTable(table=table):
                 return [] if table in self._temporary else [Emptied(table)]
-            case SetDatabase():
+            case SetDatabase(name=name, replaces=replaces):
+                gone = self._drop_database(name) if replaces else []
                 self._set_database(statement)
-                return []
+                return gone
             case DropDatabase(name=name):
-                self.databases.pop(name, None)
-                gone = [table for table in self.tables if table.database == name]
-                for table in gone:
-                    self._forget(table)
-                return [Dropped(table) for table in gone]
+                return self._drop_database(name)
             case UseDatabase(name=name):
                 self.database = name
                 return []
@@ -116,6 +115,12 @@ class Catalog:
                 return []
             case RowStatement(tables=tables, kind=kind):
                 return [RowsChanged(tables, kind)]
+            case RepairTables(tables=tables):
+                return [
+                    self._silently(table, "REPAIR TABLE may lose rows")
+                    for table in tables
+                    if table in self.tables
+                ]
             case NoTable():
                 return []
             case Unknown(head=head):
@@ -132,11 +137,24 @@ class Catalog:
     def _set_database(self, statement: SetDatabase) -> None:
         known = self._charset_of(statement.name) or self.server.default_charset
         inherited = self.server.default_charset if statement.create else known
-        if statement.create and self.databases.get(statement.name) is not None:
-            return  # IF NOT EXISTS
+        if statement.if_not_exists and self.databases.get(statement.name) is not None:
+            return
         self.databases[statement.name] = table_charset(
             statement.charset, statement.collation, self.server, inherited
         )
+
+    def _drop_database(self, name: str) -> list[Change]:
+        self.databases.pop(name, None)
+        gone = [table for table in self.tables if table.database == name]
+        for table in gone:
+            self._forget(table)
+        return [Dropped(table) for table in gone]
+
+    def _silently(self, table: TableId, why: str) -> Change:
+        """Rows change, and the definition does not."""
+        known = self.tables[table]
+        origins = tuple(Origin(column.name) for column in known.columns)
+        return Altered(table, known, known, origins, (why,))
 
     def _set(self, values: dict[str, str | None]) -> None:
         if "sql_mode" in values:
@@ -228,12 +246,13 @@ class Catalog:
             return []
         before = self.tables.get(table)
         if before is None:
-            return [Doubtful(table, "its definition is not known")]
+            doubt = Doubtful(table, "its definition is not known", changes_rows(statement))
+            return [doubt, *self._others(statement)]
         database = self._charset_of(table.database) or self.server.default_charset
         try:
             evolved = evolve(before, statement, self.server, database=database)
         except CannotApply as error:
-            return [Doubtful(table, str(error))]
+            return [Doubtful(table, str(error), changes_rows(statement)), *self._others(statement)]
         self.tables[table] = evolved.definition
         self._follow_columns(evolved)
         changes: list[Change] = [Altered(table, before, evolved.definition, evolved.origins, evolved.silent)]
@@ -242,12 +261,22 @@ class Catalog:
             changes.append(self._move(((table, evolved.renamed),)))
         return changes
 
+    def _others(self, statement: AlterTable) -> list[Change]:
+        """What a statement does to the tables that it names besides its own, of which nothing certain is
+        known: that one may not be captured, and they may be."""
+        changes: list[Change] = []
+        for action in statement.actions:
+            if isinstance(action, ExchangeRows):
+                changes.append(self._exchanged(statement.table, action))
+            elif isinstance(action, RenameTo) and action.table != statement.table:
+                self._forget(statement.table)
+                changes.append(self._move(((statement.table, action.table),)))
+        return changes
+
     def _exchanged(self, table: TableId, exchange: ExchangeRows) -> Change:
-        other = self.tables.get(exchange.other)
-        if other is None:
+        if exchange.other not in self.tables:
             return Created(exchange.other, None, filled=True, why=f"it was a partition of {table}")
-        origins = tuple(Origin(column.name) for column in other.columns)
-        return Altered(exchange.other, other, other, origins, (f"{exchange.what}: {table}",))
+        return self._silently(exchange.other, f"{exchange.what}: {table}")
 
     def _drop(self, statement: DropTables) -> list[Change]:
         changes: list[Change] = []

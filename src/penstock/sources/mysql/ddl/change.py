@@ -65,7 +65,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class RowsChanged:
-    """Statement-format DML."""
+    """Statement-format DML that names these tables."""
 
     tables: tuple[TableId, ...]
     kind: str
@@ -73,10 +73,12 @@ class RowsChanged:
 
 @dataclass(frozen=True)
 class Doubtful:
-    """What the statement did to the table is not certain. `table` None: nor to which."""
+    """What the statement did to the table is not certain. `table` None: nor to which. `rows`: it may have
+    changed rows as well, so that an unchanged definition proves nothing."""
 
     table: TableId | None
     why: str
+    rows: bool = True
 
 
 Change = Created | Altered | Dropped | Emptied | Moved | RowsChanged | Doubtful

@@ -221,8 +221,10 @@ def _foreign_key(cursor: Cursor, name: str | None) -> ForeignKeySpec:
 
 
 def read_reference(cursor: Cursor) -> ReferenceSpec:
+    """A parent without a database is in the child's, whatever the session's is: so do all servers (MySQL 5.7,
+    8.0, 9.7, MariaDB 10.11, 11.8), while LIKE, RENAME and EXCHANGE PARTITION look in the session's."""
     cursor.expect("REFERENCES")
-    spec = ReferenceSpec(cursor.table(), ())
+    spec = ReferenceSpec(cursor.table(cursor.home), ())
     if cursor.at_sign("("):
         parts = read_index_body(cursor)
         spec = replace(spec, columns=tuple(part.column for part in parts if part.column is not None))

@@ -170,6 +170,8 @@ def _from_text(old: Column, new: Column, server: Server) -> bool:
         or (server.strict and "binary" not in (old.charset, new.charset))
     ):
         return False
+    if old.type == "char" and new.type != "char" and server.mode("PAD_CHAR_TO_FULL_LENGTH"):
+        return False
     old_size, new_size = text_bytes(old.type), text_bytes(new.type)
     if old_size is not None and old.charset == new.charset:
         return (new_size or _room(new)) >= old_size

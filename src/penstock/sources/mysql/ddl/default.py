@@ -86,6 +86,8 @@ def _expression(cursor: Cursor, *, operand: bool) -> None:
                     raise NotUnderstood("an expression")
                 while cursor.take_sign("."):
                     cursor.next()
+                if token.text.startswith("_") and cursor.peek().kind in ("string", "double"):
+                    cursor.next()  # a character set before its text
                 if cursor.at_sign("("):
                     cursor.parenthesised()
         if not _continues(cursor):
@@ -170,8 +172,7 @@ def _prefixed(first: Token, following: Token) -> DefaultLiteral | None:
         return DefaultLiteral("hex" if first.keyword == "X" else "bits", following.text)
     if first.keyword in ("DATE", "TIME", "TIMESTAMP", "N"):
         return DefaultLiteral("string", following.value)
-    if first.keyword == "_BINARY":
-        return None  # the bytes depend on the session's character set
+    # Of others the bytes depend on the session's character set.
     if first.text.startswith("_") and following.text.isascii():
         return DefaultLiteral("string", following.value)
     return None

@@ -27,27 +27,33 @@ from penstock.sources.mysql.ddl.statement import (
     DropTables,
     NoTable,
     RenameTables,
+    RepairTables,
     SetDatabase,
     SetVariables,
     Statement,
     TruncateTable,
     Unknown,
+    UnknownAction,
     UseDatabase,
 )
 from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, keywords, tokenize
 from penstock.sources.mysql.ddl.types import charset_clause, collation_name
 
 _HARMLESS_HEADS = keywords(
-    """ANALYZE BEGIN CHECK CHECKSUM COMMIT DESC DESCRIBE EXPLAIN FLUSH GRANT HELP INSTALL KILL LOCK
-    OPTIMIZE PREPARE DEALLOCATE PURGE RELEASE REPAIR RESET REVOKE ROLLBACK SAVEPOINT SHOW START STOP
-    UNINSTALL UNLOCK XA CHANGE CLONE SHUTDOWN RESTART SIGNAL RESIGNAL GET BACKUP CACHE BINLOG"""
+    """COMMIT FLUSH GET GRANT HELP INSTALL KILL LOCK PREPARE DEALLOCATE PURGE RELEASE RESET RESIGNAL RESTART
+    REVOKE ROLLBACK SAVEPOINT SHOW SHUTDOWN SIGNAL STOP UNINSTALL UNLOCK XA CHANGE BACKUP CACHE"""
 )
+"""None of these changes a row of an existing table: they are about accounts, plugins, locks, transactions,
+replication, caches and the server itself. PREPARE keeps a text: what runs is logged under its own head."""
+_TABLE_UPKEEP = keywords("ANALYZE CHECK CHECKSUM OPTIMIZE")
+"""Of tables: rows are read, or written anew as they are. (`ANALYZE UPDATE …` of MariaDB runs the UPDATE.)"""
 _HARMLESS_OBJECTS = keywords(
     """EVENT FUNCTION INSTANCE LIBRARY LOGFILE PACKAGE PROCEDURE PROFILE RESOURCE ROLE
     SERVER SPATIAL TABLESPACE TRIGGER UNDO USER VIEW PREPARE"""
 )
 _BEFORE_OBJECT = keywords(
-    "OR REPLACE AGGREGATE SQL SECURITY INVOKER DEFINER ALGORITHM UNDEFINED MERGE TEMPTABLE JSON DUALITY"
+    """OR REPLACE AGGREGATE SQL SECURITY INVOKER DEFINER ALGORITHM UNDEFINED MERGE TEMPTABLE JSON RELATIONAL
+    DUALITY MATERIALIZED"""
 )
 
 
@@ -58,6 +64,7 @@ def parse(sql: str, database: str, server: Server) -> Statement:
         version=server.version,
         mariadb=server.mariadb,
         backslashes=not server.mode("NO_BACKSLASH_ESCAPES"),
+        ansi_quotes=server.mode("ANSI_QUOTES"),
     )
     cursor = Cursor(sql, tokens, database=database, lower_case=server.lower_case)
     words: list[str] = []
@@ -84,7 +91,11 @@ def _statement(cursor: Cursor, server: Server) -> Statement:
         "ALL",
     ):
         raise NotUnderstood("START")
-    if head in _HARMLESS_HEADS:
+    if head == "BEGIN" and cursor.peek(1).keyword != "NOT":  # BEGIN NOT ATOMIC of MariaDB holds statements
+        return NoTable("begin")
+    if head in _TABLE_UPKEEP and _upkeep(cursor):
+        return NoTable(head.lower())
+    if head in _HARMLESS_HEADS or head == "START":
         return NoTable(head.lower())
     if (read_rows := rows.HEADS.get(head)) is not None:
         cursor.next()
@@ -98,19 +109,45 @@ def _statement(cursor: Cursor, server: Server) -> Statement:
     return parse_head(cursor, server)
 
 
+def _upkeep(cursor: Cursor) -> bool:
+    """`ANALYZE [LOCAL | NO_WRITE_TO_BINLOG] TABLE …`"""
+    after = 2 if cursor.peek(1).keyword in ("LOCAL", "NO_WRITE_TO_BINLOG") else 1
+    return cursor.peek(after).keyword in ("TABLE", "TABLES")
+
+
+def _repair(cursor: Cursor, server: Server) -> Statement:
+    cursor.take_any("LOCAL", "NO_WRITE_TO_BINLOG")
+    if cursor.take("VIEW"):
+        return NoTable("repair view")
+    if not cursor.take_any_of("TABLE", "TABLES"):
+        raise NotUnderstood("REPAIR TABLE")
+    return RepairTables(tuple(cursor.tables()))
+
+
+def _do(cursor: Cursor, server: Server) -> Statement:
+    """Servers before 5.7 write `DO RELEASE_LOCK("name")` in any format: it calls no function of a user's."""
+    if cursor.take("RELEASE_LOCK") and cursor.take_sign("("):
+        cursor.string()
+        if cursor.take_sign(")") and cursor.at_end:
+            return NoTable("release lock")
+    raise NotUnderstood("DO")
+
+
 def _create(cursor: Cursor, server: Server) -> Statement:
     replaces = cursor.take("OR", "REPLACE")
     temporary = cursor.take("TEMPORARY")
+    cursor.take_any("EXTERNAL")
     if cursor.take("TABLE"):
         return _create_table(cursor, server, or_replace=replaces, temporary=temporary)
     if cursor.take("SEQUENCE"):
         cursor.take("IF", "NOT", "EXISTS")
         return CreateTable(cursor.table(), or_replace=replaces, temporary=temporary, sequence=True)
     if cursor.take_any_of("DATABASE", "SCHEMA"):
-        if replaces:
-            raise NotUnderstood("CREATE OR REPLACE DATABASE")
-        cursor.take("IF", "NOT", "EXISTS")
-        return _database(cursor, create=True)
+        if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+        made = _database(cursor, create=True)
+        if not isinstance(made, SetDatabase):
+            return made
+        return replace(made, replaces=replaces, if_not_exists=if_not_exists)
     kind = _index_kind(cursor)
     if cursor.take("INDEX"):
         return _create_index(cursor, kind, replaces=replaces)
@@ -137,7 +174,10 @@ def _create_index(cursor: Cursor, kind: KeyKind, *, replaces: bool) -> AlterTabl
         cursor.identifier()
     cursor.expect("ON")
     table = cursor.table()
-    parts = columns.read_index_body(cursor)
+    try:
+        parts = columns.read_index_body(cursor)
+    except NotUnderstood:
+        return AlterTable(table, (UnknownAction("a CREATE INDEX that is not understood"),))
     added = AddElement(columns.IndexSpec(kind, name, parts, if_not_exists))
     return AlterTable(table, (DropKey(name, frozenset({"key"})), added) if replaces else (added,))
 
@@ -152,12 +192,16 @@ def _create_table(cursor: Cursor, server: Server, *, or_replace: bool, temporary
         return replace(made, like=cursor.table())
     if cursor.at_end:
         raise NotUnderstood("the definition of a table")
-    tokens = cursor.rest()
+    try:
+        tokens = cursor.rest()
+    except NotUnderstood as error:  # rows may come with it, from a query that may call functions
+        return replace(made, as_select=True, calls=True, unknown=f"expected: {error}")
     body = cursor.within(tokens)
+    body.home = table.database
     try:
         return _definition(made, body, server)
     except NotUnderstood as error:
-        return replace(made, as_select=selects(tokens), unknown=f"expected: {error}")
+        return replace(made, as_select=selects(tokens), calls=True, unknown=f"expected: {error}")
 
 
 def _definition(made: CreateTable, cursor: Cursor, server: Server) -> CreateTable:
@@ -186,6 +230,7 @@ def _definition(made: CreateTable, cursor: Cursor, server: Server) -> CreateTabl
         partitioned=partitioned,
         as_select=as_select,
         query=query,
+        calls=any(token.kind == "sign" and token.text == "(" for token in rest),
     )
 
 
@@ -272,7 +317,10 @@ def _alter(cursor: Cursor, server: Server) -> Statement:
         if cursor.take("WAIT"):
             cursor.next()
         cursor.take("NOWAIT")
-        return read_alter(cursor, table, server, ignore=ignore)
+        try:
+            return read_alter(cursor, table, server, ignore=ignore)
+        except NotUnderstood:
+            return AlterTable(table, (UnknownAction("an ALTER TABLE that is not understood"),))
     if cursor.take("SEQUENCE"):
         return NoTable("sequence")
     if cursor.take_any_of("DATABASE", "SCHEMA"):
@@ -327,20 +375,25 @@ def _use(cursor: Cursor, server: Server) -> Statement:
 
 
 def _set(cursor: Cursor, server: Server) -> Statement:
-    """SET name = value, …: only plain names and constants are told; everything else is no concern."""
+    """SET name = value, …: only plain names and constants are told; everything else is no concern, but for a
+    value that may be a function's."""
+    if cursor.at_any("PASSWORD", "ROLE", "RESOURCE", "TRANSACTION") or cursor.at("DEFAULT", "ROLE"):
+        return NoTable("set")
     values: list[tuple[str, str | None]] = []
+    calls = False
     try:
         if cursor.take("NAMES") or charset_clause(cursor) is not None:
             return NoTable("set")
         while not cursor.at_end:
             tokens = cursor.item()
+            calls = calls or any(token.kind == "sign" and token.text == "(" for token in tokens)
             if (value := _assignment(tokens)) is not None:
                 values.append(value)
             if not cursor.take_sign(","):
                 break
     except NotUnderstood:
-        pass
-    return SetVariables(tuple(values))
+        calls = True
+    return SetVariables(tuple(values), calls)
 
 
 def _assignment(tokens: list[Token]) -> tuple[str, str | None] | None:
@@ -369,4 +422,6 @@ _HEADS: dict[str, Callable[[Cursor, Server], Statement]] = {
     "TRUNCATE": _truncate,
     "USE": _use,
     "SET": _set,
+    "REPAIR": _repair,
+    "DO": _do,
 }

@@ -55,12 +55,21 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
     if default.kind in ("hex", "bits"):
         data = _bytes(default)
         if kind in _BINARIES and server.at_least((8, 0, 0), None):
-            return "0x" + data.hex().upper()
+            return "0x" + data.hex().upper() if data or kind == "binary" else ""
         return _padded(column, data.decode("utf-8", "replace"), server)
     if kind in _BINARIES and server.at_least((8, 0, 0), None):
         data = _as_text(default).encode()
-        return "0x" + data.hex().upper() if data else ""
-    return _as_text(default).rstrip(" ") if kind == "char" else _padded(column, _as_text(default), server)
+        return "0x" + data.hex().upper() if data or kind == "binary" else ""
+    if kind == "char":
+        return _as_text(default).rstrip(" ")
+    return _padded(column, without_spaces_beyond(column, _as_text(default)), server)
+
+
+def without_spaces_beyond(column: Column, text: str) -> str:
+    """Spaces that a VARCHAR has no room for are cut off without a word; more than spaces is refused."""
+    if column.type != "varchar" or column.length is None or len(text) <= column.length:
+        return text
+    return text[: column.length] + text[column.length :].rstrip(" ")
 
 
 def _padded(column: Column, text: str, server: Server) -> str:

@@ -1,10 +1,14 @@
-"""Statement-format DML: which tables its rows may be of."""
+"""Rows that change without row events: the tables that statement-format DML names, and what ALTER TABLE
+does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from penstock.model.schema import TableId
+from penstock.sources.mysql.ddl import statement as said
+from penstock.sources.mysql.ddl.column import ColumnSpec, PeriodSpec
+from penstock.sources.mysql.ddl.definition import DefaultLiteral
 from penstock.sources.mysql.ddl.statement import NoTable, RowStatement, Statement
 from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood
 
@@ -103,3 +107,30 @@ HEADS: dict[str, Callable[[Cursor], Statement]] = {
     "DELETE": _delete,
     "LOAD": _load,
 }
+
+
+def changes_rows(statement: said.AlterTable) -> bool:
+    """Whether the statement may give rows other values than a target has that follows its definition alone.
+
+    Not so: columns that go, get another name, or come with a constant; keys, checks and options that hold no
+    rows; partitions that are made or undone with all of their rows.
+    """
+    return statement.ignore or any(_changes_rows(action) for action in statement.actions)
+
+
+def _changes_rows(action: said.Action) -> bool:
+    match action:
+        case said.AddElement(element=ColumnSpec() as column):
+            constant = column.default is None or isinstance(column.default, DefaultLiteral)
+            return not constant or column.generated is not None or column.auto_increment
+        case said.AddElement(element=element):
+            return isinstance(element, PeriodSpec)
+        case said.SetOptions(options=options):
+            return options.get("ENGINE") is not None or bool(options.union)
+        case (
+            said.RenameColumn() | said.DropColumn() | said.AlterColumn() | said.DropKey() | said.RenameKey()
+            | said.RenameTo() | said.Partitioning() | said.NoChange()
+        ):  # fmt: skip
+            return False
+        case _:
+            return True

@@ -16,6 +16,7 @@ SQL_MODE_BITS = {
     "STRICT_TRANS_TABLES": 1 << 21,
     "STRICT_ALL_TABLES": 1 << 22,
     "TRADITIONAL": 1 << 27,
+    "PAD_CHAR_TO_FULL_LENGTH": 1 << 31,
 }
 """As a QUERY event carries them (MySQL and MariaDB agree on these)."""
 

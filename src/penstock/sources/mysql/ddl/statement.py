@@ -175,6 +175,8 @@ class CreateTable:
     sequence: bool = False
     unknown: str | None = None
     query: PlainQuery | None = None
+    calls: bool = False
+    """The query may call functions: something in it stands in parentheses."""
 
 
 @dataclass(frozen=True)
@@ -207,12 +209,15 @@ class TruncateTable:
 
 @dataclass(frozen=True)
 class SetDatabase:
-    """CREATE (`create`) or ALTER DATABASE. Character set and collation as written."""
+    """CREATE (`create`) or ALTER DATABASE. Character set and collation as written. `replaces`: one of this
+    name goes first, with all of its tables."""
 
     name: str
     charset: str | None
     collation: str | None
     create: bool
+    replaces: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -229,21 +234,30 @@ class UseDatabase:
 
 @dataclass(frozen=True)
 class SetVariables:
-    """SET name = value, … as far as it matters here; None: a value that is not a constant."""
+    """SET name = value, … as far as it matters here; None: a value that is not a constant. `calls`: a value
+    may come from a function or a query."""
 
     values: tuple[tuple[str, str | None], ...]
+    calls: bool = False
 
 
 @dataclass(frozen=True)
 class RowStatement:
     """Statement-format DML: rows of these tables may change, and no row event says how.
 
-    Tables that the statement only reads may be among them. What its triggers and stored functions change is
-    not.
+    Tables that the statement only reads may be among them. What it changes through views, triggers, stored
+    functions and foreign keys is not.
     """
 
     tables: tuple[TableId, ...]
     kind: str
+
+
+@dataclass(frozen=True)
+class RepairTables:
+    """REPAIR TABLE: rows that cannot be saved go, of these tables alone."""
+
+    tables: tuple[TableId, ...]
 
 
 @dataclass(frozen=True)
@@ -271,6 +285,7 @@ Statement = (
     | UseDatabase
     | SetVariables
     | RowStatement
+    | RepairTables
     | NoTable
     | Unknown
 )

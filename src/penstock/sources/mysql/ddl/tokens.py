@@ -31,6 +31,8 @@ def unescape(text: str, quote: str = "'") -> str:
     """The inside of a quoted SQL literal as plain text."""
 
     def plain(match: re.Match[str]) -> str:
+        if match[1] in ("%", "_"):
+            return match[0]  # patterns of LIKE: the backslash stays
         return quote if match[1] is None else _ESCAPES.get(match[1], match[1])
 
     return re.sub(quote * 2 + r"|\\(.)", plain, text, flags=re.DOTALL)
@@ -72,8 +74,8 @@ class Token(NamedTuple):
 
 # Each alternative can match a given text in one way only, so failing takes linear time.
 _TOKEN_PATTERN = r"""
-    (?P<space>\s+ | \#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]*)
-  | (?P<code>/\*(?P<maria>M?)!(?P<version>\d{5,6})?)
+    (?P<space>[\t-\r\ ]+ | \#[^\n]* | --(?=[\x00-\x20]|\Z)[^\n]*)
+  | (?P<code>/\*(?P<maria>M?)!(?P<version>[0-9]{5,6})?)
   | (?P<comment>/\*)
   | (?P<close>\*/)
   | (?P<name>`[^`]*(?:``[^`]*)*`)
@@ -83,17 +85,23 @@ _TOKEN_PATTERN = r"""
   | (?P<sign>.)
     """
 _TOKEN = re.compile(_TOKEN_PATTERN, re.VERBOSE | re.DOTALL)
-_PLAIN_QUOTES = re.compile(
-    re.sub(
+_PLAIN = {"string": r"(?P<string>'[^']*(?:''[^']*)*')", "double": r'(?P<double>"[^"]*(?:""[^"]*)*")'}
+
+
+def _plain(*kinds: str) -> re.Pattern[str]:
+    """Where a backslash in these quotes is a character as any other."""
+    pattern = re.sub(
         r"\(\?P<(string|double)>.*",
-        lambda match: (
-            r"(?P<string>'[^']*(?:''[^']*)*')" if match[1] == "string" else r'(?P<double>"[^"]*(?:""[^"]*)*")'
-        ),
+        lambda match: _PLAIN[match[1]] if match[1] in kinds else match[0],
         _TOKEN_PATTERN,
-    ),
-    re.VERBOSE | re.DOTALL,
-)
+    )
+    return re.compile(pattern, re.VERBOSE | re.DOTALL)
+
+
+_PLAIN_QUOTES = _plain("string", "double")
 """Under NO_BACKSLASH_ESCAPES."""
+_PLAIN_NAMES = _plain("double")
+"""Under ANSI_QUOTES: what stands in double quotes is a name."""
 
 
 def tokenize(
@@ -102,12 +110,14 @@ def tokenize(
     version: tuple[int, int, int] | None = None,
     mariadb: bool = False,
     backslashes: bool = True,
+    ansi_quotes: bool = False,
     start: int = 0,
 ) -> Iterator[Token]:
-    """`version` decides which version comments are code; None: all of them. `backslashes`: they escape."""
+    """`version` decides which version comments are code; None: all of them. `backslashes`: they escape.
+    `ansi_quotes`: double quotes hold names."""
     position = start
     inside_code = 0
-    pattern = _TOKEN if backslashes else _PLAIN_QUOTES
+    pattern = _PLAIN_QUOTES if not backslashes else _PLAIN_NAMES if ansi_quotes else _TOKEN
     while position < len(sql):
         match = pattern.match(sql, position)
         assert match is not None  # `.` matches anything
@@ -120,7 +130,9 @@ def tokenize(
             if _is_code(match, version, mariadb):
                 inside_code += 1
             else:
-                position = _comment_end(sql, position, nested=True)
+                # To MySQL `/*M!` begins an ordinary comment, and those do not nest.
+                nested = mariadb or not match["maria"]
+                position = _comment_end(sql, position, nested=nested)
         elif kind == "comment":
             position = _comment_end(sql, position, nested=False)
         elif kind == "close" and inside_code:
@@ -178,6 +190,8 @@ class Cursor:
     def __init__(self, sql: str, tokens: Iterator[Token], *, database: str, lower_case: bool = False) -> None:
         self.sql = sql
         self.database = database
+        self.home = database
+        """Where a REFERENCES without a database looks for its table."""
         self.lower_case = lower_case
         self.last_end = 0
         """Where the token that was taken last ends."""
@@ -264,8 +278,9 @@ class Cursor:
 
     def number(self) -> int:
         token = self.next()
-        if token.kind == "word" and token.text.isdecimal():
-            return int(token.text)
+        digits = token.text.lstrip("0") or token.text[:1]
+        if token.kind == "word" and token.text.isascii() and token.text.isdecimal() and len(digits) <= 20:
+            return int(digits)
         raise NotUnderstood("a number")
 
     def string(self) -> str:
@@ -313,14 +328,17 @@ class Cursor:
 
     def within(self, tokens: list[Token]) -> Cursor:
         """A cursor over some of the tokens."""
-        return Cursor(self.sql, iter(tokens), database=self.database, lower_case=self.lower_case)
+        inner = Cursor(self.sql, iter(tokens), database=self.database, lower_case=self.lower_case)
+        inner.home = self.home
+        return inner
 
-    def table(self) -> TableId:
-        """`[database] . table`; without a database, the session's."""
+    def table(self, database: str | None = None) -> TableId:
+        """`[database] . table`; without a database, the session's, or the one given."""
+        database = self.database if database is None else database
         if self.take_sign("."):
-            database, name = self.database, self.identifier()
+            name = self.identifier()
         else:
-            database, name = self.database, self.identifier()
+            name = self.identifier()
             if self.take_sign("."):
                 database, name = name, self.identifier()
         if not database:

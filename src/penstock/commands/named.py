@@ -1,0 +1,16 @@
+"""Tables that a command line names."""
+
+from __future__ import annotations
+
+from penstock.errors import ConfigError
+from penstock.model.schema import TableId
+
+
+def table_named(text: str) -> TableId:
+    """Raises `ConfigError`."""
+    try:
+        return TableId.parse(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"{error}.", hint="A database whose name has dots stands in backticks: '`a.b`.t'."
+        ) from None

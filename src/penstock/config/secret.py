@@ -1,0 +1,130 @@
+"""A password that does not show itself.
+
+`repr`, `str`, formatting and JSON show asterisks; only `reveal` gives the text, so that every place that uses
+it can be found by that name.
+
+**How it reaches Spark tasks.** A task that reads a chunk needs the password to connect. What Spark carries
+for us is written down in places nobody thinks of: serialised tasks lie in files of the driver and of block
+managers, and job properties, `spark.conf` and executor environments stand in the event log and on the web
+page. So a `Secret` refuses to be pickled, unless it has been lent (`lent`): then it lies in a file of the
+state directory that only this account can read (0600, in a directory 0700), and the pickle holds the file's
+path. Tasks need that directory in any case, because they stage their chunks in it: on one machine it is the
+local disk, on a cluster a file system that driver and executors share. The file lives as long as the run. A
+run that is killed leaves it behind, beside the pipeline file that may hold the same password; the next run
+replaces it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import core_schema
+
+from penstock.errors import InternalError, TransientError
+
+HIDDEN = "**********"
+
+
+class Secret:
+    """A text that only `reveal` shows. Equal to another of the same text."""
+
+    __slots__ = ("_file", "_text")
+
+    def __init__(self, text: str = "", *, file: Path | None = None) -> None:
+        """`file`: where processes that are given a pickle find the text."""
+        self._text: str | None = text if file is None or text else None
+        self._file = file
+
+    def reveal(self) -> str:
+        if self._text is None:
+            self._text = self._borrowed()
+        return self._text
+
+    def _borrowed(self) -> str:
+        assert self._file is not None
+        try:
+            return self._file.read_text("utf-8")
+        except OSError as error:
+            raise TransientError(
+                f"The password cannot be read from {self._file}: {error.strerror}.",
+                hint="The file lives as long as its pipeline runs. On a cluster, `state` must be on a file "
+                "system that driver and executors share.",
+            ) from error
+
+    def __bool__(self) -> bool:
+        return bool(self.reveal())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self.reveal() == other.reveal()
+
+    def __hash__(self) -> int:
+        return hash(Secret)
+
+    def __repr__(self) -> str:
+        return f"Secret({HIDDEN!r})"
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Secret:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._file is not None:
+            return (_from_file, (str(self._file),))
+        if not self.reveal():
+            return (Secret, ())
+        raise InternalError(
+            "A password was to be pickled without having been lent (`penstock.config.secret`)."
+        )
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._accept,
+            serialization=core_schema.plain_serializer_function_ser_schema(str, when_used="json"),
+        )
+
+    @classmethod
+    def _accept(cls, value: Any) -> Secret:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, str):
+            raise ValueError("write it as a text, in quotes")
+        return cls(value)
+
+
+def _from_file(path: str) -> Secret:
+    return Secret(file=Path(path))
+
+
+@contextlib.contextmanager
+def lent(secret: Secret, state: Path) -> Iterator[Secret]:
+    """The same secret, which may be pickled while the block lasts."""
+    if not secret:
+        yield secret
+        return
+    folder = state / "secrets"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)
+    for left in folder.iterdir():  # by a run that was killed: the state has one run at a time
+        left.unlink(missing_ok=True)
+    file = (folder / uuid.uuid4().hex).absolute()
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        out.write(secret.reveal())
+    try:
+        yield Secret(secret.reveal(), file=file)
+    finally:
+        file.unlink(missing_ok=True)

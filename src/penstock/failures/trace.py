@@ -1,0 +1,118 @@
+"""What a stack trace of Java or Python says, without the trace. Pure.
+
+Spark reports a failure as text: a Java exception with its causes, in which the trace of a Python worker may
+be contained. `causes` finds the chain, `decisive` the one link that tells most, and `without_traces` what may
+be shown on a terminal. Messages may hold row values (a cast that fails names the value), so nothing here
+decides whether a message may be shown: the caller knows whether rows were at work.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+TEXT_MAX = 256 * 1024
+"""Of a text that is looked at: its beginning. A trace that is longer repeats itself."""
+MESSAGE_MAX = 400
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One link: the exception's full class name, and the first paragraph of its message, on one line."""
+
+    kind: str
+    message: str
+
+    @property
+    def name(self) -> str:
+        """Without the package: `ClassNotFoundException`."""
+        return re.split(r"[.$]", self.kind)[-1]
+
+    @property
+    def condition(self) -> str:
+        """Spark's own name of the error, such as CAST_INVALID_INPUT; empty if it has none."""
+        match = re.match(r"\[([A-Z][A-Z0-9_.]*)\]", self.message)
+        return match[1] if match else ""
+
+
+_KIND = r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*"
+_THROWN = re.compile(rf"^(?:Caused by: |: |Exception in thread \"[^\"\n]*\" )({_KIND})(?::[ ]?(.*)|\((.*))?$")
+_PLAIN = re.compile(rf"^({_KIND}(?:Exception|Error|Interrupt|Exit|Warning))(?::[ ]?(.*))?$")
+_TASK = re.compile(rf"most recent failure: Lost task [^\n]*?\): ({_KIND})(?::[ ]?(.*))?$")
+_FRAME = re.compile(
+    r"^\s+(?:at .*|\.\.\. \d+ (?:more|common frames omitted).*)$|^Driver stacktrace:$|^\s*JVM stacktrace:$"
+)
+_PYTHON = re.compile(r"^(?:.*: )?Traceback \(most recent call last\):$")
+_BETWEEN = (
+    "During handling of the above exception",
+    "The above exception was the direct cause",
+    "An exception was thrown from the Python worker",
+)
+_WRAPPERS = {
+    "InvocationTargetException",
+    "UndeclaredThrowableException",
+    "ExecutionException",
+    "CompletionException",
+    "PythonException",
+    "Py4JJavaError",
+    "Py4JError",
+}
+"""They say only that something else went wrong."""
+
+
+def causes(text: str) -> list[Cause]:
+    """The chain, outermost first: Java's "Caused by", the failed task, and what a Python worker raised."""
+    found: list[Cause] = []
+    lines = text[:TEXT_MAX].splitlines()
+    in_python = False
+    for place, line in enumerate(lines):
+        if task := _TASK.search(line):
+            found.append(_cause(task[1], task[2], lines, place))
+            in_python = bool(_PYTHON.match(task[2] or ""))
+        elif thrown := _THROWN.match(line):
+            message = f"({thrown[3]}" if thrown[3] is not None else thrown[2]
+            found.append(_cause(thrown[1], message, lines, place))
+            in_python = bool(_PYTHON.match(thrown[2] or ""))
+        elif _PYTHON.match(line):
+            in_python = True
+        elif in_python and line and not line[0].isspace() and (raised := _PLAIN.match(line)):
+            found.append(_cause(raised[1], raised[2], lines, place))
+            in_python = False
+        elif not found and (plain := _PLAIN.match(line)):
+            found.append(_cause(plain[1], plain[2], lines, place))
+    return found
+
+
+def decisive(text: str) -> Cause | None:
+    """The innermost cause that says something: what has to be mended is usually there."""
+    chain = [cause for cause in causes(text) if cause.name not in _WRAPPERS]
+    spoken = [cause for cause in chain if cause.message]
+    return spoken[-1] if spoken else chain[-1] if chain else None
+
+
+def without_traces(text: str) -> str:
+    """The text on one line, with no line of a stack trace; never empty unless `text` is."""
+    kept: list[str] = []
+    in_python = False
+    for line in text[:TEXT_MAX].splitlines():
+        stripped = line.strip()
+        if _PYTHON.match(line):
+            in_python = True
+        elif in_python and (line[:1].isspace() or not stripped):
+            continue
+        elif not _FRAME.match(line) and stripped and not stripped.startswith(_BETWEEN):
+            in_python = False
+            kept.append(stripped)
+    return " ".join(" ".join(kept).split()) or " ".join(text[:MESSAGE_MAX].split())
+
+
+def _cause(kind: str, message: str | None, lines: list[str], place: int) -> Cause:
+    """With the lines of its message that follow, up to the first empty one or the first frame."""
+    said = [message or ""]
+    if _PYTHON.match(said[0]):
+        return Cause(kind, "")
+    for line in lines[place + 1 : place + 20]:
+        if not line.strip() or _FRAME.match(line) or _THROWN.match(line) or _PYTHON.match(line):
+            break
+        said.append(line)
+    return Cause(kind, " ".join(" ".join(said).split())[:MESSAGE_MAX])

@@ -1,0 +1,159 @@
+"""Plans as text, for the state store.
+
+A definition of a table may be long, and many plans name the same ones. So a plan names a definition by a
+number, and whoever keeps the plan keeps the definition under that number as long. Texts of format 1, which
+hold the definitions themselves, are read too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from penstock.model.chunk import StagedChunk
+from penstock.model.offset import LogRange, Offset, Split
+from penstock.model.plan import (
+    ApplyCascades,
+    ApplyEvents,
+    ColumnOrigin,
+    CreateTarget,
+    DeleteOlder,
+    DropTarget,
+    EpochPlan,
+    Evolve,
+    Kept,
+    Move,
+    Park,
+    PlaceChunks,
+    RecreateTarget,
+    Scan,
+    Step,
+    TablePlan,
+    TruncateTarget,
+)
+from penstock.model.schema import TableId, TableSchema
+
+FORMAT = 2
+
+NumberOf = Callable[[TableSchema], int]
+SchemaOf = Callable[[int], TableSchema]
+
+
+def plan_to_text(plan: EpochPlan, number_of: NumberOf) -> str:
+    document = {
+        "format": FORMAT,
+        "epoch": plan.epoch,
+        "start": plan.range.start,
+        "end": plan.range.end,
+        "tables": [
+            {
+                "schema": number_of(table.schema),
+                "steps": [_step_json(step, number_of) for step in table.steps],
+                "start": table.start,
+                "kept": _kept_json(table.kept, number_of),
+            }
+            for table in plan.tables
+        ],
+        "moves": [[str(move.source), str(move.target), move.identity] for move in plan.moves],
+        "keeps": [number_of(schema) for schema in plan.keeps],
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def plan_from_text(text: str, schema_of: SchemaOf) -> EpochPlan:
+    def schema(named: int | dict[str, Any]) -> TableSchema:
+        return schema_of(named) if isinstance(named, int) else TableSchema.from_json(named)
+
+    document = json.loads(text)
+    return EpochPlan(
+        epoch=document["epoch"],
+        range=LogRange(Offset(document["start"]), Offset(document["end"])),
+        tables=tuple(
+            TablePlan(
+                schema(plan["schema"]),
+                tuple(_step(step, schema) for step in plan["steps"]),
+                Offset(plan["start"]),
+                _kept(plan["kept"], schema),
+            )
+            for plan in document["tables"]
+        ),
+        moves=tuple(
+            Move(TableId.parse(source), TableId.parse(target), identity)
+            for source, target, identity in document.get("moves", ())
+        ),
+        keeps=tuple(schema(one) for one in document.get("keeps", ())),
+    )
+
+
+def _kept_json(kept: Kept | None, number_of: NumberOf) -> dict[str, Any] | None:
+    return None if kept is None else {"schema": number_of(kept.schema), "sources": kept.sources}
+
+
+def _kept(fields: dict[str, Any] | None, schema: Callable[[Any], TableSchema]) -> Kept | None:
+    return Kept(schema(fields["schema"]), tuple(fields["sources"])) if fields else None
+
+
+def _step_json(step: Step, number_of: NumberOf) -> dict[str, Any]:
+    if isinstance(step, PlaceChunks):
+        return {
+            "kind": step.kind,
+            "mode": step.mode,
+            "chunks": [chunk.to_json() for chunk in step.chunks],
+            "scans": [asdict(scan) for scan in step.scans],
+            "window": step.window,
+            "newer": step.newer,
+        }
+    if isinstance(step, Evolve):
+        return {
+            "kind": step.kind,
+            "schema": number_of(step.schema),
+            "origins": [asdict(origin) for origin in step.origins],
+            "refills": step.refills,
+            "kept": _kept_json(step.kept, number_of),
+        }
+    return asdict(step)
+
+
+def _step(fields: dict[str, Any], schema: Callable[[Any], TableSchema]) -> Step:
+    kind = fields["kind"]
+    if kind == "create":
+        return CreateTarget()
+    if kind == "recreate":
+        return RecreateTarget()
+    if kind == "drop":
+        return DropTarget()
+    if kind == "events":
+        newer = fields.get("newer", False)
+        return ApplyEvents(_splits(fields["splits"]), fields["mode"], fields["bytes"], newer)
+    if kind == "chunks":
+        chunks = tuple(StagedChunk.from_json(chunk) for chunk in fields["chunks"])
+        scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
+        newer = fields.get("newer", False)
+        return PlaceChunks(chunks, scans, fields["mode"], fields.get("window"), newer)
+    if kind == "cascades":
+        return ApplyCascades(fields["after"], fields["rows"], fields["reading"], fields.get("alone", False))
+    if kind == "truncate":
+        return TruncateTarget(fields["timestamp_us"], fields["sequence"])
+    if kind == "evolve":
+        origins = tuple(ColumnOrigin(**origin) for origin in fields["origins"])
+        return Evolve(schema(fields["schema"]), origins, fields["refills"], _kept(fields["kept"], schema))
+    if kind == "delete_older":
+        return DeleteOlder(fields["sequence"])
+    if kind == "park":
+        return Park(**{name: value for name, value in fields.items() if name != "kind"})
+    raise ValueError(f"unknown step {kind!r} in a stored plan")
+
+
+def _splits(items: list[dict[str, Any]]) -> tuple[Split, ...]:
+    return tuple(
+        Split(
+            path=item["path"],
+            base=item["base"],
+            start=item["start"],
+            end=item["end"],
+            preamble=tuple((path, base, offset) for path, base, offset in item["preamble"]),
+        )
+        for item in items
+    )

@@ -1,0 +1,151 @@
+"""Which tables a pipeline parks when it starts, and why. Pure.
+
+`discover` parks what `parked_when_found` says, the planner what `cascades.keys.held_back` says. `at_start` is
+both together: `penstock doctor` tells with it what `penstock run` is going to do. What only a target can tell
+is not decided here: one that is somebody else's, or columns that do not fit those of other shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from penstock.cascades.keys import after, held_back
+from penstock.config import PipelineConfig
+from penstock.errors import TableError
+from penstock.model.offset import Offset
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.shards import Shards
+from penstock.model.table import GONE, TableState, new_table
+from penstock.sinks.base import other_key, own_name, same_key, shared_target, target_names
+from penstock.sources.mysql.statements import cascade_reason
+
+Parked = dict[TableId, tuple[str, str]]
+"""Reason and cure."""
+KEYS_WORKED_OUT = "what its foreign keys change is worked out from now on"
+
+
+def at_start(
+    known: Mapping[TableId, TableState],
+    schemas: Mapping[TableId, TableSchema],
+    cascading: Collection[TableId],
+    config: PipelineConfig,
+    *,
+    logs_cascades: bool,
+) -> dict[TableId, TableState]:
+    """The tables as they are when the pipeline begins to plan. `known`: those of its state. `schemas`: those
+    that it captures now. `cascading`: whose rows foreign keys change without row events."""
+    tables = dict(known)
+    for state, parked in reconfigured(known, schemas, config):
+        tables[state.table] = state if parked is None else _parked(state, *parked)
+    append_only = config.sink.append_only
+    new = [
+        new_table(schema, Offset(0), snapshot="none", append_only=append_only)
+        for name, schema in schemas.items()
+        if name not in known
+    ]
+    tables |= {state.table: state for state in new}
+    for name, (reason, hint) in parked_when_found(
+        tables, [one.table for one in new], cascading, config
+    ).items():
+        if tables[name].status != "parked":
+            tables[name] = _parked(tables[name], reason, hint)
+    if config.cascades == "apply" and not logs_cascades:
+        for name, why in held_back(tables, config.types).items():
+            tables[name] = after(tables[name], why)
+    return tables
+
+
+def reconfigured(
+    known: Mapping[TableId, TableState], schemas: Mapping[TableId, TableSchema], config: PipelineConfig
+) -> list[tuple[TableState, tuple[str, str] | None]]:
+    """Known tables that are otherwise since `cascades` in the pipeline file is, and why they are parked."""
+    found: list[tuple[TableState, tuple[str, str] | None]] = []
+    for table, held in known.items():
+        keys, now = held.schema.foreign_keys, schemas.get(table)
+        if config.cascades == "apply":
+            if held.planned and now is not None and set(now.foreign_keys) - set(keys):
+                found.append((replace(held, due=KEYS_WORKED_OUT), None))
+        elif keys and held.status not in GONE:
+            parks = config.cascades == "park"
+            bare = replace(held, schema=replace(held.schema, foreign_keys=()))
+            found.append((bare, cascade_reason(table) if parks else None))
+    return found
+
+
+def parked_when_found(
+    tables: Mapping[TableId, TableState],
+    new: Collection[TableId],
+    cascading: Collection[TableId],
+    config: PipelineConfig,
+) -> Parked:
+    """Of the `new` tables, those that cannot be followed. One without a key is parked already."""
+    parked: Parked = {name: cascade_reason(name) for name in new if name in cascading}
+    for name in new:
+        error = own_name(tables[name].schema)
+        if error is not None and config.sink.type != "console" and name not in parked:
+            parked[name] = error.message, error.hint
+    for found in (_collisions, _other_keys):
+        for name, taken in found(tables, new, parked.keys(), config):
+            parked[name] = taken.message, taken.hint
+    return parked
+
+
+def _collisions(
+    tables: Mapping[TableId, TableState],
+    new: Iterable[TableId],
+    parked: Collection[TableId],
+    config: PipelineConfig,
+) -> list[tuple[TableId, TableError]]:
+    """Tables whose target another one has. The first by name has it, of those that make one."""
+    if config.sink.type == "console":
+        return []
+    shards, taken = Shards(config.merge_shards), dict[tuple[str, ...], TableId]()
+    waiting, found = set(new), list[tuple[TableId, TableError]]()
+    for name in _with_targets(tables, waiting, parked):
+        if shards.rule(name) is not None:
+            continue
+        place = target_names(config.sink.namespace, name)
+        if (owner := taken.setdefault(place, name)) != name and name in waiting:
+            found.append((name, shared_target(name, ".".join(place), str(owner))))
+    return found
+
+
+def _other_keys(
+    tables: Mapping[TableId, TableState],
+    new: Iterable[TableId],
+    parked: Collection[TableId],
+    config: PipelineConfig,
+) -> list[tuple[TableId, TableError]]:
+    """Shards whose key is not that of the first one with the same target."""
+    shards, first = Shards(config.merge_shards), dict[str, TableId]()
+    waiting, found = set(new), list[tuple[TableId, TableError]]()
+    for name in _with_targets(tables, waiting, parked) if shards else ():
+        if (into := shards.into(name)) is None:
+            continue
+        other, key = first.setdefault(into, name), tables[name].schema.key
+        if name in waiting and not same_key(held := tables[other].schema.key, key):
+            found.append((name, other_key(name, key, other, held)))
+    return found
+
+
+def _with_targets(
+    tables: Mapping[TableId, TableState], new: Collection[TableId], parked: Collection[TableId]
+) -> list[TableId]:
+    """Tables that have a target or make one, in the order in which they come to it."""
+    names = sorted(tables, key=lambda table: (table in new, table))
+    return [
+        name
+        for name in names
+        if name not in parked
+        and tables[name].status not in GONE
+        and (tables[name].status != "parked" or tables[name].last_epoch > 0)
+    ]
+
+
+def _parked(state: TableState, reason: str, hint: str) -> TableState:
+    return (
+        state
+        if state.status == "parked"
+        else replace(state, status="parked", reason=reason, hint=hint, due="")
+    )

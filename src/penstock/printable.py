@@ -1,0 +1,72 @@
+"""Text that others wrote, made safe to show: names, comments, statements and values of a source, ids and
+reasons of signals, messages of servers.
+
+Such text may hold what a terminal obeys (escape sequences), what forges a line of a log (a newline), and
+what makes a text look like another (marks that turn its direction, characters of no width). All that is
+shown to people goes through `printable`. Output for programs keeps every name as it is: `printable_json`
+writes the same characters as JSON's own escapes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+from typing import Any
+
+_UNSAFE = (
+    "\x00-\x1f\x7f-\x9f"  # controls: C0, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction
+    "\u2028\u2029"  # ends of lines
+    "\u00ad\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # no width
+    "\ud800-\udfff"  # halves of characters, which cannot be written at all
+)
+_CHARACTERS = re.compile(f"[{_UNSAFE}]")
+_IN_JSON = re.compile(f"[{_UNSAFE.removeprefix(chr(0) + '-' + chr(0x1F))}]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: Any, *, lines: bool = False) -> str:
+    """One line without anything invisible: `\\n`, `\\x1b`, `\\u202e` stand for such characters. `lines`: of a
+    text that has lines by design; all but the first are indented, so that none passes for another text."""
+    if lines:
+        return "\n  ".join(printable(line) for line in str(text).split("\n"))
+    return _CHARACTERS.sub(_escaped, str(text))
+
+
+def printable_json(text: str) -> str:
+    """The same JSON, to the character, for any reader of JSON; a terminal obeys nothing in it."""
+    if text.isascii():
+        return text.replace("\x7f", "\\u007f")
+    return _IN_JSON.sub(_escaped_in_json, text)
+
+
+def argument(name: Any) -> str:
+    """A name as an argument in a command that people copy into a shell."""
+    return shlex.quote(str(name))
+
+
+class LogFormatter(logging.Formatter):
+    """One line a record, whatever its arguments hold; the lines of a stack trace are indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        return "  " + printable(super().formatException(ei), lines=True)
+
+    def formatStack(self, stack_info: str) -> str:
+        return "  " + printable(super().formatStack(stack_info), lines=True)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _escaped_in_json(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))

@@ -1,0 +1,366 @@
+"""Who reads a relay log, and how far each has come.
+
+**Identity.** A consumer is known by its id: the uuid of a pipeline's state, or a uuid of a follower's own.
+`consumers/ID.json` says how far it has come; retention deletes nothing that a registered consumer still
+needs. The name is a label: two consumers may have had one name, one after the other, and each keeps its own
+log. Two that run at the same time may not.
+
+**Alive** is whoever holds the lock on `consumers/ID.lock`. The lock belongs to the open file, so it ends with
+the process, also after kill -9. To ask whether it is held does not take it, so a question never disturbs a
+consumer that starts.
+
+**One at a time.** Whoever registers, returns to an older offset or is removed holds `consumers/lock`
+meanwhile, and so does retention from the moment it reads the consumers until the segments are deleted.
+Therefore, when `Consumer` or `Consumer.hold` returns, retention has either seen the offset or has finished;
+what the log begins with then stays. To go forward needs no lock: it only allows to delete more.
+
+**Files of others.** A file that is damaged, or says what cannot be true, counts as a consumer that has read
+nothing: log is kept until an operator removes it. Files of earlier versions (`consumers/NAME.json`, without
+an id) hold log as before, until their owner takes them over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import stat
+import struct
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from penstock.errors import ConfigError, TransientError
+from penstock.model.offset import Offset
+from penstock.relaylog.segment import CONSUMERS_FOLDER, replace_file, sync_folder
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["pipeline", "follower", "unknown"]
+
+SAID_SECONDS = 60.0
+"""An offset that has not changed is written again so often: it says when the consumer was last seen."""
+LOCK_SECONDS_MAX = 10.0
+"""Others hold `consumers/lock` for moments."""
+FILE_BYTES_MAX = 64 * 1024
+
+_LOCK = "lock"
+_NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
+_FLOCK = struct.Struct("hh4xqqi4x")  # struct flock of 64-bit Linux
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A consumer as its file says. `id` is also the name of the file. `place`: the state directory of a
+    pipeline. `damaged`: why its file counts as one that has read nothing."""
+
+    id: str
+    name: str
+    kind: Kind
+    offset: Offset
+    updated: float | None = None
+    alive: bool = False
+    place: str = ""
+    damaged: str = ""
+
+
+def registered(path: str | Path) -> list[Registered]:
+    """Every consumer, by name. Raises `OSError` if the folder is there and cannot be read."""
+    folder = Path(path) / CONSUMERS_FOLDER
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.name.endswith(".json")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [_read(folder, name.removesuffix(".json")) for name in names]
+    return sorted((one for one in found if one is not None), key=lambda one: (one.name, one.id))
+
+
+def offsets(path: str | Path) -> list[Offset]:
+    """What each registered consumer has passed."""
+    return [one.offset for one in registered(path)]
+
+
+def _read(folder: Path, stem: str) -> Registered | None:
+    """None: it was removed meanwhile."""
+    try:
+        data = _content(folder / f"{stem}.json")
+        return replace(_parsed(stem, data), alive=_is_locked(folder / f"{stem}.lock"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        alive = _is_locked(folder / f"{stem}.lock")
+        return Registered(stem, stem, "unknown", Offset(0), alive=alive, damaged=reason[:200] or "damaged")
+
+
+def _content(path: Path) -> bytes:
+    """Never waits, never follows a link, and reads a bounded number of bytes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is no regular file")
+        data = os.read(descriptor, FILE_BYTES_MAX + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > FILE_BYTES_MAX:
+        raise ValueError(f"it is longer than {FILE_BYTES_MAX} bytes")
+    return data
+
+
+def _parsed(stem: str, data: bytes) -> Registered:
+    fields = json.loads(data.decode("utf-8"))
+    if not isinstance(fields, dict):
+        raise ValueError("it holds no JSON object")
+    offset, updated, kind = fields.get("offset"), fields.get("updated"), fields.get("kind")
+    if type(offset) is not int or not 0 <= offset < 2**63:
+        raise ValueError("its offset is no offset")
+    seen = float(updated) if isinstance(updated, int | float) and 0 <= updated < 2**40 else None
+    if "id" not in fields:
+        return Registered(stem, stem, "unknown", Offset(offset), seen)
+    name, place = fields.get("name"), fields.get("place", "")
+    if fields["id"] != stem or kind not in ("pipeline", "follower"):
+        raise ValueError("its id is not that of its file")
+    if not isinstance(name, str) or not _NAME.match(name) or not isinstance(place, str):
+        raise ValueError("its name is no name")
+    shown = "".join(letter if letter.isprintable() else "?" for letter in place[:4096])
+    return Registered(stem, name, kind, Offset(offset), seen, place=shown)
+
+
+class Consumer:
+    """Registered from construction on, also after `close`; alive until `close`, or until its process ends.
+
+    `id`: the uuid of a pipeline's state; None: a follower, which comes back as the follower of its name that
+    is not alive, if there is one, else is new. `needs`: the log behind this offset. What an earlier life of
+    it still needed is kept until `needs` is called. `owns_name`: whether a file that an earlier version wrote
+    under the name is its own.
+
+    Raises `ConfigError` while another consumer with this name or this id is alive, or if the folder cannot be
+    written.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        name: str,
+        *,
+        needs: Offset,
+        id: str | None = None,
+        kind: Kind = "follower",
+        place: str = "",
+        owns_name: bool = True,
+    ) -> None:
+        for text in (name, id or name):
+            if not _NAME.match(text):
+                raise ConfigError(
+                    f"{text!r} cannot name a consumer of a relay log; use letters, digits, dots, dashes."
+                )
+        self._folder = Path(path) / CONSUMERS_FOLDER
+        self._name = name
+        self._kind = kind
+        self._place = place
+        self._thread_lock = threading.Lock()
+        self._lock: IO[bytes] | None = None
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with _one_at_a_time(self._folder):
+                offset = self._register(Path(path), id, needs, owns_name)
+        except OSError as error:
+            raise ConfigError(
+                f"{self._folder} cannot be written: {error.strerror}.",
+                hint="Use the account to which the relay log belongs.",
+            ) from error
+        self._said: tuple[Offset, float] = (offset, time.monotonic())
+
+    def _register(self, path: Path, id_: str | None, needs: Offset, owns_name: bool) -> Offset:
+        known = registered(path)
+        self.id = id_ or _former_id(known, self._name) or str(uuid.uuid4())
+        _refuse_living(known, self._name, self.id, path)
+        former = [one for one in known if one.id == self.id or (owns_name and _is_unowned(one, self._name))]
+        offset = min([needs, *(one.offset for one in former)])
+        self._lock = _taken(self._folder / f"{self.id}.lock")
+        try:
+            self._write(offset)
+            for one in former:
+                if one.id != self.id:
+                    (self._folder / f"{one.id}.json").unlink(missing_ok=True)
+            sync_folder(self._folder)
+        except BaseException:
+            self.close()
+            raise
+        return offset
+
+    def needs(self, offset: Offset) -> None:
+        """Says durably that nothing at or before `offset` is needed any more. If that cannot be written, more
+        log is kept than necessary."""
+        with self._thread_lock:
+            said, at = self._said
+            if offset == said and time.monotonic() < at + SAID_SECONDS:
+                return
+            if offset < said:
+                self._hold(offset)
+                return
+            try:
+                self._write(offset)
+            except OSError as error:
+                log.warning("%s: offset %d cannot be written: %s", self._folder, offset, error.strerror)
+                return
+            self._said = offset, time.monotonic()
+
+    def hold(self, offset: Offset) -> None:
+        """Keeps the log behind `offset`, which may lie before what was needed so far. Once this returns,
+        retention deletes nothing behind it; look then whether the log still reaches back so far. Raises
+        `TransientError`."""
+        with self._thread_lock:
+            self._hold(offset)
+
+    def _hold(self, offset: Offset) -> None:
+        if offset >= self._said[0]:
+            return
+        with _one_at_a_time(self._folder):
+            try:
+                self._write(offset)
+            except OSError as error:
+                raise TransientError(f"{self._folder} cannot be written: {error.strerror}.") from error
+            self._said = offset, time.monotonic()
+
+    def _write(self, offset: Offset) -> None:
+        fields = {"id": self.id, "name": self._name, "kind": self._kind, "place": self._place}
+        data = json.dumps({**fields, "offset": int(offset), "updated": time.time()}).encode()
+        replace_file(self._folder / f"{self.id}.json", data, durable=True)
+
+    def close(self) -> None:
+        """It stays registered, and is not alive any more."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def remove(path: str | Path, name_or_id: str) -> Registered:
+    """Forgets a consumer that is not alive: the log is not kept for it any more. Raises `ConfigError`."""
+    folder = Path(path) / CONSUMERS_FOLDER
+    with _one_at_a_time(folder):
+        known = registered(path)
+        found = [one for one in known if one.id == name_or_id] or [
+            one for one in known if one.name == name_or_id
+        ]
+        if not found:
+            raise ConfigError(
+                f"The relay log {path} has no consumer {name_or_id!r}.",
+                hint="`penstock consumers` lists those it has.",
+            )
+        if len(found) > 1:
+            ids = ", ".join(one.id for one in found)
+            raise ConfigError(
+                f"{len(found)} consumers are called {name_or_id!r}.", hint=f"Give an id: {ids}."
+            )
+        [one] = found
+        if one.alive:
+            raise ConfigError(
+                f"The consumer {one.name} ({one.id}) of the relay log {path} is running.",
+                hint="Stop it first. What it still needs would be deleted under it.",
+            )
+        (folder / f"{one.id}.json").unlink(missing_ok=True)
+        (folder / f"{one.id}.lock").unlink(missing_ok=True)
+        sync_folder(folder)
+    return one
+
+
+def _former_id(known: list[Registered], name: str) -> str | None:
+    """Of a follower that comes back."""
+    followers = [one for one in known if one.kind == "follower" and one.name == name and not one.alive]
+    return min(followers, key=lambda one: one.offset).id if followers else None
+
+
+def _is_unowned(one: Registered, name: str) -> bool:
+    return one.kind == "unknown" and one.id == name
+
+
+def _refuse_living(known: list[Registered], name: str, id_: str, path: Path) -> None:
+    for one in known:
+        if one.alive and one.id == id_:
+            raise ConfigError(
+                f"The consumer {one.name} of the relay log {path} runs already under the same id, {id_}.",
+                hint="Was the `state` directory copied? Two pipelines need states of their own.",
+            )
+        if one.alive and one.name == name:
+            where = f", whose state is {one.place}" if one.place else ""
+            raise ConfigError(
+                f"The relay log {path} has a {one.kind} called {name} already{where}, which is running.",
+                hint="Stop it, or choose another name: `name` of the pipeline file, or of `follow`.",
+            )
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Raises `TransientError` if others hold the lock for too long."""
+    deadline = time.monotonic() + LOCK_SECONDS_MAX
+    while True:
+        with exclusive(folder) as held:
+            if held:
+                yield
+                return
+        if time.monotonic() > deadline:
+            raise TransientError(
+                f"Another process has held {folder / _LOCK} for {LOCK_SECONDS_MAX:.0f} s.",
+                hint="`lsof` on that file names it.",
+            )
+        time.sleep(0.01)  # polls a lock, with a limit
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path) -> Iterator[bool]:
+    """Whether nobody else registers or deletes while the block lasts. Does not wait. `folder` is that of the
+    consumers."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        yield True  # nobody has ever registered
+        return
+    try:
+        yield _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _taken(path: Path) -> IO[bytes]:
+    """The lock is held until the file is closed. Call it only when nobody else may take it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = open(path, "r+b", buffering=0, opener=lambda name, _: os.open(name, flags, 0o600))  # noqa: SIM115
+    if not _try_lock(file.fileno()):
+        file.close()
+        raise ConfigError(f"Another process holds {path}.", hint="`lsof` on that file names it.")
+    return file
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_locked(path: Path) -> bool:
+    """Does not take the lock. What cannot be told counts as locked."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer: Any = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, query)
+        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,74 @@
+"""What is being tried again, and why: for `penstock status`."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.model.schema import TableId
+
+
+@dataclass(frozen=True)
+class _Retry:
+    since: float
+    attempts: int
+    reason: str
+
+
+class Retries:
+    """By table; None: what belongs to no table. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[TableId | None, _Retry] = {}
+
+    def failed(self, table: TableId | None, error: BaseException, reason: str = "") -> None:
+        """An attempt failed and is going to be repeated. `reason`: if not what the error says."""
+        reason = (
+            reason
+            or (str(getattr(error, "message", "")) or str(error) or type(error).__name__).splitlines()[0]
+        )
+        with self._lock:
+            known = self._known.get(table)
+            since, attempts = (known.since, known.attempts) if known else (time.time(), 0)
+            self._known[table] = _Retry(since, attempts + 1, reason)
+
+    def ended(self, table: TableId | None) -> None:
+        """An attempt succeeded, or nothing is tried any more."""
+        if self._known:
+            with self._lock:
+                self._known.pop(table, None)
+
+    def clear(self) -> None:
+        """All that was tried has succeeded."""
+        if self._known:
+            with self._lock:
+                self._known.clear()
+
+    def keep(self, tables: Collection[TableId]) -> None:
+        """Of all other tables nothing is tried any more."""
+        if self._known:
+            with self._lock:
+                self._known = {one: at for one, at in self._known.items() if one is None or one in tables}
+
+    def to_json(self, what: str) -> list[dict[str, Any]]:
+        with self._lock:
+            known = list(self._known.items())
+        return [
+            {
+                "what": what,
+                "table": None if table is None else str(table),
+                "since": _iso(retry.since),
+                "attempts": retry.attempts,
+                "reason": retry.reason,
+            }
+            for table, retry in known
+        ]
+
+
+def _iso(at: float) -> str:
+    return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,200 @@
+"""How long a connection waits for its server, and how waits are ended from outside.
+
+Three limits, so that no wait is for ever:
+
+- *While connecting* everything together has `source.connect_timeout`.
+- *Afterwards* each read may be silent for `source.read_timeout`. Then somebody has to find out whether the
+  server is slow or the connection is dead, because a socket shows no difference: a statement may rightly
+  work for an hour before its first row, and a proxy that passes nothing on still acknowledges every packet
+  and answers TCP keepalive. The server knows: over a second connection it is asked what it does with the
+  first one (`connection.is_at_work`). While it executes the statement, silence is work, and we wait on.
+- *At any time* `interrupt` ends all waits of this process, so that it can stop.
+
+A write waits for `source.read_timeout` too: a server that reads nothing for so long is not asked anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import select
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+ARRIVES_S = 1.0
+"""What the server says it is sending arrives within this time, if it arrives at all."""
+
+_LIVING: weakref.WeakSet[Patience] = weakref.WeakSet()
+_LOCK = threading.Lock()
+
+
+class Interrupted(ConnectionAbortedError):
+    """The wait was ended from outside."""
+
+
+def interrupt(reason: str) -> int:
+    """Ends every wait of this process for a server, now. Connections made later are not affected. How many
+    there were."""
+    with _LOCK:
+        living = list(_LIVING)
+    return sum(patience.interrupt(reason) for patience in living)
+
+
+class Patience:
+    """Of one connection. `is_at_work` is asked when the server is silent; None: silence is the end."""
+
+    def __init__(self, connect_s: float, silence_s: float) -> None:
+        self._deadline: float | None = time.monotonic() + connect_s
+        self._connect_s = connect_s
+        self._silence_s = silence_s
+        self._interrupted = ""
+        self._socket: Any = None
+        self.is_at_work: Callable[[], bool] | None = None
+        self.phase = "accept the connection"
+        """What the server has yet to do, while connecting."""
+        with _LOCK:
+            _LIVING.add(self)
+
+    def use(self, connection: Any) -> None:
+        """The socket that waits from now on: the plain one, then that of TLS."""
+        self._socket = connection
+
+    def connected(self) -> None:
+        self._deadline = None
+
+    def hurry(self, seconds: float) -> None:
+        """From now on silence is short, and its end is the end."""
+        self._deadline, self._silence_s, self.is_at_work = None, min(seconds, self._silence_s), None
+
+    def interrupt(self, reason: str) -> bool:
+        waiting = self._socket
+        if waiting is None or waiting.fileno() < 0 or self._interrupted:
+            return False
+        self._interrupted = reason
+        with contextlib.suppress(OSError):  # it is closed already
+            # Of the socket itself: to say goodbye by TLS would be one more wait.
+            socket.socket.shutdown(waiting, socket.SHUT_RDWR)
+        return True
+
+    def seconds(self) -> float:
+        """How long the next wait may last. Raises when the time for connecting is up, or when interrupted."""
+        self.check()
+        if self._deadline is None:
+            return self._silence_s
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise self.late()
+        return left
+
+    def check(self) -> None:
+        if self._interrupted:
+            raise Interrupted(self._interrupted)
+
+    def late(self) -> TimeoutError:
+        return TimeoutError(f"it did not {self.phase} within {self._connect_s:g} s")
+
+    def silent(self) -> None:
+        """Nothing came for as long as the last wait lasted: returns if it is right to wait on."""
+        self.check()
+        if self._deadline is not None:
+            raise self.late()
+        waits_on = self.is_at_work is not None and (self.is_at_work() or self._arrives())
+        self.check()
+        if waits_on:
+            return
+        raise TimeoutError(f"it has sent nothing for {self._silence_s:g} s and is not at work for us")
+
+    def _arrives(self) -> bool:
+        looks = select.poll()
+        looks.register(self._socket, select.POLLIN)
+        return bool(looks.poll(ARRIVES_S * 1000))
+
+
+class Wire(io.RawIOBase):
+    """The bytes of a socket, as its patience lets them be waited for."""
+
+    def __init__(self, connection: Any, patience: Patience) -> None:
+        self._socket = connection
+        self._patience = patience
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            limit(self._socket, self._patience)
+            try:
+                size = int(self._socket.recv_into(buffer))
+            except TimeoutError:
+                self._patience.silent()
+                continue
+            if not size:
+                self._patience.check()
+            return size
+
+
+def limit(connection: Any, patience: Patience) -> None:
+    """The socket's next operation waits no longer than it may."""
+    seconds = patience.seconds()
+    if connection.gettimeout() != seconds:
+        connection.settimeout(seconds)
+
+
+def send_all(connection: Any, patience: Patience, data: bytes) -> None:
+    """Each part has its own limit, so that a slow network is not a dead one."""
+    view = memoryview(data)
+    while view:
+        limit(connection, patience)
+        try:
+            view = view[connection.send(view) :]
+        except TimeoutError:
+            patience.check()
+            raise
+
+
+_KEEP_MAX = 32767
+"""Seconds: the kernel takes no more (tcp(7))."""
+
+
+def watch_peer(connection: socket.socket, silence_s: float) -> None:
+    """Has the kernel find out that a peer has gone without a word: it asks an idle one, and gives up one that
+    acknowledges nothing. That also wakes whoever waits in `select`."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    linux = {
+        "TCP_KEEPIDLE": min(_KEEP_MAX, max(1, math.ceil(silence_s / 2))),
+        "TCP_KEEPINTVL": min(_KEEP_MAX, max(1, math.ceil(silence_s / 6))),
+        "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": max(1000, int(silence_s * 1000)),
+    }
+    for name, value in linux.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def resolve(host: str, port: int, patience: Patience) -> list[Any]:
+    """Addresses of a host, within the time. A resolver cannot be interrupted, so a thread waits for it."""
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    found: list[list[Any] | BaseException] = []
+
+    def ask() -> None:
+        try:
+            found.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            found.append(error)
+
+    patience.phase = "have its name resolved"
+    thread = threading.Thread(target=ask, name="resolver", daemon=True)
+    thread.start()
+    while not found and thread.is_alive():
+        thread.join(min(0.2, patience.seconds()))
+    patience.phase = "accept the connection"
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]

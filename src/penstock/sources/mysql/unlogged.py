@@ -1,0 +1,122 @@
+"""What statements change of which the log holds no rows: DML in statement format, and what nobody can read.
+
+Which tables such a statement wrote is more than it names. It may write through a view, which names other
+tables; through a trigger of a table that it writes; through a function that it, a view or a trigger calls;
+through foreign keys; into the tables under a MERGE table. What the catalog says of all these now proves
+nothing about then. So the statement concerns every captured table, unless one of these is certain:
+
+- MySQL lists in the event the databases that the statement wrote to (`updates`, the status variable
+  Q_UPDATED_DB_NAMES). The server fills the list from the tables that it locked, at the time, and with what
+  opening them showed: views resolved to their tables, and the tables of triggers, functions and MERGE
+  tables with them. Where a table is referred to by foreign keys, or there are more than 16 databases, it
+  lists nothing. (Tried on 5.7, 8.0 and 9.7 for each of these ways:
+  `tests/sources/mysql/test_statement_format.py`.) A captured table of another database is not concerned
+  then. MariaDB does not write the list.
+- CREATE TABLE … SELECT writes its own table alone on MySQL, which refuses functions that write others while
+  a table is being created. MariaDB runs them; there it does so if the query calls nothing and reads one
+  captured table, which is no view.
+- A server that starts again finds its MEMORY tables empty, and writes `DELETE FROM `database`.`table`` by
+  itself when one is opened. It has no triggers to run. That it was no session is certain where the event
+  does not say what it wrote to, which MySQL says of each session's DML, or, on MariaDB, where it stands
+  outside of a transaction, which a session's DML never does. (Newer servers write TRUNCATE TABLE.)
+
+In row format none of this is met: what is logged as a statement there is DDL or administration, and says
+what it is about. `ddl.parse` knows what of it changes no row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.model.schema import TableId
+from penstock.model.statement_head import statement_head
+from penstock.relaylog.index import Statement
+from penstock.sources.mysql.ddl import statement as said
+from penstock.sources.mysql.ddl.tokens import keywords
+
+_IMPLICIT = re.compile(r"DELETE FROM `(?:[^`]|``)+`\.`(?:[^`]|``)+`")
+_RUNS = keywords("SELECT TABLE VALUES WITH CALL DO EXECUTE HANDLER BEGIN ANALYZE EXPLAIN DESC DESCRIBE")
+"""Heads of what may call functions: the tables are not in the text."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """`named`: tables that the statement itself names. `all_of`: databases of which it may have written any
+    table; None: any table at all. `known`: it is DML; else nobody can tell what it is."""
+
+    named: tuple[TableId, ...]
+    all_of: frozenset[str] | None
+    known: bool = True
+
+    def tables(self, live: Iterable[TableId]) -> list[TableId]:
+        """Those that may have been written."""
+        return [table for table in live if table in self.named or self._reaches(table.database)]
+
+    def _reaches(self, database: str) -> bool:
+        return self.all_of is None or database.lower() in self.all_of
+
+
+def written(
+    parsed: said.Statement, statement: Statement, live: Iterable[TableId], *, mariadb: bool
+) -> Written | None:
+    """What a statement may have written without row events; None: nothing, but for what it is about itself.
+
+    A statement without `updates` that is not `unsaid` counts as one of which nothing is known.
+    """
+    databases = None if statement.updates is None else frozenset(name.lower() for name in statement.updates)
+    match parsed:
+        case said.RowStatement(tables=tables):
+            if _is_implicit(statement, mariadb=mariadb):
+                return Written(tables, frozenset())
+            if databases is not None:  # a name of another database is an alias, or that of a query (WITH)
+                tables = tuple(table for table in tables if table.database.lower() in databases)
+            return Written(tables, databases)
+        case said.Unknown(head=head):
+            return Written((), databases, head.partition(" ")[0] in _RUNS)
+        case said.SetVariables(calls=True):
+            return Written((), databases)
+        case said.CreateTable(as_select=True, query=query, calls=calls) if mariadb:
+            if query is not None and not calls and query.table in set(live):
+                return None
+            return Written((), databases)
+        case _:
+            return None
+
+
+def needs_event(parsed: said.Statement, statement: Statement, *, mariadb: bool) -> bool:
+    """Whether the event may say more of what was written than the index does."""
+    if statement.truncated:
+        return True
+    matters = isinstance(parsed, said.RowStatement | said.Unknown)
+    matters = matters or (isinstance(parsed, said.SetVariables) and parsed.calls)
+    return matters and not mariadb and statement.updates is None and not statement.unsaid
+
+
+def _is_implicit(statement: Statement, *, mariadb: bool) -> bool:
+    if _IMPLICIT.fullmatch(statement.sql) is None:
+        return False
+    return statement.alone if mariadb else statement.unsaid
+
+
+def reason(table: TableId, wrote: Written, statement: Statement, kind: str) -> str:
+    """Why the table may hold other rows than the log tells."""
+    head = statement_head(statement.sql) or "(no text)"
+    form = "in statement format, which carries no rows"
+    if table in wrote.named:
+        return f"Rows of table {table} were changed by {kind} {form}: `{head}`."
+    why = f"the log says that it wrote to database {table.database}"
+    if wrote.all_of is None:
+        why = "the log does not say which databases it wrote to"
+    return (
+        f"Rows of table {table} may have been changed by a statement {form}: `{head}`. "
+        f"It may write through views, triggers, functions and foreign keys, and {why}."
+    )
+
+
+def doubt(table: TableId, wrote: Written, statement: Statement) -> str:
+    """The same for a statement that nobody can read."""
+    head = statement_head(statement.sql) or "(no text)"
+    where = "" if wrote.all_of is None else f", and the log says that it wrote to database {table.database}"
+    return f"a statement that is not understood may have changed its rows (`{head}`){where}"

@@ -1,0 +1,327 @@
+"""A network between a client and a server that can be made to misbehave: a TCP proxy on 127.0.0.1.
+
+    with Proxy("127.0.0.1", server.port) as proxy:
+        connect(port=proxy.port)
+        proxy.stall()
+        ...
+        proxy.pass_on()
+
+Commands act at once, on the connections that exist and on those that come:
+
+- `pass_on()`: everything is forwarded; what a stall held back flows on.
+- `stall()`: connections stay open and nothing is forwarded; new ones are accepted, and nothing is forwarded.
+- `drop()`: connections are half-open for good: nothing is ever forwarded again, and nobody is told. New ones
+  are not answered (their SYN is dropped) until another command is given.
+- `cut()`: connections are reset (RST); new ones are forwarded.
+- `refuse()`: connections are reset; new ones are refused.
+- `slow(bytes_per_second=N)`: forwards N bytes a second, all connections and directions together.
+- `stall_after(bytes=N)`: each connection, also a new one, passes N more bytes from the server to the client
+  and then stalls.
+
+A stalled connection still answers TCP keepalive, because the kernel does; so does one behind a proxy that
+hangs. `drop` is what a NAT does that has forgotten a connection. One thread does everything. It never waits
+for a peer, and holds at most 64 KiB a direction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+
+_BUFFER_BYTES = 64 * 1024
+_CONNECT_S = 5.0
+_COMMAND_S = 10.0
+_TICK_S = 0.02
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER with no time: closing sends RST."""
+
+
+@dataclass(eq=False)
+class _Flow:
+    """One direction of a connection."""
+
+    source: socket.socket
+    target: socket.socket
+    from_server: bool
+    held: bytearray = field(default_factory=bytearray)
+    ended: bool = False
+    """The source has said all; its target is told once `held` is empty."""
+    told: bool = False
+    left_bytes: int | None = None
+    """What may still pass, after `stall_after`."""
+
+
+@dataclass(eq=False)
+class _Link:
+    client: socket.socket
+    server: socket.socket | None = None
+    flows: tuple[_Flow, ...] = ()
+    dropped: bool = False
+
+    def close(self, *, reset: bool) -> None:
+        for end in (self.client, self.server):
+            if end is not None:
+                if reset:
+                    with contextlib.suppress(OSError):
+                        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                end.close()
+
+
+class Proxy:
+    """Listens as soon as it is made, and forwards while its `with` block lasts. Its methods may be called
+    from any thread; they return once they have taken effect."""
+
+    def __init__(self, target_host: str, target_port: int, *, port: int = 0) -> None:
+        """`port`: where to listen; 0 is any free port."""
+        self._target = (target_host, target_port)
+        self._listener: socket.socket | None = _listen(port)
+        self.port: int = self._listener.getsockname()[1]
+        self.accepted = 0
+        """Connections accepted since the start."""
+        self.passed_bytes = 0
+        """Bytes forwarded since the start, both directions."""
+        self._links: list[_Link] = []
+        self._fillers: list[socket.socket] = []
+        self._forwarding = True
+        self._rate: int | None = None
+        self._budget_bytes = 0.0
+        self._budget_since = 0.0
+        self._left_bytes: int | None = None
+        self._commands: list[tuple[Callable[[], None], threading.Event]] = []
+        self._lock = threading.Lock()
+        self._wake, self._woken = socket.socketpair()
+        self._woken.setblocking(False)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+
+    def __enter__(self) -> Proxy:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing = True
+        self._wake.send(b"x")
+        self._thread.join(_COMMAND_S)
+        self._wake.close()
+        self._woken.close()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open, stalled and half-open ones too."""
+        return len(self._links)
+
+    def pass_on(self) -> None:
+        self._do(lambda: self._become(forwarding=True))
+
+    def stall(self) -> None:
+        self._do(lambda: self._become(forwarding=False))
+
+    def slow(self, *, bytes_per_second: int) -> None:
+        self._do(lambda: self._become(forwarding=True, rate=bytes_per_second))
+
+    def stall_after(self, *, bytes: int) -> None:
+        self._do(lambda: self._become(forwarding=True, left_bytes=bytes))
+
+    def drop(self) -> None:
+        def drop() -> None:
+            self._become(forwarding=False)
+            for link in self._links:
+                link.dropped = True
+            self._stop_answering()
+
+        self._do(drop)
+
+    def cut(self) -> None:
+        def cut() -> None:
+            self._become(forwarding=True)
+            self._reset_all()
+
+        self._do(cut)
+
+    def refuse(self) -> None:
+        def refuse() -> None:
+            self._become(forwarding=True)
+            self._reset_all()
+            assert self._listener is not None
+            self._listener.close()
+            self._listener = None
+
+        self._do(refuse)
+
+    def _do(self, command: Callable[[], None]) -> None:
+        done = threading.Event()
+        with self._lock:
+            self._commands.append((command, done))
+        self._wake.send(b"x")
+        if not done.wait(_COMMAND_S):
+            raise RuntimeError("The proxy does not run; use it inside its `with` block.")
+
+    # What follows runs on the proxy's own thread.
+
+    def _become(self, *, forwarding: bool, rate: int | None = None, left_bytes: int | None = None) -> None:
+        self._forwarding, self._rate, self._left_bytes = forwarding, rate, left_bytes
+        self._budget_bytes, self._budget_since = 0.0, time.monotonic()
+        for link in self._links:
+            for flow in link.flows:
+                flow.left_bytes = left_bytes if flow.from_server else None
+        for filler in self._fillers:
+            filler.close()
+        self._fillers.clear()
+        if self._listener is None:
+            self._listener = _listen(self.port)
+        else:
+            self._listener.listen(socket.SOMAXCONN)
+
+    def _stop_answering(self) -> None:
+        """The kernel drops the SYN of who connects while the queue of a listener is full."""
+        assert self._listener is not None
+        self._listener.listen(0)
+        for _ in range(64):
+            filler = socket.socket()
+            filler.settimeout(0.1)
+            try:
+                filler.connect(("127.0.0.1", self.port))
+            except OSError:
+                filler.close()
+                return
+            self._fillers.append(filler)
+
+    def _reset_all(self) -> None:
+        for link in self._links:
+            link.close(reset=True)
+        self._links.clear()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                with selectors.DefaultSelector() as selector:
+                    timeout_s = self._watch(selector)
+                    ready = {key.fileobj for key, _ in selector.select(timeout_s)}
+                self._obey()
+                if self._listener in ready and not self._fillers:
+                    self._accept()
+                for link in list(self._links):
+                    self._move(link)
+        finally:
+            for link in self._links:
+                link.close(reset=False)
+            for end in (self._listener, *self._fillers):
+                if end is not None:
+                    end.close()
+
+    def _watch(self, selector: selectors.BaseSelector) -> float | None:
+        """What to wait for, made anew each time: only what can be acted upon."""
+        selector.register(self._woken, selectors.EVENT_READ)
+        if self._listener is not None and not self._fillers:
+            selector.register(self._listener, selectors.EVENT_READ)
+        timeout_s = None
+        interest: dict[socket.socket, int] = {}
+        for flow in (flow for link in self._links if self._flows(link) for flow in link.flows):
+            if flow.held and (flow.left_bytes is None or flow.left_bytes > 0):
+                if self._allowance() > 0:
+                    interest[flow.target] = interest.get(flow.target, 0) | selectors.EVENT_WRITE
+                else:
+                    timeout_s = _TICK_S
+            if not flow.ended and len(flow.held) < _BUFFER_BYTES:
+                interest[flow.source] = interest.get(flow.source, 0) | selectors.EVENT_READ
+        for end, events in interest.items():
+            selector.register(end, events)
+        return timeout_s
+
+    def _obey(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._woken.recv(4096)
+        with self._lock:
+            commands, self._commands = self._commands, []
+        for command, done in commands:
+            command()
+            done.set()
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            client, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        client.setblocking(False)
+        self.accepted += 1
+        self._links.append(_Link(client))
+
+    def _flows(self, link: _Link) -> bool:
+        return self._forwarding and not link.dropped
+
+    def _move(self, link: _Link) -> None:
+        if not self._flows(link):
+            return
+        try:
+            if link.server is None:
+                self._reach(link)
+            for flow in link.flows:
+                self._forward(flow)
+        except OSError:
+            link.close(reset=True)
+            self._links.remove(link)
+            return
+        if all(flow.told for flow in link.flows):
+            link.close(reset=False)
+            self._links.remove(link)
+
+    def _reach(self, link: _Link) -> None:
+        server = link.server = socket.create_connection(self._target, _CONNECT_S)
+        for end in (server, link.client):
+            end.setblocking(False)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.flows = (
+            _Flow(link.client, server, from_server=False),
+            _Flow(server, link.client, from_server=True, left_bytes=self._left_bytes),
+        )
+
+    def _forward(self, flow: _Flow) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while not flow.ended and (room := _BUFFER_BYTES - len(flow.held)) > 0:
+                received = flow.source.recv(room)
+                flow.ended = not received
+                flow.held += received
+        limits = [len(flow.held), self._allowance()]
+        if flow.left_bytes is not None:
+            limits.append(flow.left_bytes)
+        if (size := min(limits)) > 0:
+            with contextlib.suppress(BlockingIOError):
+                sent = flow.target.send(flow.held[:size])
+                del flow.held[:sent]
+                self.passed_bytes += sent
+                self._budget_bytes -= sent
+                if flow.left_bytes is not None:
+                    flow.left_bytes -= sent
+        if flow.ended and not flow.held and not flow.told:
+            flow.told = True
+            with contextlib.suppress(OSError):
+                flow.target.shutdown(socket.SHUT_WR)
+
+    def _allowance(self) -> int:
+        """Bytes that may be sent now. A quarter of a second's worth is saved up at most."""
+        if self._rate is None:
+            return _BUFFER_BYTES
+        now = time.monotonic()
+        saved = self._budget_bytes + (now - self._budget_since) * self._rate
+        self._budget_bytes = min(saved, max(1.0, self._rate / 4))
+        self._budget_since = now
+        return int(self._budget_bytes)
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(socket.SOMAXCONN)
+    listener.setblocking(False)
+    return listener

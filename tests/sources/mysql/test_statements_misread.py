@@ -1,0 +1,91 @@
+"""Statements that are easily taken for something else: by the tables they name, or by their text."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sources.mysql.test_statements import MADE, STRICT, Pipeline, T, evolved, names
+
+from penstock.model.plan import TruncateTarget
+from penstock.model.schema import TableId
+from penstock.sources.mysql.ddl.server import SQL_MODE_BITS
+
+
+@pytest.fixture
+def shop() -> Pipeline:
+    pipeline = Pipeline()
+    pipeline.run(MADE)
+    return pipeline
+
+
+# tables that a statement names besides its own -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioned", ["other.hist", "hist"])
+def test_a_table_that_is_exchanged_with_a_partition_of_one_that_is_not_captured_is_read_again(
+    partitioned: str,
+) -> None:
+    shop = Pipeline("shop.t")
+    shop.run(MADE)
+    [effect] = shop.run(f"ALTER TABLE {partitioned} EXCHANGE PARTITION p0 WITH TABLE shop.t")
+    assert effect.table == T and effect.rereads
+
+
+@pytest.mark.parametrize("before", ["other.t", "t_next"])
+def test_a_table_that_takes_a_captured_name_by_alter_table_is_read(before: str) -> None:
+    there = Pipeline("shop.t")
+    there.run(MADE)
+    definition = there.live[T]
+    shop = Pipeline("shop.t", catalog=lambda table: definition)
+    shop.run(MADE)
+    shop.run("DROP TABLE t")
+    [effect] = shop.run(f"ALTER TABLE {before} RENAME TO shop.t")
+    assert (effect.table, effect.fills) == (T, True) and effect.created is not None
+
+
+def test_a_list_of_partitions_that_is_reorganized_may_lose_rows_and_ranges_do_not(shop: Pipeline) -> None:
+    partitions = "ALTER TABLE t REORGANIZE PARTITION p0 INTO (PARTITION p0 VALUES {})"
+    [effect] = shop.run(partitions.format("IN (1)"))
+    assert effect.table == T and effect.rereads
+    assert shop.run(partitions.format("LESS THAN (10)")) == []
+
+
+def test_a_table_has_the_character_set_that_its_database_had_then() -> None:
+    shop = Pipeline("shop.*")
+    shop.run("CREATE DATABASE shop CHARACTER SET utf8mb4")
+    shop.run("CREATE TABLE n (a VARCHAR(3) PRIMARY KEY)")
+    assert shop.live[TableId("shop", "n")].columns[0].charset == "utf8mb4", "not what the catalog says now"
+
+
+# text that is not what it seems -----------------------------------------------------------------------------
+
+
+def test_only_the_white_space_of_the_server_separates_words(shop: Pipeline) -> None:
+    assert shop.run("TRUNCATE \u3000t") == [], "the name of another table begins with U+3000"
+    [effect] = shop.run("TRUNCATE\tt")
+    assert isinstance(effect.steps[0], TruncateTarget)
+
+
+def test_a_comment_for_mariadb_is_an_ordinary_one_to_mysql(shop: Pipeline) -> None:
+    [effect] = shop.run("/*M! /* */ TRUNCATE t")
+    assert isinstance(effect.steps[0], TruncateTarget)
+
+
+def test_a_name_in_double_quotes_has_no_escapes(shop: Pipeline) -> None:
+    sql = 'ALTER TABLE "t" ADD "x\\" INT, DROP COLUMN b, ADD "y" INT -- "'
+    step = evolved(shop.run(sql, SQL_MODE_BITS["ANSI_QUOTES"]))
+    assert names(step.schema) == ["id", "a", "e", "p", "x\\", "y"]
+
+
+@pytest.mark.parametrize("digits", ["0" * 5000 + "10", "9" * 5000])
+def test_numbers_of_any_length_are_read_or_not_understood(shop: Pipeline, digits: str) -> None:
+    assert shop.run(f"CREATE TABLE other.z (v VARCHAR({digits}))") == []
+    effects = shop.run(f"ALTER TABLE t MODIFY b VARCHAR({digits})")
+    assert [bool(one.rereads) for one in effects] == ([] if digits.endswith("10") else [True])
+
+
+def test_a_char_that_is_read_with_its_spaces_is_another_value_in_a_varchar() -> None:
+    shop = Pipeline("shop.t")
+    shop.run("CREATE TABLE t (id INT PRIMARY KEY, c CHAR(5)) CHARACTER SET utf8mb4")
+    mode = STRICT | SQL_MODE_BITS["PAD_CHAR_TO_FULL_LENGTH"]
+    [effect] = shop.run("ALTER TABLE t MODIFY c VARCHAR(5)", mode)
+    assert effect.rereads
