@@ -243,6 +243,7 @@ def begin_anew(case: Case, why: str) -> None:
         for entry in folder.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     case.write_file(namespace="anew")
+    case.read_to = {}  # the tables are read again, later
     case.note(f"begins anew after {why}")
     case.service.release()
 

@@ -128,14 +128,20 @@ def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:
     return all(one == other or one is None for one, other in zip(before, now, strict=True))
 
 
-def ledger_differs(ids: Iterable[int]) -> list[str]:
-    """Of the rows `insert` and `read` of a table to which numbers are only appended."""
+def ids_of(server: MySqlClient, table: str) -> set[int]:
+    return {int(row[0]) for row in server.query(f"SELECT id FROM {table}")}
+
+
+def ledger_differs(ids: Iterable[int], there: Iterable[int]) -> list[str]:
+    """Of the rows `insert` and `read` of a table to which numbers are only appended. `there`: the numbers at
+    the source; one that was restored has lost some."""
     found = Counter(ids)
     doubles = [number for number, count in found.items() if count > 1]
-    gaps = set(range(max(found, default=-1) + 1)) - set(found)
+    gaps, more = set(there) - set(found), set(found) - set(there)
     return [
-        *([f"ledger: {len(doubles)} doubles, such as {sorted(doubles)[:5]}"] if doubles else []),
-        *([f"ledger: {len(gaps)} gaps, such as {sorted(gaps)[:5]}"] if gaps else []),
+        f"ledger: {len(numbers)} {what}, such as {sorted(numbers)[:5]}"
+        for what, numbers in (("doubles", doubles), ("gaps", gaps), ("that the source lacks", more))
+        if numbers
     ]
 
 

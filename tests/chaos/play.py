@@ -167,6 +167,7 @@ def _run_on(case: Case) -> None:
     """After the last fault the stream goes on, with a change of a definition more."""
     goal = case.watch.applied() + 3
     case.watch.until(lambda: case.watch.applied() >= goal, CALM_SECONDS)
+    case.read_to = case.read_to or case.highest_keys()
     for what in ("ddl", "signal"):
         if case.dice.random() < 0.5:
             _operate(case, what)
@@ -277,7 +278,7 @@ def _judge_targets(case: Case) -> list[str]:
                 continue
             found += judge.log_differs(server, name, frame, read_to=case.read_to.get(table))
             if table == LEDGER:
-                found += judge.ledger_differs(_numbers(frame))
+                found += judge.ledger_differs(_numbers(frame), judge.ids_of(server, name))
         except Exception as error:
             found.append(f"{name}: its target cannot be read: {str(error)[:400]}")
     return [line for line in found if line]

@@ -98,9 +98,10 @@ def test_a_change_after_a_delete_is_reported_and_a_change_while_a_row_is_read_is
 
 
 def test_gaps_and_doubles_of_a_ledger_are_reported() -> None:
-    assert judge.ledger_differs([0, 1, 2, 3]) == []
-    assert judge.ledger_differs([0, 1, 3]) == ["ledger: 1 gaps, such as [2]"]
-    assert judge.ledger_differs([0, 1, 1, 2]) == ["ledger: 1 doubles, such as [1]"]
+    assert judge.ledger_differs([0, 1, 2, 3], range(4)) == []
+    assert judge.ledger_differs([0, 1, 3], range(4)) == ["ledger: 1 gaps, such as [2]"]
+    assert judge.ledger_differs([0, 1, 1, 2], range(3)) == ["ledger: 1 doubles, such as [1]"]
+    assert judge.ledger_differs([0, 1, 2], [0, 2]) == ["ledger: 1 that the source lacks, such as [1]"]
 
 
 def test_a_run_that_ends_with_a_trace_or_without_a_word_is_reported() -> None:
