@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bench.measure import RunFailed
-from penstock.artifacts import cache_directory, java
-from penstock.artifacts import fetch as fetch_pinned
+from penstock.artifacts.maven import cache_directory, java
+from penstock.artifacts.maven import fetch as fetch_pinned
 
 PEERS = Path(__file__).with_name("peers")
 

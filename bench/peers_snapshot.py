@@ -16,7 +16,7 @@ import pyspark
 from bench import java, measure, workload
 from bench.log import BenchLog
 from bench.measure import Figure, NotRun, Outcome, RunFailed
-from penstock.artifacts import cache_directory
+from penstock.artifacts.maven import cache_directory
 from penstock.errors import PenstockError
 from penstock.testing.servers import MySqlServer
 

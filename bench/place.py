@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.artifacts import cache_directory
+from penstock.artifacts.maven import cache_directory
 
 
 @contextmanager

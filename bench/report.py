@@ -19,7 +19,7 @@ from bench import goals, ours, peers_log, peers_snapshot
 from bench.load import tasks as load_tasks
 from bench.log import BenchLog
 from bench.measure import ROOT, Figure, NotRun, Outcome
-from penstock.artifacts import java
+from penstock.artifacts.maven import java
 from penstock.errors import InternalError
 
 RESULTS = ROOT / "bench" / "results" / "latest.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyspark
 
-from penstock.artifacts import cache_directory, java
+from penstock.artifacts.maven import cache_directory, java
 from penstock.commands.prepare import prepare
 from penstock.spark.classes import archive
 from penstock.spark.jars import jars

@@ -24,12 +24,12 @@ import pyarrow.parquet as pq
 from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.model.chunk import Chunk
-from penstock.model.part import Part
+from penstock.model.partial_snapshot import Part
 from penstock.model.schema import TableId, TableSchema
-from penstock.snapshot import stage
-from penstock.snapshot.read import MySqlChunkReader
+from penstock.snapshot import staging
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 
 Following = Callable[[], Chunk | None]
 Read = Callable[[PipelineConfig, TableSchema, Following, str, str], int]
@@ -117,12 +117,12 @@ def staged(
     try:
         while (chunk := next_chunk()) is not None:
             if reader is None:
-                done = stage.stage_chunk(
+                done = staging.stage_chunk(
                     config.source, schema, chunk, folder, start_gtids=gtids, types=config.types
                 )
             else:
                 reader.require_gtids(gtids)
-                done = stage.stage(reader, schema, chunk, folder, types=config.types)
+                done = staging.stage(reader, schema, chunk, folder, types=config.types)
             rows += done.rows
     finally:
         if reader is not None:

@@ -17,9 +17,9 @@ import pyarrow as pa
 from penstock import config as configuration
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableId, TableSchema
-from penstock.snapshot.read import MySqlChunkReader
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 
 
 def main() -> None:

@@ -21,16 +21,16 @@ from bench import measure
 from bench.lines import Line
 from bench.place import scratch
 from penstock.config import SchemaConfig
-from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema_change import TableEffect
 from penstock.model.table import TableState
-from penstock.planner import Planner, PlannerLimits
-from penstock.policy import Policies
+from penstock.planning.planner import Planner, PlannerLimits
+from penstock.planning.policy import Policies
 from penstock.relaylog import index
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment import SegmentName, list_segments
-from penstock.snapshot.place import PlacementLimits
+from penstock.snapshot.placement import PlacementLimits
 from penstock.state import StateStore
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import MySqlServer

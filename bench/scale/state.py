@@ -18,7 +18,7 @@ from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.plan import ApplyEvents, EpochPlan, TablePlan
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change, TableState
-from penstock.progress import TableDocuments
+from penstock.runtime.progress import TableDocuments
 from penstock.state import StateStore
 
 

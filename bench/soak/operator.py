@@ -8,7 +8,7 @@ import time
 from typing import Any, assert_never
 
 from bench.soak.events import Happening
-from penstock.pipeline import Pipeline
+from penstock.runtime.pipeline import Pipeline
 from penstock.testing.running import RunningPipeline, Victim
 from penstock.testing.servers import MySqlServer
 

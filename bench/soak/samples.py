@@ -17,7 +17,7 @@ import psutil
 from typing_extensions import Self
 
 from bench.soak.judge import YOUNG_SECONDS, Process, Sample
-from penstock.artifacts import java
+from penstock.artifacts.maven import java
 from penstock.testing.running import RunningPipeline
 
 SAMPLE_SECONDS_MAX = 5.0

@@ -24,8 +24,8 @@ import typer
 from penstock import __version__
 from penstock import config as configuration
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
-from penstock.failures.lines import FORMAT, OneLine
-from penstock.failures.tell import told
+from penstock.failures.log_format import FORMAT, OneLine
+from penstock.failures.messages import told
 from penstock.printable import LogFormatter, printable, printable_json
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ def resnapshot(
 ) -> None:
     """Read tables again from their beginning, for example after one was parked. A pipeline that does not run
     does it at its next start."""
-    from penstock.commands.again import resnapshot as command
+    from penstock.commands.resnapshot import resnapshot as command
 
     command(file, tables, fresh=fresh, as_json=as_json)
 
@@ -125,7 +125,7 @@ def unpark(
 ) -> None:
     """Bring parked tables back: from where they stopped if nothing is lost to them, else read from their
     beginning. A pipeline that does not run does it at its next start."""
-    from penstock.commands.again import unpark as command
+    from penstock.commands.resnapshot import unpark as command
 
     command(file, tables, as_json=as_json)
 
@@ -310,7 +310,7 @@ def demo(
 ) -> None:
     """See it work: a private MySQL under load into a lake table, killed twice, proven equal."""
     from penstock.commands.demo import demo as command
-    from penstock.demo import DemoOptions
+    from penstock.testing.demo import DemoOptions
 
     if sink not in ("iceberg", "delta"):
         raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta", param_hint="--sink")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import penstock.pipeline  # noqa: F401 - all errors are known once all is imported
+import penstock.runtime.pipeline  # noqa: F401 - all errors are known once all is imported
 from penstock.errors import InternalError, PenstockError
 from penstock.testing import oracle
 from penstock.testing.oracle import OracleColumn

@@ -6,7 +6,7 @@ import random
 import time
 from typing import Any
 
-from penstock.pipeline import Pipeline
+from penstock.runtime.pipeline import Pipeline
 from penstock.testing.servers import MySqlClient
 
 LOCK_SECONDS = 20

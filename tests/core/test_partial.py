@@ -13,7 +13,7 @@ from tests.core.logs import decode, decode_range, log_of, schema_of, select
 
 from penstock import _core
 from penstock.model.schema import DEFAULT_TYPES, TableSchema
-from penstock.sources.mysql.omitted import omitted_values
+from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.testing.servers import MySqlServer
 
 Factory = Callable[..., MySqlServer]

@@ -13,7 +13,7 @@ from tests.core.logs import decode, schema_of, select
 from penstock import _core
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableSchema, TypeOptions
-from penstock.snapshot.read import MySqlChunkReader
+from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.testing import servers
 from penstock.verify import sql
 

@@ -14,8 +14,8 @@ from tests.core.logs import decode_range
 
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableId, TypeOptions
-from penstock.snapshot.read import MySqlChunkReader
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.testing import servers
 
 COLUMNS = """id INT PRIMARY KEY, y YEAR, big BIGINT UNSIGNED, y2 YEAR, tiny TINYINT UNSIGNED,

@@ -23,7 +23,7 @@ from penstock.config import RelayLogConfig
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import list_segments
 from penstock.relaylog.writer import RelayLogWriter
-from penstock.sources.mysql import follow
+from penstock.sources.mysql import start_position
 from penstock.testing.servers import MySqlServer
 
 SPAN_SIZE = 4000
@@ -76,7 +76,7 @@ class Session:
         self.chance = chance
         (folder / "relay.json").write_text('{"format": 1, "uuid": "u", "created": 0, "mode": "gtid"}')
         self.writer = RelayLogWriter(folder, RelayLogConfig(disk_free_min=0, span_size=SPAN_SIZE))
-        held = follow.hold(RelayLog.open(folder) if list_segments(folder) else None)
+        held = start_position.hold(RelayLog.open(folder) if list_segments(folder) else None)
         executed = held.gtids if held else GtidSet()
         expected, wanted = None, executed
         if held and held.last and held.digest and held.last.gtid:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import ConfigError, InternalError, SparkFailed
 from penstock.failures.advice import RULES, advise, advise_log, without_secrets
-from penstock.failures.lines import shortened
-from penstock.failures.tell import advice_of, telling
+from penstock.failures.log_format import shortened
+from penstock.failures.messages import advice_of, telling
 from penstock.failures.trace import TEXT_MAX, causes, decisive, without_traces
 
 TEXTS = Path(__file__).with_name("texts")

@@ -22,8 +22,8 @@ from penstock.model.plan import (
     TablePlan,
     TruncateTarget,
 )
+from penstock.model.plan_json import plan_from_text, plan_to_text
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.stored import plan_from_text, plan_to_text
 
 offsets = st.integers(0, 2**62).map(Offset)
 names = st.text(min_size=1, max_size=12).filter(lambda text: "." not in text)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from tests.models.cascade_model import Key, ModelServer, Row
 
-from penstock.cascades import follow
-from penstock.cascades.replay import OwnEdge, replay
+from penstock.cascades import in_memory
+from penstock.cascades.self_references import OwnEdge, replay
 from penstock.model.schema import CascadingKey, TableId
-from penstock.testing.cascade_model import Key, ModelServer, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -200,22 +200,22 @@ def few(world: World, table: str, known: dict[str, pa.Table]) -> Rows:
         made = pa.table(columns, ["o0", "n0", "gone", "p"])
         if key.parent in known:
             made = pa.concat_tables([made, known[key.parent]])
-        edges.append(follow.edge_of(cascading(key), (key.column,), ("exact",), made, (0,)))
+        edges.append(in_memory.edge_of(cascading(key), (key.column,), ("exact",), made, (0,)))
     if not edges:
         return []
-    images = follow.Images((0,))
+    images = in_memory.Images((0,))
     logged = world.images(table)
     images.add([row for row, _, _ in logged], [sequence for _, sequence, _ in logged])
-    versions = (follow.Version(*one) for one in world.versions(table))
+    versions = (in_memory.Version(*one) for one in world.versions(table))
     own = [OwnEdge(number, (0,)) for number, edge in enumerate(edges) if edge.key.parent.table == table]
-    hits = replay(edges, own, versions, images) if own else follow.follow(edges, versions, images)
-    changes = [(old, new, gone, p) for (old,), (new,), gone, p in follow.derived(hits, (0,))]
+    hits = replay(edges, own, versions, images) if own else in_memory.follow(edges, versions, images)
+    changes = [(old, new, gone, p) for (old,), (new,), gone, p in in_memory.derived(hits, (0,))]
     if changes:
         known[table] = pa.table([pa.array(c) for c in zip(*changes, strict=True)], ["o0", "n0", "gone", "p"])
         known[table] = known[table].set_column(1, "n0", known[table]["n0"].cast(pa.int64()))
     return [
         (row[0] // 1000, row, -sequence if gone else sequence)
-        for row, gone, sequence in follow.outcome(hits, images)
+        for row, gone, sequence in in_memory.outcome(hits, images)
     ]
 
 
@@ -223,7 +223,7 @@ def many(
     spark: SparkSession, scratch: Scratch, world: World, table: str, known: dict[str, DataFrame]
 ) -> Rows:
     """`known`: what foreign keys did to tables before this one."""
-    from penstock.spark.consequences import Child, Edge, follow, outcome
+    from penstock.spark.consequences import Child, Edge, outcome
 
     edges = []
     for key in world.keys(table):
@@ -246,7 +246,7 @@ def many(
         edges=tuple(edges),
         moves=any(key.column == 0 for key in world.keys(table)),
     )
-    hits, derived = follow(child, scratch)
+    hits, derived = in_memory(child, scratch)
     if hits is None or derived is None:
         return []
     known[table] = derived

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from penstock.testing.placement_model import World
-from penstock.testing.placement_values import (
+from tests.models.placement_model import World
+from tests.models.placement_values import (
     BROKEN,
     BROKEN_AT_REPLICAS,
     BROKEN_IN_PARTS,

@@ -22,9 +22,9 @@ from penstock.config import SourceConfig
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset, Split
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.snapshot.read import MySqlChunkReader
 from penstock.sources.mysql.catalog import read_table
-from penstock.sources.mysql.computed import computation
+from penstock.sources.mysql.generated_columns import computation
+from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.spark.tasks import DecodeTask, decode
 from penstock.testing import servers
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.ending import BY_FORCE
+from penstock.runtime.shutdown import BY_FORCE
 from penstock.testing.meanwhile import meanwhile
 from penstock.testing.proxy import Proxy
 from penstock.testing.running import RunningPipeline

@@ -423,6 +423,7 @@ def test_the_port_is_free_again_when_it_has_stopped(tmp_path: Path) -> None:
 
 
 def test_the_web_framework_is_not_imported_where_it_is_not_used() -> None:
-    script = "import sys, penstock.cli, penstock.pipeline; print([m for m in sys.modules if 'fastapi' in m])"
+    script = "import sys, penstock.cli, penstock.runtime.pipeline; "
+    script += "print([m for m in sys.modules if 'fastapi' in m])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "[]", done.stderr

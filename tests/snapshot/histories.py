@@ -24,29 +24,29 @@ from tests.sources.mysql.receiving import Receiving
 
 from penstock.config import PipelineConfig
 from penstock.config import parse as parse_config
-from penstock.discovery import discover
 from penstock.errors import ConfigError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
-from penstock.model.part import PartialSnapshot
+from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId
 from penstock.model.signal import ENDED
 from penstock.model.table import TableState
-from penstock.planner import Planner, PlannerLimits
-from penstock.policy import Policies
+from penstock.planning.discovery import discover
+from penstock.planning.planner import Planner, PlannerLimits
+from penstock.planning.policy import Policies
+from penstock.planning.resnapshots import Rereads
 from penstock.relaylog.reader import RelayLog
-from penstock.rereads import Rereads
 from penstock.signals.channels import accept
 from penstock.signals.work import Signals, apply_patterns
-from penstock.snapshot import stage
+from penstock.snapshot import staging
 from penstock.snapshot.base import ChunkOutdated
-from penstock.snapshot.log import ChunkLog
-from penstock.snapshot.place import PlacementLimits
-from penstock.snapshot.split import WHOLE
+from penstock.snapshot.chunk_log import ChunkLog
+from penstock.snapshot.placement import PlacementLimits
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.snapshot.split import WHOLE
 from penstock.sources.mysql.statements import MySqlStatements
-from penstock.spark.record import record
+from penstock.spark.record_epoch import record
 from penstock.state import StateStore
 from penstock.testing.servers import Database
 
@@ -280,10 +280,10 @@ class History:
             raise writers.error or self.error  # type: ignore[misc]
 
     def _begin(self) -> Run:
-        run = Run(self._config, self.target, self._database, stage.discard)
+        run = Run(self._config, self.target, self._database, staging.discard)
         chunks = self._folder / "chunks"
         for folder in sorted(chunks.iterdir()) if chunks.exists() else ():
-            for item in stage.staged(folder):
+            for item in staging.staged(folder):
                 run.state.chunk_staged(item)  # what an earlier run staged counts
         return run
 
@@ -324,7 +324,7 @@ class History:
                 self._rests_until = self._writers.transactions + self.dice.randint(2, 25)
             for staged in [one for outcome in outcomes for one in outcome.placed]:
                 self.chunks += 1
-                stage.discard(staged)
+                staging.discard(staged)
             return True
         try:
             run.signals.work()
@@ -482,7 +482,7 @@ class History:
             if chunk is None:
                 continue
             folder = self._folder / "chunks" / (f"part-{snapshot}" if snapshot else str(table.start))
-            staged = stage.stage_chunk(
+            staged = staging.stage_chunk(
                 run.config.source, table.schema, chunk, str(folder),
                 start_gtids=run.chunk_log.gtids_at(since),
             )  # fmt: skip

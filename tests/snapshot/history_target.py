@@ -22,10 +22,10 @@ from penstock.model.plan import (
 )
 from penstock.model.schema import DEFAULT_TYPES, TableId
 from penstock.sinks.base import Missing, Ours
-from penstock.snapshot.place import PlacementLimits
-from penstock.sources.mysql.omitted import omitted_values
+from penstock.snapshot.placement import PlacementLimits
+from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.spark import tasks
-from penstock.spark.outcome import TableOutcome
+from penstock.spark.table_outcome import TableOutcome
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]

@@ -9,7 +9,7 @@ import pytest
 from penstock.config import SnapshotConfig, SourceConfig
 from penstock.errors import ConfigError
 from penstock.snapshot.gate import STALE_SECONDS, Gate, Permit
-from penstock.sources.mysql.lookout import Host, Sight
+from penstock.sources.mysql.snapshot.host_selection import Host, Sight
 from penstock.testing.scenario import wait_for
 
 SOURCE = SourceConfig(user="u", host="source", port=1)

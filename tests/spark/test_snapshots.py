@@ -22,7 +22,7 @@ from penstock.model.table import TableState, new_table
 from penstock.snapshot.gate import Gate, Permit
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.catalog import read_table
-from penstock.sources.mysql.lookout import Lookout
+from penstock.sources.mysql.snapshot.host_selection import Lookout
 from penstock.state import StateStore
 from penstock.testing.proxy import Proxy
 from penstock.testing.scenario import wait_for

@@ -11,7 +11,7 @@ from penstock.commands.status import ensure_run
 from penstock.commands.terminal import say, say_json
 from penstock.commands.verify import choose
 from penstock.errors import ConfigError
-from penstock.failures.tell import telling
+from penstock.failures.messages import telling
 from penstock.sinks.base import Ours
 from penstock.state import StateStore
 

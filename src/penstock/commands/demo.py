@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from penstock.commands.run import render, summary_line
-from penstock.demo import Demo, DemoOptions, DemoResult
+from penstock.testing.demo import Demo, DemoOptions, DemoResult
 
 PLAIN_EVERY_SECONDS = 5
 

@@ -16,7 +16,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
-from penstock.parking import at_start
+from penstock.planning.parking import at_start
 from penstock.printable import printable
 from penstock.signals.work import as_told, by_signal
 from penstock.sources.base import Finding, TableFilter

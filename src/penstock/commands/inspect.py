@@ -20,7 +20,7 @@ from typing import Any
 from rich.table import Table
 
 from penstock._core import DecodeError, GtidSet, Inspector
-from penstock.commands.named import table_named
+from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import cell, console, say, say_json
 from penstock.errors import ConfigError
 from penstock.printable import printable_json

@@ -13,7 +13,7 @@ from rich.console import Console
 from penstock.config import SinkConfig
 from penstock.errors import ConfigError, PenstockError
 from penstock.failures.advice import advise
-from penstock.failures.record import keep_text
+from penstock.failures.error_log import keep_text
 from penstock.spark import classes
 from penstock.spark.jars import jars
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock import config as configuration
 from penstock.sources.mysql.receiver import Receiver
-from penstock.sources.mysql.stopping import Stopping, ensure_end, obey_parent
+from penstock.sources.mysql.stop_signals import Stopping, ensure_end, obey_parent
 
 log = logging.getLogger(__name__)
 

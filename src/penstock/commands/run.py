@@ -14,9 +14,9 @@ from rich.text import Text
 
 from penstock.commands.terminal import cell, console, say
 from penstock.errors import TablesParked
-from penstock.pipeline import Pipeline
 from penstock.printable import printable, printable_json
-from penstock.progress import Progress
+from penstock.runtime.pipeline import Pipeline
+from penstock.runtime.progress import Progress
 
 PLAIN_EVERY_SECONDS = 5
 PARKED_SHOWN_MAX = 5

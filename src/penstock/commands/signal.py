@@ -13,9 +13,9 @@ from typing import Any
 from rich.table import Table
 
 from penstock import config as configuration
-from penstock import directory
 from penstock.commands.status import ensure_run
 from penstock.commands.terminal import cell, console, say, say_json
+from penstock.disk import directory
 from penstock.errors import ConfigError
 from penstock.model.signal import ENDED, Signal
 from penstock.signals import commands

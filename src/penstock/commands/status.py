@@ -15,21 +15,15 @@ from penstock.commands.consumers import age_text
 from penstock.commands.run import render, size_text
 from penstock.commands.terminal import cell, console, say_json
 from penstock.config import PipelineConfig
-from penstock.directory import is_held
+from penstock.disk.directory import is_held
 from penstock.errors import ConfigError
-from penstock.progress import (
-    REPORT_SECONDS_MAX,
-    change_json,
-    collect,
-    read_end,
-    read_status,
-    report_age_seconds,
-)
 from penstock.relaylog import lease
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver
 from penstock.relaylog.status import silence
+from penstock.runtime.progress import REPORT_SECONDS_MAX, change_json, collect
 from penstock.state import StateStore
+from penstock.state.report import read_end, read_status, report_age_seconds
 
 
 def status(file: Path, *, history: bool, as_json: bool) -> None:

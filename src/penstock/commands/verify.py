@@ -12,23 +12,23 @@ from typing import Any
 import pymysql
 
 from penstock import config as configuration
-from penstock.commands.named import table_named
 from penstock.commands.status import ensure_run
+from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
-from penstock.failures.tell import telling
+from penstock.failures.messages import telling
 from penstock.model.table import TableState
-from penstock.progress import VERIFIED
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.mysql import hosts
+from penstock.runtime.progress import VERIFIED
+from penstock.sources.mysql import followed_host
 from penstock.sources.mysql.connection import connect, explain
 from penstock.state import StateStore
 from penstock.verify.check import Verification
 from penstock.verify.report import ALL_EQUAL, KEYS_LISTED, TableReport, exit_code
 from penstock.verify.source import ReadView, read_view
+from penstock.verify.target_versions import PipelineVersions
 from penstock.verify.window import RelayLogWindow
-from penstock.versions import PipelineVersions
 
 
 def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
@@ -95,7 +95,7 @@ def verified(
 
     @contextmanager
     def views() -> Iterator[ReadView]:
-        source = hosts.followed(config.source, config.relay_log_path)
+        source = followed_host.followed(config.source, config.relay_log_path)
         connection = connect(source, role="verify")
         try:
             with read_view(connection, config.snapshot.watermark_table) as view:

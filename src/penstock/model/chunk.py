@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.offset import Offset, SourcePosition
-from penstock.model.part import KeyValues
+from penstock.model.partial_snapshot import KeyValues
 from penstock.model.schema import TableId
 
 

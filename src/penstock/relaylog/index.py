@@ -31,7 +31,7 @@ class Statement:
 
     `event` is set when it was no QUERY but an event that may have changed rows without saying which: its
     binlog type code (26: INCIDENT, 18: LOAD DATA). `sql` may be cut short (`truncated`); the event at
-    `offset` holds all of it (`relaylog/whole.py`). `sql_mode`: the session's, as bits.
+    `offset` holds all of it (`relaylog/full_statements.py`). `sql_mode`: the session's, as bits.
 
     `updates`: databases that the statement wrote to, as its event lists them; None: not known. `unsaid`: its
     event was read and says nothing of databases. `alone`: DML outside of BEGIN … COMMIT.

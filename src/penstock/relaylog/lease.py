@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.directory import is_locked, take_lock
+from penstock.disk.directory import is_locked, take_lock
 from penstock.errors import LeaseHeld
 from penstock.relaylog.segment import LEASE_FILE, list_segments
 

@@ -25,7 +25,7 @@ from penstock.errors import ConfigError, LogPurged, RelayLogCorrupt
 from penstock.model.name import index_keys
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
-from penstock.relaylog import index, missing
+from penstock.relaylog import index, missing_log
 from penstock.relaylog.index import Entry, LastTransaction, Prepared, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
 from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, Listing, SegmentName, read_relay
@@ -398,7 +398,7 @@ class RelayLog:
         if not self._names or not range_:
             return
         if range_.start < self._bases[0]:
-            raise missing.purged(self.path, self._bases[0], range_.start)
+            raise missing_log.purged(self.path, self._bases[0], range_.start)
         for number in range(self._locate(Offset(range_.start + 1)), len(self._names)):
             if self._bases[number] >= range_.end:
                 return
@@ -413,7 +413,7 @@ class RelayLog:
         if not self._names:
             raise ConfigError(f"The relay log {self.path} holds nothing yet.")
         if offset < self._bases[0]:
-            raise missing.purged(self.path, self._bases[0], offset)
+            raise missing_log.purged(self.path, self._bases[0], offset)
         return max(0, bisect_left(self._bases, offset) - 1)
 
     def _head(self, number: int) -> dict[str, Any]:
@@ -430,7 +430,7 @@ class RelayLog:
         try:
             segment.read()
         except FileNotFoundError:
-            raise missing.gone(self.path, self._names[number]) from None
+            raise missing_log.gone(self.path, self._names[number]) from None
         entries = self._closed_at(number, segment.entries, self._bases[number + 1])
         self._closed[base] = entries
         if len(self._closed) > _LOADED_MAX:
@@ -491,6 +491,6 @@ class RelayLog:
             )
         except DecodeError as error:
             if not path.exists():
-                raise missing.gone(self.path, self._names[number]) from error
+                raise missing_log.gone(self.path, self._names[number]) from error
             raise
         return Entry(json.loads(text))

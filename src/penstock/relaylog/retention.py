@@ -7,7 +7,8 @@ may still read.
 **Followers** (`changes.follow`) with a name need what they have not acknowledged. Those without a name hold
 nothing: they fail with `LogPurged` if they fall too far behind.
 
-**Pipelines** need the least of these offsets (`needs.py`), which are read from the state at one moment:
+**Pipelines** need the least of these offsets (`runtime/log_needs.py`), which are read from the state at one
+moment:
 
 - *the position*: what is to be planned lies behind it;
 - *plans that are not applied yet*: everything that one names, from its range's start to each place in its

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from penstock.errors import ConfigError
 from penstock.model.name import split_name
-from penstock.model.part import KeyValues
+from penstock.model.partial_snapshot import KeyValues
 from penstock.model.pattern import matches
 from penstock.model.schema import TableId
 

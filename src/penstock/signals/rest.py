@@ -37,11 +37,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.config import RestConfig
 from penstock.errors import ConfigError, PenstockError
-from penstock.progress import read_status
 from penstock.relaylog.status import age_seconds
 from penstock.signals import commands
 from penstock.signals.channels import check
 from penstock.state import StateStore
+from penstock.state.report import read_status
 from penstock.state.requests import SignalsWait
 
 log = logging.getLogger(__name__)

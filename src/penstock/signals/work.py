@@ -17,9 +17,9 @@ from typing import Any
 
 from penstock.config import PipelineConfig, TablesConfig
 from penstock.errors import ConfigError, InternalError, PenstockError, TransientError
-from penstock.failures.tell import brief
+from penstock.failures.messages import brief
 from penstock.model.offset import Offset
-from penstock.model.part import Part
+from penstock.model.partial_snapshot import Part
 from penstock.model.pattern import exactly, named_table
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
@@ -29,8 +29,8 @@ from penstock.printable import argument
 from penstock.signals import commands
 from penstock.signals.channels import Channel
 from penstock.signals.commands import is_condition, matching
-from penstock.snapshot.keys import UnfitKey, check_keys, key_literal
 from penstock.sources.base import TableFilter
+from penstock.sources.mysql.snapshot.keys import UnfitKey, check_keys, key_literal
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)

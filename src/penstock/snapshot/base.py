@@ -1,7 +1,7 @@
 """What a snapshot asks of a source, and what a chunk's reader returns.
 
 A chunk is read in one session: low mark, SELECT, high mark. The promises behind the marks are the source's
-(`sources/mysql/watermark.py`); what follows from them is `place.py`'s.
+(`sources/mysql/snapshot/watermark.py`); what follows from them is `placement.py`'s.
 """
 
 from __future__ import annotations

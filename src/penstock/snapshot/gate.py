@@ -1,8 +1,8 @@
 """The gate before each chunk: whether it may begin now, and from which server it is read.
 
-A chunk begins when less than `parallel` are being read, what was read before is paid for (`pace.py`), not
-too much log waits to be applied, and the lookout sees a server that is fit and not too busy. Once it has
-begun it is read to its end: a chunk that is cut off has cost as much, for nothing.
+A chunk begins when less than `parallel` are being read, what was read before is paid for
+(`rate_limits.py`), not too much log waits to be applied, and the lookout sees a server that is fit and not
+too busy. Once it has begun it is read to its end: a chunk that is cut off has cost as much, for nothing.
 
 A thread of the gate's looks at the servers about once a second, only while chunks want to begin. What it saw
 too long ago does not count.
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.config import SnapshotConfig, SourceConfig
-from penstock.snapshot.pace import Pace
-from penstock.sources.mysql.lookout import Host, Sight
+from penstock.snapshot.rate_limits import Pace
+from penstock.sources.mysql.snapshot.host_selection import Host, Sight
 
 LOOK_SECONDS = 1.0
 WANTED_SECONDS = 3.0

@@ -21,8 +21,8 @@ another parent became A and took its rows along. Then a row with A may be of eit
 read again. What had to be known of earlier epochs lies in their folders, which are kept until no snapshot
 needs them.
 
-**A table that refers to itself** (`spark/itself.py`) is read in one piece and catches up in epochs of its
-own. What happened to the tables it refers to is what the epochs of the others kept for it
+**A table that refers to itself** (`spark/self_referencing.py`) is read in one piece and catches up in epochs
+of its own. What happened to the tables it refers to is what the epochs of the others kept for it
 (`EpochPlan.keeps`).
 
 **What is not certain** is never passed over: the table is parked until it has been read again (`again`).
@@ -44,10 +44,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from penstock.cascades import doubt
-from penstock.cascades.changes import Watched, change_schema
+from penstock.cascades import reread_reasons
 from penstock.cascades.keys import parents_first, refers_to_itself
-from penstock.directory import sync
+from penstock.cascades.parent_changes import Watched, change_schema
+from penstock.disk.directory import sync
 from penstock.errors import TableError
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
@@ -58,10 +58,10 @@ from penstock.sinks.files import FileWriter, Present, Rows, written
 from penstock.sinks.lake import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.errors import crossing, returned
-from penstock.spark.few import Few, TooMany
-from penstock.spark.itself import Itself
+from penstock.spark.row_versions import Family, Known, Result, places_of
 from penstock.spark.scratch import Scratch, rows_in
-from penstock.spark.versions import Family, Known, Result, places_of
+from penstock.spark.self_referencing import Itself
+from penstock.spark.small_cascades import Few, TooMany
 from penstock.state import StateStore
 
 FORMAT = 1
@@ -255,7 +255,7 @@ class Cascades:
             worked = self._result(plan, table, family, found)
         except TooMany:
             if itself:
-                raise doubt.too_many(name) from None
+                raise reread_reasons.too_many(name) from None
             family = Family(self._spark, self._types, table, watched, changes, scratch)
             worked = self._result(plan, table, family, found)
         if worked is None:

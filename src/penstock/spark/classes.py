@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyspark
 
-from penstock.artifacts import cache_directory, java
+from penstock.artifacts.maven import cache_directory, java
 from penstock.config import SinkConfig, SparkConfig
 from penstock.errors import PenstockError
 

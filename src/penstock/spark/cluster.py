@@ -21,8 +21,8 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
-from penstock.failures import record
-from penstock.failures.tell import advice_of, text_of
+from penstock.failures import error_log
+from penstock.failures.messages import advice_of, text_of
 from penstock.failures.trace import without_traces
 
 _PROBE = "penstock-probe"
@@ -177,7 +177,7 @@ def _workers_lack(error: Exception, own: Facts, state: Path) -> ConfigError:
     host = re.search(r"Lost task \S+ in stage \S+ \(TID \d+\) \(([^\s)]+)", text)
     advice = advice_of(text, rows=False)
     said = advice.message if advice is not None else without_traces(text)[:300]
-    kept = record.keep(error, state)
+    kept = error_log.keep(error, state)
     return ConfigError(
         f"A Spark worker{f' on {host[1]}' if host else ''} cannot run our tasks: {said}",
         hint=_cure(own) + (f" Details are in {kept}." if kept else ""),

@@ -4,7 +4,7 @@ A *version* is a row (`c0…`, by the columns' places) with the span of sequence
 `_from`, when it came to be, to `_to`, the next event of its key in the log. Versions come from the target,
 from the log's images, and from chunks of a snapshot that are being placed (`_chunk`; they stood so at the
 chunk's window, behind which their keys have no events). A *change* is what happened to a parent's row
-(`cascades/changes.py`); its `p` is a sequence too.
+(`cascades/parent_changes.py`); its `p` is a sequence too.
 
 The rule. A change hits a version if it took place while the version stood (`_from < p < _to`) and the
 columns of the foreign key equal the values before it. The first one hits: the version ends at p, and unless
@@ -16,7 +16,7 @@ is in the log, so the log's order is the order of everything that touches one ro
 it is the order of execution. A cascade takes place inside the change of the root row, so all it does on
 every level has the place of that row's image: nothing that stands in the log lies between. By induction on
 p: if all versions and changes before p are right, so is what p hits, level by level from the root. (A table
-that refers to itself is not worked out here but in `cascades/replay.py`, by the same rule.)
+that refers to itself is not worked out here but in `cascades/self_references.py`, by the same rule.)
 
 Two changes at one p that hit one version come from one root over two keys: both are done, and a deletion
 wins.
@@ -31,7 +31,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from penstock.cascades.follow import LAST
+from penstock.cascades.in_memory import LAST
 from penstock.cascades.keys import Comparison
 from penstock.model.change import DELETED, SEQUENCE
 from penstock.model.schema import CascadingKey

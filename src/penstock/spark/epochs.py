@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
 from penstock.errors import PenstockError, TableError, TransientError
-from penstock.failures.tell import brief
+from penstock.failures.messages import brief
 from penstock.model.plan import (
     WHOLE_RANGE_BYTES_MAX,
     ApplyCascades,
@@ -50,14 +50,14 @@ from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.outline import Outlines
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
-from penstock.snapshot.here import places_here
+from penstock.snapshot.driver_side import places_here
 from penstock.snapshot.retries import Retries
-from penstock.sources.mysql.computed import Computation
+from penstock.sources.mysql.generated_columns import Computation
 from penstock.spark import tasks
 from penstock.spark.cascades import Cascades, Consequences
 from penstock.spark.errors import crossing, returned
-from penstock.spark.outcome import TableOutcome, refuse_rereads
-from penstock.spark.record import record
+from penstock.spark.record_epoch import record
+from penstock.spark.table_outcome import TableOutcome, refuse_rereads
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)

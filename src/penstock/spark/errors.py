@@ -22,7 +22,7 @@ from typing import Any
 
 from penstock.errors import CLASSES, InternalError, PenstockError, rebuilt
 from penstock.snapshot.base import ChunkOutdated
-from penstock.snapshot.stage import ChunkCorrupt
+from penstock.snapshot.staging import ChunkCorrupt
 from penstock.sources.mysql.connection import SourceBehind, SourceUnreachable
 
 TEXT_CHARACTERS_MAX = 16_000

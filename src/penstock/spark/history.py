@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.failures.tell import brief
+from penstock.failures.messages import brief
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.artifacts import fetch
+from penstock.artifacts.maven import fetch
 
 LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
 """Hadoop's own local file system starts a process per permission change and writes a checksum file beside

@@ -39,8 +39,8 @@ KILL_AFTER_SECONDS = 10.0
 def hold_state(spark: SparkSession, directory: Path) -> None:
     """Returns when this session's JVM holds the lock on `directory`; it keeps it until it ends.
 
-    Before: this process holds `directory` (`penstock.directory.held`). Raises `ConfigError` if another JVM
-    keeps the lock and cannot be ended from here.
+    Before: this process holds `directory` (`penstock.disk.directory.held`). Raises `ConfigError` if another
+    JVM keeps the lock and cannot be ended from here.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None

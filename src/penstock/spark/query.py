@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
-from penstock.failures.tell import first_line, is_sparks, spark_failed
+from penstock.failures.messages import first_line, is_sparks, spark_failed
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.sinks import build_sink

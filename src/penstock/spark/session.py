@@ -17,11 +17,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.artifacts import java
+from penstock.artifacts.maven import java
 from penstock.config import SinkConfig, SparkConfig
-from penstock.directory import PRIVATE
+from penstock.disk.directory import PRIVATE
 from penstock.errors import ConfigError, PenstockError
-from penstock.failures.tell import spark_failed, tail
+from penstock.failures.messages import spark_failed, tail
 from penstock.sinks.delta.checksum import FILES_MAX
 from penstock.spark import cluster
 from penstock.spark.classes import java_options

@@ -5,7 +5,7 @@ than `parallel` connections that read chunks, limits and load are looked at befo
 (`snapshot/gate.py`), and jobs of epochs get their turn between two chunks. A chunk counts once its manifest
 lies in the directory, whoever sees it: after a crash the manifests found there are taken over.
 
-Small chunks (`snapshot/here.py`) are read by the thread itself, several one after the other over one
+Small chunks (`snapshot/driver_side.py`) are read by the thread itself, several one after the other over one
 connection. The gate is asked before each of them too, and when it says no, the connection goes with the
 permit. One that fails is tried again in the common way.
 """
@@ -29,17 +29,17 @@ from pyspark.sql import SparkSession
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
-from penstock.model.part import PartialSnapshot
+from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState, is_reading, is_splitting
-from penstock.snapshot import stage
+from penstock.snapshot import staging
 from penstock.snapshot.base import ChunkOutdated
+from penstock.snapshot.driver_side import reads_here
 from penstock.snapshot.gate import Gate, Permit
-from penstock.snapshot.here import reads_here
 from penstock.snapshot.retries import Retries
-from penstock.snapshot.whole import Whole
+from penstock.snapshot.single_view import Whole
 from penstock.spark.errors import returned
-from penstock.spark.staging import StageTask, stager
+from penstock.spark.stage_chunk import StageTask, stager
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -158,16 +158,16 @@ class SnapshotReader:
     def _take_over(self) -> None:
         """What an earlier run staged counts; what belongs to no snapshot any more is removed."""
         self._remove_outdated()
-        for folder in stage.folders(self._directory):
-            stage.sweep(folder)
-            for item in stage.staged(folder):
+        for folder in staging.folders(self._directory):
+            staging.sweep(folder)
+            for item in staging.staged(folder):
                 self._state.chunk_staged(item)
 
     def _remove_outdated(self) -> bool:
         """... of snapshots that are no more. False: some stay for now, since a task still reads into one or a
         plan that is to be applied names its chunks. No new plan does: the table is elsewhere."""
         with self._lock:
-            folders = stage.folders(self._directory)  # first: one that is made meanwhile is current
+            folders = staging.folders(self._directory)  # first: one that is made meanwhile is current
             if not folders:
                 return True
             with self._state.reading():
@@ -182,7 +182,8 @@ class SnapshotReader:
             kept = [
                 one
                 for one in outdated
-                if one.name in planned or any(stage.table_directory(one, table).exists() for table in tables)
+                if one.name in planned
+                or any(staging.table_directory(one, table).exists() for table in tables)
             ]
             for folder in outdated.difference(kept):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -393,11 +394,13 @@ class SnapshotReader:
         if failed is not None and not self._stopping.is_set():
             self._read(*failed, self._enter(failed[0]))
 
-    def _stager(self, permit: Permit) -> stage.Stager:
+    def _stager(self, permit: Permit) -> staging.Stager:
         host, table = permit.host, self._watermark_table
-        return stage.Stager(host.source, watermark_table=table, types=self._types, replica_of=host.replica_of)
+        return staging.Stager(
+            host.source, watermark_table=table, types=self._types, replica_of=host.replica_of
+        )
 
-    def _stage_here(self, stager: stage.Stager, state: TableState, chunk: Chunk) -> StagedChunk:
+    def _stage_here(self, stager: staging.Stager, state: TableState, chunk: Chunk) -> StagedChunk:
         directory = str(self._directory_of(state, chunk.snapshot))
         start_gtids = self._start_gtids(self._since(state, chunk))
         return stager.stage(state.schema, chunk, directory, start_gtids=start_gtids)

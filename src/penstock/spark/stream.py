@@ -19,7 +19,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.directory import PRIVATE
+from penstock.disk.directory import PRIVATE
 
 
 def start_query(spark: SparkSession, run_next: Callable[[], None], directory: Path) -> StreamingQuery:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from penstock.cascades.changes import Watched, change_schema, changes_of
+from penstock.cascades.parent_changes import Watched, change_schema, changes_of
 from penstock.errors import PenstockError, TableError
 from penstock.model.change import PRESENT
 from penstock.model.chunk import StagedChunk
@@ -27,7 +27,7 @@ from penstock.spark.errors import crossing
 
 if TYPE_CHECKING:
     from penstock._core import KeySet
-    from penstock.sources.mysql.computed import Computation
+    from penstock.sources.mysql.generated_columns import Computation
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -90,7 +90,7 @@ def decode(task: DecodeTask) -> Batches:
     with ExitStack() as stack:
         batches = _images(task)
         if task.computation is not None:
-            from penstock.sources.mysql.computed import Computer
+            from penstock.sources.mysql.generated_columns import Computer
 
             computer = stack.enter_context(Computer(task.computation, task.types))
             batches = computer.fill(batches)
@@ -189,8 +189,8 @@ def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBat
 
 def place(task: PlaceTask) -> Batches:
     from penstock._core import GtidSet, KeySet
-    from penstock.snapshot.place import place_named, place_rows
-    from penstock.snapshot.stage import ChunkCorrupt, open_chunk
+    from penstock.snapshot.placement import place_named, place_rows
+    from penstock.snapshot.staging import ChunkCorrupt, open_chunk
 
     schema = TableSchema.from_json(task.table)
     keys = None
@@ -252,7 +252,7 @@ def first_imports(batches: Iterable[pa.RecordBatch]) -> Batches:
     """Makes a worker import what its first real task would wait for."""
     import penstock._core
     import penstock.sinks.files
-    import penstock.snapshot.stage  # noqa: F401
+    import penstock.snapshot.staging  # noqa: F401
 
     yield from batches
 

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, NumericType, StructField
 
 from penstock.errors import PenstockError, TableError
-from penstock.failures.tell import brief
+from penstock.failures.messages import brief
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
 from penstock.printable import argument
 from penstock.sinks.files import map_batches

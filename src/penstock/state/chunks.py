@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
-from penstock.model.part import Part, PartialSnapshot
+from penstock.model.partial_snapshot import Part, PartialSnapshot
 from penstock.model.schema import TableId
 from penstock.model.table import ChunkState, ChunkStatus, TableState
 from penstock.state.tables import Tables

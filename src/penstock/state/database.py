@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock import directory as directories
+from penstock.disk import directory as directories
 from penstock.errors import BEGIN_ANEW, ConfigError
 from penstock.model.offset import Offset
 from penstock.state.layout import DDL, FORMAT, UPGRADED, statements, upgrade

@@ -6,8 +6,8 @@ import json
 
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ApplyCascades, CreateTarget, EpochPlan, RecreateTarget
+from penstock.model.plan_json import plan_from_text
 from penstock.model.schema import TableId
-from penstock.model.stored import plan_from_text
 from penstock.state.database import now_us
 from penstock.state.layout import EPOCHS_KEPT, EPOCHS_TOLD, forget_schemas, store_plan
 from penstock.state.schemas import Schemas

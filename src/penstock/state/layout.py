@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.model.plan import EpochPlan
+from penstock.model.plan_json import plan_from_text, plan_to_text
 from penstock.model.schema import TableId, TableSchema
-from penstock.model.stored import plan_from_text, plan_to_text
-from penstock.state.renamed import rename_unquoted
+from penstock.state.upgrade_names import rename_unquoted
 
 FORMAT = 6
 UPGRADED = ("4", "5")

@@ -1,4 +1,4 @@
-"""Server binaries, unpacked once into the cache that `penstock.artifacts` fills.
+"""Server binaries, unpacked once into the cache that `penstock.artifacts.maven` fills.
 
 An entry is built under a temporary name and renamed when complete, by one process at a time; so an entry that
 exists is whole, and any number of callers may ask at once. Nothing here needs root, Docker or a tool beyond
@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from penstock.artifacts import cache_directory
+from penstock.artifacts.maven import cache_directory
 from penstock.errors import ConfigError, TransientError
 
 _FETCH_TIMEOUT_S = 600

@@ -94,7 +94,7 @@ class _Comparison:
 
 
 class VersionsAt(Protocol):
-    """Brings targets to one place of the source's log (`penstock.versions`)."""
+    """Brings targets to one place of the source's log (`penstock.verify.target_versions`)."""
 
     def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
         """Called before a read view opens: from now on nothing is applied that lies behind its mark, until

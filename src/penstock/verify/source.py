@@ -1,7 +1,7 @@
 """The source's side: one read view between two marks, and what the server computes inside it.
 
-The marks are those of a snapshot's chunk (`sources/mysql/watermark.py`, each kind of server in its own way):
-whatever `marks` claim as low is visible, whatever is visible is at or before the high one.
+The marks are those of a snapshot's chunk (`sources/mysql/snapshot/watermark.py`, each kind of server in
+its own way): whatever `marks` claim as low is visible, whatever is visible is at or before the high one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pymysql.cursors import SSCursor
 from penstock.errors import TableError
 from penstock.model.chunk import Watermarks
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
-from penstock.sources.mysql.watermark import marks_of
+from penstock.sources.mysql.snapshot.watermark import marks_of
 from penstock.verify import sql
 from penstock.verify.plan import Buckets, BucketSum, KeyExtent, integer_key, key_columns
 

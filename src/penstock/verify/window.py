@@ -9,7 +9,7 @@ from penstock.model.chunk import Watermarks
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.mysql.omitted import omitted_values
+from penstock.sources.mysql.omitted_columns import omitted_values
 
 _SPLIT_BYTES = 16 * 1024 * 1024
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.snapshot.read import prepare_session
-from penstock.sources.mysql.watermark import Marks, marks_of
+from penstock.sources.mysql.snapshot.reader import prepare_session
+from penstock.sources.mysql.snapshot.watermark import Marks, marks_of
 from penstock.testing import servers
 from penstock.testing.meanwhile import meanwhile
 from penstock.testing.servers import DatabaseServer

@@ -17,7 +17,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.signals.work import TABLES
 from penstock.sources.base import Finding, refuse
-from penstock.sources.mysql import preflight, secrecy
+from penstock.sources.mysql import password_policy, preflight
 from penstock.state import StateStore
 from penstock.testing.proxy import Proxy
 from penstock.testing.servers import Database, MySqlClient, MySqlServer
@@ -361,6 +361,6 @@ def test_a_connection_that_fails_in_the_middle_is_no_missing_grant(
 def test_a_server_elsewhere_that_has_not_proven_itself_is_told(
     mysql: Database, pipeline: Any, monkeypatch: pytest.MonkeyPatch, options: Any, level: str, word: str
 ) -> None:
-    monkeypatch.setattr(secrecy, "is_here", lambda host: False)
+    monkeypatch.setattr(password_policy, "is_here", lambda host: False)
     finding = found(pipeline(source=options), "tls")
     assert finding.level == level and word in finding.message and "verify_ca" in finding.message

@@ -19,12 +19,12 @@ from tests.sources.mysql.receiving import Receiving, receiving
 from tests.sources.mysql.unlogged_forms import DATABASES, SETUP, SETUP_MARIADB, administration, filled, forms
 
 from penstock.config import TablesConfig
-from penstock.model.effect import TableEffect
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import Park
 from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema_change import TableEffect
+from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.relaylog.whole import in_full
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.catalog import read_tables
 from penstock.sources.mysql.ddl.server import Server

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from penstock.config import TablesConfig
-from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.plan import ColumnOrigin, Evolve, Park, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, TableId, TableSchema, TypeOptions
+from penstock.model.schema_change import TableEffect
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.ddl.catalog import Catalog

@@ -37,9 +37,9 @@ from pyspark.sql.types import (
 )
 
 from penstock.config import SinkConfig
-from penstock.directory import sync
+from penstock.disk.directory import sync
 from penstock.errors import InternalError
-from penstock.failures.tell import brief
+from penstock.failures.messages import brief
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
@@ -87,7 +87,7 @@ from penstock.sinks.lake import (
 
 log = logging.getLogger(__name__)
 
-PIPELINE = "penstock.pipeline"
+PIPELINE = "penstock.runtime.pipeline"
 
 _GONE = ".gone-"
 

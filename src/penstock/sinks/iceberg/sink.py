@@ -40,7 +40,7 @@ from pyspark.sql.types import (
 
 from penstock.config import SinkConfig
 from penstock.errors import ConfigError, InternalError, TableError
-from penstock.failures.tell import advice_of, text_of
+from penstock.failures.messages import advice_of, text_of
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
@@ -96,7 +96,7 @@ from penstock.sinks.lake import (
     target_type,
 )
 
-PIPELINE = "penstock.pipeline"
+PIPELINE = "penstock.runtime.pipeline"
 
 HELD_MS = 24 * 3_600_000
 

@@ -20,7 +20,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.config import SinkConfig
-from penstock.failures.tell import brief
+from penstock.failures.messages import brief
 from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
 from penstock.sinks.iceberg.expire import expire
@@ -96,7 +96,7 @@ class Upkeep:
             self._ended = True
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join()  # a run that has to end cancels its jobs (`penstock.ending`)
+            self._thread.join()  # a run that has to end cancels its jobs (`penstock.runtime.shutdown`)
         deadline = time.monotonic() + LEAVE_SECONDS_MAX
         for table, found in sorted(self._noted.items(), key=lambda one: one[1].unfolded, reverse=True):
             if found.unfolded < LEAVE_COMMITS_MIN or time.monotonic() > deadline:

@@ -1,6 +1,6 @@
 """Sockets to MySQL: the only module that opens them.
 
-`connect` gives a PyMySQL connection with the pipeline's TLS and time limits (`patience.py`); what can go
+`connect` gives a PyMySQL connection with the pipeline's TLS and time limits (`timeouts.py`); what can go
 wrong is told as ours: `ConfigError` for what the operator must mend, `TransientError` for what may pass.
 `Replication` is the same connection after it has been turned into a stream of the binary log; the bytes are
 handed on as they come.
@@ -35,7 +35,7 @@ from pymysql.constants import CR
 
 from penstock.config import SourceConfig
 from penstock.errors import ConfigError, PenstockError, TransientError
-from penstock.sources.mysql.patience import Patience, Wire, resolve, send_all, watch_peer
+from penstock.sources.mysql.timeouts import Patience, Wire, resolve, send_all, watch_peer
 
 READ_BYTES = 512 * 1024
 _RECEIVE_BUFFER = 4 * 1024**2

@@ -19,7 +19,7 @@ from penstock._core import GtidSet
 from penstock.config import PipelineConfig
 from penstock.errors import BEGIN_ANEW, ConfigError, PenstockError
 from penstock.sources.base import PURGED, Finding
-from penstock.sources.mysql import catalog, hosts
+from penstock.sources.mysql import catalog, followed_host
 from penstock.sources.mysql.connection import (
     Replication,
     SourceUnreachable,
@@ -31,7 +31,7 @@ from penstock.sources.mysql.connection import (
     query_named,
 )
 from penstock.sources.mysql.dialect import Dialect
-from penstock.sources.mysql.watermark import marks_of
+from penstock.sources.mysql.snapshot.watermark import marks_of
 
 RETENTION_MIN_S = 86_400
 """Less than a day of log at the source leaves too little time to mend a stopped pipeline."""
@@ -83,7 +83,7 @@ def check(config: PipelineConfig) -> list[Finding]:
     Of several hosts the first that answers is the source, in the order in which the receiver looks; what is
     wrong with the others keeps them from taking its place, not the pipeline from running.
     """
-    order = hosts.in_order(config.source, config.relay_log_path)
+    order = followed_host.in_order(config.source, config.relay_log_path)
     found = [_check_host(config.model_copy(update={"source": one})) for one in order]
     source = next((one for one in found if any(finding.level == "ok" for finding in one)), found[0])
     known = {(one.check, one.subject, one.level) for one in source}
@@ -126,21 +126,21 @@ def _check_host(config: PipelineConfig) -> list[Finding]:
 
 
 def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
-    from penstock.sources.mysql import captured, elsewhere, secrecy
+    from penstock.sources.mysql import password_policy, preflight_hosts, preflight_tables
 
     return [
         ensure_server,
-        secrecy.note_secrecy,
+        password_policy.note_secrecy,
         ensure_privileges,
         ensure_binary_log,
         ensure_row_format,
         ensure_full_images,
         ensure_gtids,
-        elsewhere.ensure_hosts,
-        elsewhere.ensure_load,
+        preflight_hosts.ensure_hosts,
+        preflight_hosts.ensure_load,
         ensure_replica_logs,
         note_row_metadata,
-        captured.ensure_tables,
+        preflight_tables.ensure_tables,
         ensure_retention,
         note_prepared_transactions,
     ]

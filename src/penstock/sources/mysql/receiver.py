@@ -24,9 +24,9 @@ from typing import Any
 
 import pymysql
 
-from penstock import directory
 from penstock._core import DecodeError, Framer
 from penstock.config import PipelineConfig
+from penstock.disk import directory
 from penstock.errors import (
     ConfigError,
     LogDiverged,
@@ -40,7 +40,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay, replace_file
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
-from penstock.sources.mysql import follow, hosts, refusal
+from penstock.sources.mysql import followed_host, server_errors, start_position
 from penstock.sources.mysql.connection import (
     Replication,
     SourceUnreachable,
@@ -49,9 +49,9 @@ from penstock.sources.mysql.connection import (
     query,
     query_named,
 )
-from penstock.sources.mysql.follow import Held, Stream
-from penstock.sources.mysql.server import Server, describe
-from penstock.sources.mysql.stopping import Stopping
+from penstock.sources.mysql.server_identity import Server, describe
+from penstock.sources.mysql.start_position import Held, Stream
+from penstock.sources.mysql.stop_signals import Stopping
 
 RETRY_FIRST_S = 0.2
 FAILURES_MAX = 5
@@ -88,8 +88,8 @@ class Receiver:
         self.config = config
         self.stopping = stopping
         self.folder = config.relay_log_path
-        self._hosts = hosts.candidates(config.source)
-        self.source = hosts.followed(config.source, self.folder)
+        self._hosts = followed_host.candidates(config.source)
+        self.source = followed_host.followed(config.source, self.folder)
         self._refused_since: float | None = None
         self._retention_at = 0.0
         self._bytes = 0
@@ -155,7 +155,7 @@ class Receiver:
                     trouble = self._elsewhere(trouble)
             except DecodeError as error:
                 if error.path is not None:
-                    raise follow.damaged(error) from error
+                    raise start_position.damaged(error) from error
                 trouble = TransientError(
                     f"The source sent what cannot be read: {error}.", offset=error.offset
                 )
@@ -177,7 +177,7 @@ class Receiver:
             # there.
             return LogDiverged(
                 f"The source's log cannot be read on from where we stand: {trouble.message}",
-                hint=follow.DIVERGED_HINT,
+                hint=start_position.DIVERGED_HINT,
                 **trouble.details,
             )
         return SourceError(trouble.message, hint="The same happened at each attempt.", **trouble.details)
@@ -220,9 +220,9 @@ class Receiver:
         try:
             self._connected_once = True
             server = describe(connection)
-            held = follow.hold(RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None)
+            held = start_position.hold(RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None)
             by_gtid = self._by_gtid(server)
-            stream = follow.plan(self.source, server, held, self.config.start, by_gtid=by_gtid)
+            stream = start_position.plan(self.source, server, held, self.config.start, by_gtid=by_gtid)
             self._by_position = held is not None and stream.gtids is None
             server_id = self._server_id(connection, server)
             self._prepare(connection, server)
@@ -253,7 +253,7 @@ class Receiver:
             query(connection, "SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
             query(connection, "SET @slave_connect_state = %s", (str(stream.gtids),))
         replication = Replication(connection)
-        with refusal.of_replication(self.source):
+        with server_errors.of_replication(self.source):
             replication.register(server_id, self._replica_name(server))
         if stream.gtids is None:
             replication.dump(server_id, stream.file, stream.position)
@@ -307,7 +307,7 @@ class Receiver:
         """Ours must differ from the source's and from every other replica's, or they throw each other out."""
         wanted = self.source.server_id
         taken = {server.server_id: "the source itself"}
-        with refusal.of_replication(self.source):
+        with server_errors.of_replication(self.source):
             for fields in self._replicas(connection, server):
                 ours = (self.relay["uuid"], self._replica_name(server))
                 if fields.get("slave_uuid", fields.get("replica_uuid", fields.get("host"))) not in ours:
@@ -411,7 +411,7 @@ class Receiver:
             self._commit(session)
             self.writer.wait()
             unproven = session.stream.expected is not None and not framer.verified
-            raise refusal.of_stream(framer.server_error, session.server, self.source, unproven=unproven)
+            raise server_errors.of_stream(framer.server_error, session.server, self.source, unproven=unproven)
         if framer.ended:
             raise TransientError("The source ended the stream; it is probably shutting down.")
 
@@ -433,7 +433,7 @@ class Receiver:
         what = (last.gtid or f"the one at {last.file}:{last.position}") if last else "our last transaction"
         return LogDiverged(
             f"The source {session.server.uuid} has another transaction {what} than the one we hold.",
-            hint=follow.DIVERGED_HINT,
+            hint=start_position.DIVERGED_HINT,
             gtids=what,
             server_uuid=session.server.uuid,
         )

@@ -21,16 +21,17 @@ from penstock.config import SourceConfig
 from penstock.errors import ConfigError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
-from penstock.model.part import Part
+from penstock.model.partial_snapshot import Part
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import Statement
 from penstock.snapshot.base import ChunkOutdated
-from penstock.snapshot.read import prepare_session
-from penstock.snapshot.split import WHOLE, MySqlChunkPlanner, keyed_chunks
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql import catalog, hosts, statements, watermark
+from penstock.sources.mysql import catalog, followed_host, statements
 from penstock.sources.mysql.connection import connect, explain, hang_up, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
+from penstock.sources.mysql.snapshot import watermark
+from penstock.sources.mysql.snapshot.reader import prepare_session
+from penstock.sources.mysql.snapshot.split import WHOLE, MySqlChunkPlanner, keyed_chunks
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ class SourceSession:
 
     @property
     def _config(self) -> SourceConfig:
-        return self._all if self._relay_log is None else hosts.followed(self._all, self._relay_log)
+        return self._all if self._relay_log is None else followed_host.followed(self._all, self._relay_log)
 
     def close(self) -> None:
         with self._lock:

@@ -30,15 +30,16 @@ from typing_extensions import assert_never
 
 from penstock.errors import TableError
 from penstock.model import plan
-from penstock.model.effect import TableEffect
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema, TypeOptions
+from penstock.model.schema_change import TableEffect
 from penstock.model.statement_head import statement_head
 from penstock.printable import argument
 from penstock.relaylog.reader import Statement
 from penstock.sources.base import TableFilter
-from penstock.sources.mysql import unlogged
-from penstock.sources.mysql.cascading import ADDED, children_of_changed, keys_after
+from penstock.sources.mysql import unlogged_rows
+from penstock.sources.mysql.added_defaults import existing_value
+from penstock.sources.mysql.column_origins import Evolution, literal_of, what_changed
 from penstock.sources.mysql.ddl import statement as said
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import (
@@ -55,10 +56,9 @@ from penstock.sources.mysql.ddl.conversion import form, other_form
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server, sql_mode
-from penstock.sources.mysql.defaults import existing_value
-from penstock.sources.mysql.evolution import Evolution, literal_of, what_changed
-from penstock.sources.mysql.osc import is_copy_of
-from penstock.sources.mysql.shadows import Held, Shadows, named_tables
+from penstock.sources.mysql.foreign_key_statements import ADDED, children_of_changed, keys_after
+from penstock.sources.mysql.online_schema_change import is_copy_of
+from penstock.sources.mysql.uncaptured_tables import Held, Shadows, named_tables
 
 ReadTable = Callable[[TableId], TableSchema | None]
 ReadDatabase = Callable[[str], tuple[str, str] | None]
@@ -76,7 +76,7 @@ class MySqlStatements:
 
     `read_table` asks the catalog; it answers None for a table that is gone. `read_database`: default
     character set and collation. `earlier`: the relay log's statements that end at or before an offset.
-    `in_full`: a statement as its event holds it, None if it cannot be had (`relaylog/whole.py`).
+    `in_full`: a statement as its event holds it, None if it cannot be had (`relaylog/full_statements.py`).
     `parks_cascades`: a table with a cascading foreign key cannot be captured. `keeps_keys`: definitions have
     their cascading foreign keys.
     """
@@ -134,16 +134,16 @@ class MySqlStatements:
     ) -> list[TableEffect]:
         """Tables whose rows the statement may have changed without row events."""
         effects: list[TableEffect] = []
-        wrote = unlogged.written(parsed, statement, live, mariadb=self._server().mariadb)
+        wrote = unlogged_rows.written(parsed, statement, live, mariadb=self._server().mariadb)
         for table in wrote.tables(live) if wrote is not None else ():
             if wrote is None or table in done:
                 continue
             if wrote.known:
                 kind = parsed.kind if isinstance(parsed, said.RowStatement) else ""
-                why = unlogged.reason(table, wrote, statement, kind)
+                why = unlogged_rows.reason(table, wrote, statement, kind)
                 effects.append(_row_statement(table, why, statement.offset))
             else:
-                why = unlogged.doubt(table, wrote, statement)
+                why = unlogged_rows.doubt(table, wrote, statement)
                 effects.append(TableEffect(table, voids=why, rereads=why, what="unknown"))
         if isinstance(parsed, said.AlterTable) and wrote is None:
             effects += _named_by_unknown(parsed, statement, live, done)
@@ -356,7 +356,7 @@ def read(statement: Statement, server: Server, in_full: InFull) -> tuple[said.St
     """What the statement says, and the statement as far as it can be had: in full where the index holds
     only its beginning, or may not hold what its event says of the databases it wrote to."""
     parsed = parse(statement.sql, statement.database, server)
-    if not unlogged.needs_event(parsed, statement, mariadb=server.mariadb):
+    if not unlogged_rows.needs_event(parsed, statement, mariadb=server.mariadb):
         return parsed, statement
     found = in_full(statement)
     if found is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from penstock.artifacts import fetch
+from penstock.artifacts.maven import fetch
 from penstock.testing import artifacts, debian
 from penstock.testing.servers.base import THROW_AWAY, DatabaseServer, run_as
 from penstock.testing.servers.process import ServerFailed

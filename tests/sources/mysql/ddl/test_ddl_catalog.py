@@ -10,6 +10,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from tests.properties.statements import Definitions
 from tests.sources.mysql.ddl.shown import Shown, differences
 
 from penstock.commands.schema import table_json
@@ -19,7 +20,6 @@ from penstock.sources.mysql import catalog
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.definition import DefaultLiteral
 from penstock.sources.mysql.ddl.server import Server, sql_mode
-from penstock.testing.definitions import Definitions
 from penstock.testing.servers import Database, DatabaseServer
 
 STATEMENTS = Path(__file__).with_name("statements.sql")

@@ -1,0 +1,197 @@
+"""Files from Maven Central, fetched once into a cache of our own.
+
+The Ivy jar inside PySpark does the fetching, so nothing but Java is needed. An artifact is complete or
+absent: it is fetched into a directory of its own process and renamed into place, and a lock file per artifact
+lets one process fetch while the others wait. Nothing outside the cache is written (not even `~/.ivy2`).
+
+Every jar is pinned: its SHA-256 stands in the source tree. It is checked before a fetched jar enters the
+cache, and once in each process before a cached one is used, so neither a mirror nor whoever can write the
+cache decides what Spark runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.artifacts.pinned import SHA256
+from penstock.errors import ConfigError
+
+JAVA_MIN = 17
+"""Spark 4 runs on Java 17 and 21."""
+
+FETCH_SECONDS = 900
+"""For one jar and what it needs. A mirror may accept a connection and say nothing, and Ivy would wait."""
+
+_JAVA_CURE = (
+    "Install a Java 17 runtime (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME."
+)
+
+
+def cache_directory() -> Path:
+    """`$PENSTOCK_CACHE`, else `$XDG_CACHE_HOME/penstock`, else `~/.cache/penstock`."""
+    if chosen := os.environ.get("PENSTOCK_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "penstock"
+
+
+def java() -> str:
+    """The Java that Spark will start (`$JAVA_HOME/bin/java`, else the one on the PATH), known to be new
+    enough."""
+    home = os.environ.get("JAVA_HOME")
+    path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if path is None:
+        raise ConfigError("Spark needs Java, and no `java` is on the PATH.", hint=_JAVA_CURE)
+    _check_java(path)
+    return path
+
+
+@functools.cache
+def _check_java(path: str) -> None:
+    """Asked once a process: it takes a JVM to answer."""
+    try:
+        answer = subprocess.run([path, "-version"], check=False, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"Spark needs Java, but {path} cannot be run: {error}.", hint=_JAVA_CURE) from error
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    major = 0 if version is None else int(version[2] or 0) if version[1] == "1" else int(version[1])
+    if major < JAVA_MIN:
+        raise ConfigError(
+            f"Spark needs Java {JAVA_MIN} or newer; {path} is {major or 'unknown'}.", hint=_JAVA_CURE
+        )
+
+
+def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str] = SHA256) -> list[Path]:
+    """The jars of `group:name:version`: the artifact itself first, then, if `transitive`, what it needs at
+    runtime. Every one of them has the SHA-256 that `pins` gives for its file name.
+
+    `$PENSTOCK_IVY_SETTINGS` names an Ivy settings file for networks that reach Maven Central only through a
+    mirror. Raises `ConfigError` if an artifact cannot be had, or is not the pinned one.
+    """
+    group, name, version = coordinates.split(":")
+    target = cache_directory() / "artifacts" / group / f"{name}-{version}{'-all' if transitive else ''}"
+    if not target.is_dir():
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"The cache directory {target.parent} cannot be made: {error.strerror}.",
+                hint="Set PENSTOCK_CACHE to a directory that this account may write.",
+            ) from error
+        with _lock(target.with_name(target.name + ".lock")):
+            if not target.is_dir():
+                _retrieve(group, name, version, transitive=transitive, target=target, pins=pins)
+    main = f"{name}-{version}.jar"
+    jars = sorted(target.glob("*.jar"), key=lambda jar: (jar.name != main, jar.name))
+    if not jars or jars[0].name != main:
+        raise ConfigError(
+            f"{target} does not hold {main}.", hint=f"Remove {target}: the jar is then fetched again."
+        )
+    if strange := _strange(jars, pins):
+        raise ConfigError(
+            f"{target / strange[0]} is not the file that Penstock expects: {strange[1]}. It is not used.",
+            hint=f"Find out who changed it, and remove {target}: the jar is then fetched again.",
+        )
+    return jars
+
+
+def _strange(jars: Sequence[Path], pins: Mapping[str, str]) -> tuple[str, str] | None:
+    """The first jar that is not the pinned one, and how it differs."""
+    for jar in jars:
+        wanted, found = pins.get(jar.name), sha256(jar)
+        if wanted is None:
+            return jar.name, f"its SHA-256 is {found}, and none is pinned for this name"
+        if found != wanted:
+            return jar.name, f"its SHA-256 is {found}, not {wanted}"
+    return None
+
+
+def sha256(path: Path) -> str:
+    """Computed once a process for a file that stays as it is: 50 MB take 40 ms."""
+    status = path.stat()
+    return _sha256(path, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+@functools.cache
+def _sha256(path: Path, *state: int) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _retrieve(
+    group: str, name: str, version: str, *, transitive: bool, target: Path, pins: Mapping[str, str]
+) -> None:
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        command = [java(), "-jar", str(_ivy_jar()), "-cache", str(staging / "ivy")]
+        if settings := os.environ.get("PENSTOCK_IVY_SETTINGS"):
+            command += ["-settings", settings]
+        command += [] if transitive else ["-notransitive"]
+        command += ["-confs", "default", "-dependency", group, name, version]
+        # Without a revision in the pattern two versions of one module could not both be seen.
+        command += ["-retrieve", str(staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
+        try:
+            answer = subprocess.run(
+                command, check=False, capture_output=True, text=True, cwd=staging, timeout=FETCH_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            raise ConfigError(
+                f"{group}:{name}:{version} was not fetched within {FETCH_SECONDS} s.",
+                hint="Check the network and the proxy, or name a mirror that answers in an Ivy settings file "
+                "($PENSTOCK_IVY_SETTINGS).",
+            ) from None
+        jars = staging / "jars"
+        if answer.returncode != 0 or not (jars / f"{name}-{version}.jar").is_file():
+            raise ConfigError(
+                f"{group}:{name}:{version} could not be fetched from Maven Central: "
+                f"{_reason(answer.stdout)}.",
+                hint="Check the network and the proxy (JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), name a "
+                f"mirror in an Ivy settings file ($PENSTOCK_IVY_SETTINGS), or put the jar into {target}.",
+            )
+        if strange := _strange(sorted(jars.glob("*.jar")), pins):
+            raise ConfigError(
+                f"{strange[0]} was fetched for {group}:{name}:{version}, but it is not the file that "
+                f"Penstock expects: {strange[1]}. It was thrown away.",
+                hint="Somebody between here and Maven Central changed it, or the mirror "
+                "($PENSTOCK_IVY_SETTINGS) has another file of this name. Fetch it on another network.",
+            )
+        jars.rename(target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _reason(output: str) -> str:
+    """The lines in which Ivy says what went wrong, on one line."""
+    telling = [
+        line.strip() for line in output.splitlines() if re.search(r"not found|FAILED|ERROR|Exception", line)
+    ]
+    return "; ".join(telling[:3]) or "Ivy gave no reason"
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        for jar in sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")):
+            return jar
+    raise ConfigError("PySpark is not installed, or has no jars.", hint="pip install 'pyspark==4.1.3'")
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,242 @@
+"""What foreign keys did to a few rows of one table, worked out here; pure. `spark/consequences.py` does the
+same for rows of any number, and says what versions, changes and hits are, by which rule, and why it is right.
+
+Rows are tuples of plain values (`plain`): numbers, texts and bytes; times as the numbers they are stored as.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.cascades.keys import Comparison, acts
+from penstock.model.schema import CascadingKey
+
+LAST = 2**63 - 1
+"""Where versions end that still stand at the epoch's end."""
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a change of the parent's row at `p` does to rows that refer to it: their columns become `new`, or
+    they go."""
+
+    p: int
+    new: Row
+    ends: bool
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A foreign key. `columns`: of the child, by their places in its rows. `effects`: by the values that the
+    columns had, in the form in which they are compared; each list in order."""
+
+    key: CascadingKey
+    columns: tuple[int, ...]
+    comparisons: tuple[Comparison, ...]
+    effects: Mapping[Row, list[Effect]]
+
+    def of(self, row: Row) -> list[Effect]:
+        value = self.value_of(row)
+        return [] if None in value else self.effects.get(value, [])
+
+    def value_of(self, row: Row) -> Row:
+        """What the row refers to, in the form in which it is compared."""
+        return self.compared(tuple(row[place] for place in self.columns))
+
+    def compared(self, values: Row) -> Row:
+        return tuple(compared(value, how) for value, how in zip(values, self.comparisons, strict=True))
+
+    @property
+    def sets(self) -> bool:
+        """Whether some row's columns get values that are not NULL."""
+        return any(value is not None for one in self.effects.values() for e in one for value in e.new)
+
+    def effect_of(self, before: Row, after: Row | None, p: int) -> Effect | None:
+        """What a change of the values that rows refer to does to them; `after` is None for a row that goes.
+        None: nothing."""
+        does = acts(self.key, deleted=after is None)
+        if not does or before == after or None in before:
+            return None
+        if after is not None and self.key.on_update == "CASCADE":
+            return Effect(p, after, ends=False)
+        return Effect(p, (None,) * len(before), ends=after is None and self.key.on_delete == "CASCADE")
+
+    def brings_back(self) -> bool:
+        """Whether a value that a change took away came back by a later one."""
+        return any(
+            earlier.p < effect.p
+            for effects in self.effects.values()
+            for effect in effects
+            if not effect.ends and None not in effect.new
+            for earlier in self.effects.get(self.compared(effect.new), ())
+        )
+
+
+@dataclass(frozen=True)
+class Version:
+    row: Row
+    since: int
+    chunk: bool = False
+    """It comes from a chunk that is being placed."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    before: Row
+    after: Row
+    p: int
+    ends: bool
+    chunk: bool
+
+
+@dataclass
+class Images:
+    """When the log has an image of a key."""
+
+    key: tuple[int, ...]
+    """Places in a row."""
+    _sequences: dict[Row, list[int]] = field(default_factory=dict)
+
+    def add(self, rows: Iterable[Row], sequences: Iterable[int]) -> None:
+        for row, sequence in zip(rows, sequences, strict=True):
+            self._sequences.setdefault(self._of(row), []).append(sequence)
+        for known in self._sequences.values():
+            known.sort()
+
+    def all(self) -> Iterator[tuple[Row, int]]:
+        """Keys and sequences."""
+        return ((key, one) for key, known in self._sequences.items() for one in known)
+
+    def after(self, row: Row, since: int) -> int:
+        known = self._sequences.get(self._of(row), [])
+        place = bisect.bisect_right(known, since)
+        return known[place] if place < len(known) else LAST
+
+    def _of(self, row: Row) -> Row:
+        return tuple(row[place] for place in self.key)
+
+
+def compared(value: Any, how: Comparison) -> Any:
+    """Equal results: equal for the server, as far as texts are plain ASCII."""
+    if isinstance(value, str):
+        if "padded" in how:
+            value = value.rstrip(" ")
+        if "folded" in how:
+            value = value.lower()
+    return value
+
+
+def edge_of(
+    key: CascadingKey,
+    columns: tuple[int, ...],
+    comparisons: tuple[Comparison, ...],
+    changes: pa.Table,
+    referenced: tuple[int, ...],
+) -> Edge:
+    """`changes`: `o…`, `n…` of the places `referenced`, `gone`, `p` (`cascades/parent_changes.py`)."""
+    old = list(zip(*[plain(changes[f"o{place}"]) for place in referenced], strict=True))
+    new = list(zip(*[plain(changes[f"n{place}"]) for place in referenced], strict=True))
+    effects: dict[Row, list[Effect]] = {}
+    edge = Edge(key, columns, comparisons, effects)
+    for before, after, gone, p in zip(
+        old, new, changes["gone"].to_pylist(), changes["p"].to_pylist(), strict=True
+    ):
+        effect = edge.effect_of(before, None if gone else after, p)
+        if effect is not None:
+            effects.setdefault(edge.compared(before), []).append(effect)
+    for one in effects.values():
+        one.sort(key=lambda effect: effect.p)
+    return edge
+
+
+def follow(edges: Sequence[Edge], versions: Iterable[Version], images: Images) -> list[Hit]:
+    """All hits."""
+    return [hit for version in versions for hit in _hits(edges, version, images)]
+
+
+def _hits(edges: Sequence[Edge], version: Version, images: Images) -> Iterator[Hit]:
+    row, since = version.row, version.since
+    until = images.after(row, since)
+    while True:
+        first = [
+            (edge, effect)
+            for edge in edges
+            if (effect := next((e for e in edge.of(row) if since < e.p < until), None)) is not None
+        ]
+        if not first:
+            return
+        p = min(effect.p for _, effect in first)
+        now = [(edge, effect) for edge, effect in first if effect.p == p]
+        after = list(row)
+        for edge, effect in now:
+            for place, value in zip(edge.columns, effect.new, strict=True):
+                after[place] = value
+        ends = any(effect.ends for _, effect in now)
+        yield Hit(row, tuple(after), p, ends, version.chunk)
+        if ends:
+            return
+        moved = any(row[place] != after[place] for place in images.key)
+        row, since = tuple(after), p
+        until = images.after(row, since) if moved else until
+
+
+def outcome(hits: Iterable[Hit], images: Images) -> list[tuple[Row, bool, int]]:
+    """What is left of the hits at the epoch's end: for each key the last thing that happened to it, if that
+    is not in the log: row, whether it is gone, sequence."""
+    last: dict[Row, tuple[int, bool, Row]] = {}
+    for hit in hits:
+        before, after = (tuple(row[place] for place in images.key) for row in (hit.before, hit.after))
+        if hit.ends or before != after:
+            _keep(last, before, (hit.p, False, hit.before))
+        if not hit.ends:
+            _keep(last, after, (hit.p, True, hit.after))
+    return [
+        (row, not stays, p) for p, stays, row in last.values() if images.after(row, p) == LAST
+    ]  # fmt: skip
+
+
+def _keep(last: dict[Row, tuple[int, bool, Row]], key: Row, event: tuple[int, bool, Row]) -> None:
+    """Where one goes and another comes at the same moment, the one that comes."""
+    if key not in last or event[:2] > last[key][:2]:
+        last[key] = event
+
+
+def derived(hits: Iterable[Hit], watched: Sequence[int]) -> list[tuple[Row, Row, bool, int]]:
+    """The hits as changes of this table: values before and after of the `watched` places in its rows, whether
+    the row is gone, sequence."""
+    found: dict[tuple[Row, Row, bool, int], None] = {}
+    for hit in hits:
+        before = tuple(hit.before[place] for place in watched)
+        after = tuple(None if hit.ends else hit.after[place] for place in watched)
+        if hit.ends or before != after:
+            found[before, after, hit.ends, hit.p] = None
+    return list(found)
+
+
+# between Arrow and plain values -----------------------------------------------------------------------------
+
+
+def plain(array: pa.Array | pa.ChunkedArray) -> list[Any]:
+    stored = _stored(array.type)
+    if stored is not None:
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        return [value for chunk in chunks for value in chunk.view(stored).to_pylist()]
+    return array.to_pylist()  # type: ignore[no-any-return]
+
+
+def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    stored = _stored(kind)
+    return pa.array(values, kind) if stored is None else pa.array(values, stored).view(kind)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType | None:
+    if not pa.types.is_temporal(kind):
+        return None
+    return pa.int32() if kind.bit_width == 32 else pa.int64()

@@ -1,0 +1,479 @@
+"""Changes of tables as Arrow batches, as soon as they are durable in the relay log: without Spark, without a
+target, for whoever wants them within milliseconds (docs/changes.md).
+
+    with follow("shop.yaml", ["shop.orders"]) as changes:
+        for item in changes: ...
+
+Why no value can be wrong. A batch is decoded with the definition that the log has at its place, and the core
+checks every table map against it. The definitions hold at one offset: that up to which a pipeline has
+planned, or one at which the catalog is known to have said the same before and after. From there on they are
+carried over each statement in the log by the rules by which pipelines do it (`MySqlStatements`). A range that
+is read ends at such a statement, so that no batch has rows from both sides of it; what the statement did is
+said by an item of its own, and so is what it did to rows that the log does not tell. A table of which the
+definition cannot be known is followed no further.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import pyarrow as pa
+from typing_extensions import Self
+
+from penstock import config as configuration
+from penstock._core import DecodeError, RangeDecoder, SchemaMismatch
+from penstock.config import PipelineConfig, TablesConfig
+from penstock.errors import ConfigError, PenstockError, RelayLogCorrupt, TableError, TransientError
+from penstock.model.offset import LogRange, Offset, Split
+from penstock.model.pattern import exactly, matches
+from penstock.model.plan import Evolve, Park, TruncateTarget
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
+from penstock.model.schema_change import TableEffect
+from penstock.model.statement_head import statement_head
+from penstock.model.table import TableState
+from penstock.planning.discovery import at_one_offset
+from penstock.relaylog.consumers import Consumer
+from penstock.relaylog.full_statements import in_full
+from penstock.relaylog.index import recovered_end
+from penstock.relaylog.outline import Outlines
+from penstock.relaylog.reader import RelayLog, Statement
+from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.relaylog.unprotected import statements_left
+from penstock.sources.base import TableFilter
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.statements import MySqlStatements, cascade_reason, touched
+from penstock.state import StateStore
+
+RANGE_BYTES = 8 * 1024**2
+"""Of the log, read at once where much of it waits. A larger transaction is one range, in many batches."""
+SPLIT_BYTES = 32 * 1024**2
+
+PAUSES_S = ((1.0, 0.001), (10.0, 0.005), (float("inf"), 0.02))
+"""How long it is waited between two looks at the log's end (one call of the system), by how long nothing has
+come."""
+REFRESH_S = 0.2
+"""A new segment shows in the folder, not in the file that is looked at."""
+OPEN_SECONDS = 60.0
+
+Start = int | Literal["earliest", "latest"]
+
+
+@dataclass(frozen=True)
+class ChangeBatch:
+    """Changes of one table under one definition, in the order of the log: the source's columns, then
+    `_change_type` (insert, update_preimage, update_postimage, delete), `_sequence`, `_commit_timestamp`."""
+
+    table: TableId
+    batch: pa.RecordBatch
+    schema: TableSchema
+
+
+@dataclass(frozen=True)
+class TableChanged:
+    """A statement that ends at `offset` did something to the table; later batches are under `schema`.
+
+    `schema` None: the table is gone, or cannot be followed any further. `unseen`: why rows may have changed
+    of which the log says nothing; empty: none have. `truncated`: it holds no rows any more.
+    """
+
+    table: TableId
+    offset: Offset
+    what: str
+    statement: str
+    schema: TableSchema | None
+    unseen: str = ""
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Committed:
+    """Every item up to `offset`, a transaction end, has been given: reading may begin there again."""
+
+    offset: Offset
+
+
+Item = ChangeBatch | TableChanged | Committed
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Of tables, as they are in the log at one offset."""
+
+    at: Offset
+    schemas: Mapping[TableId, TableSchema]
+
+
+class ChangeReader:
+    """An iterator over `Item`s from `start` on. It waits for what is still to come, unless it is read only
+    `until` an offset; `stop` ends it from another thread.
+
+    `definitions` must name every table that is to be read, also where they hold elsewhere than at `start`.
+    `server`, `read_table`, `read_database`: of the source, for statements.
+
+    `name`: what the reader has not acknowledged (`acknowledge`) is kept in the relay log, also while it does
+    not run. It is known there by `consumer_id`, a uuid; a reader that begins without one comes back as the
+    reader of its name that does not run, if there is one. `owns_name`: see `relaylog.consumers.Consumer`.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        definitions: Definitions,
+        *,
+        start: Start = "latest",
+        until: int | None = None,
+        types: TypeOptions = DEFAULT_TYPES,
+        before_images: bool = True,
+        name: str | None = None,
+        consumer_id: str | None = None,
+        owns_name: bool = True,
+        server: Callable[[], Server] = Server,
+        read_table: Callable[[TableId], TableSchema | None] = lambda table: None,
+        read_database: Callable[[str], tuple[str, str] | None] = lambda name: None,
+    ) -> None:
+        self._log = log = RelayLog.open(path)
+        self.offset = self._begin_at(start)
+        """Where the next item comes from."""
+        self._consumer = (
+            Consumer(path, name, needs=self.offset, id=consumer_id, owns_name=owns_name) if name else None
+        )
+        if self._log.refresh() and self._log.start > self.offset:  # deleted just before it was registered
+            self.offset = self._begin_at(start)
+        self._until = None if until is None else Offset(until)
+        self._types = types.to_json()
+        self._before_images = before_images
+        self._server = server
+        self._live = dict(definitions.schemas)
+        self._texts: dict[TableId, str] = {}
+        patterns = TablesConfig(include=[exactly(table) for table in definitions.schemas])
+        self._captured = TableFilter(patterns, fold_case=server().lower_case)
+        self._statements = MySqlStatements(
+            self._captured, read_table, server, read_database=read_database,
+            earlier=lambda offset: statements_left(log, LogRange(Offset(0), offset)),
+            in_full=lambda statement: in_full(log, statement), types=types, parks_cascades=True,
+        )  # fmt: skip
+        self._carry(definitions.at)
+        self._closing: list[Callable[[], None]] = []
+        self._stopping = threading.Event()
+        self._quiet_since = time.monotonic()
+
+    @property
+    def schemas(self) -> dict[TableId, TableSchema]:
+        """The definitions at `offset`."""
+        return dict(self._live)
+
+    def acknowledge(self, offset: int) -> None:
+        """What lies up to there is not needed any more. Of a reader that came back, the log is kept from
+        where it was before until this is called."""
+        if self._consumer is not None:
+            self._consumer.needs(Offset(offset))
+
+    @property
+    def consumer_id(self) -> str | None:
+        """What the relay log knows the reader by; None: it has no name."""
+        return self._consumer.id if self._consumer is not None else None
+
+    def stop(self) -> None:
+        """Ends the iteration before the next range."""
+        self._stopping.set()
+
+    def closing(self, close: Callable[[], None]) -> None:
+        """Is called by `close`."""
+        self._closing.append(close)
+
+    def close(self) -> None:
+        self.stop()
+        if self._consumer is not None:
+            self._consumer.close()
+        while self._closing:
+            self._closing.pop()()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Item]:
+        while not self._stopping.is_set():
+            stamp = self._log.stamp()
+            reach = self._next_range()
+            if reach:
+                yield from self._read(reach)
+            elif self._until is not None and self.offset >= self._until:
+                return
+            else:
+                self._wait(stamp)
+
+    # where --------------------------------------------------------------------------------------------------
+
+    def _begin_at(self, start: Start) -> Offset:
+        if start == "latest":
+            return self._log.end
+        if start == "earliest":
+            return self._log.start
+        offset = Offset(start)
+        if self._log.end < offset <= recovered_end(self._log.path):
+            # A loss of power took the last newline of the index. The receiver adds it when it begins.
+            _wait_for(lambda: self._log.refresh() >= offset, "the receiver to recover the relay log")
+        if not self._log.start <= offset <= self._log.end:
+            raise ConfigError(
+                f"Offset {offset} is not in the relay log {self._log.path}, which holds "
+                f"{self._log.start} to {self._log.end}."
+            )
+        try:
+            known = self._log.committed_before(offset)
+        except DecodeError:  # in the middle of an event
+            known = self._log.start
+        if known != offset:
+            raise ConfigError(f"Offset {offset} is not the end of a transaction.")
+        return offset
+
+    def _carry(self, known_at: Offset) -> None:
+        """Takes definitions that hold at `known_at` to the start."""
+        if known_at <= self.offset:
+            for statement in self._log.statements(LogRange(known_at, self.offset)):
+                for effect in self._effects(statement):
+                    self._apply(effect, statement)
+            return
+        between = LogRange(self.offset, min(known_at, self._log.end))
+        for statement in self._log.statements(between):
+            if found := touched(self._server(), statement, set(self._live)) & self._live.keys():
+                names = ", ".join(sorted(map(str, found)))
+                raise ConfigError(
+                    f"The definition of {names} changed at offset {statement.end}, behind the start "
+                    f"{self.offset}, and what it was before is not known.",
+                    hint=f"Start at {statement.end} or later, or give the definitions of the start.",
+                )
+
+    def _next_range(self) -> LogRange | None:
+        self._log.refresh()
+        end = self._log.cut(self.offset, RANGE_BYTES)
+        if self._until is not None:
+            end = min(end, self._until)
+        return LogRange(self.offset, end) if end > self.offset else None
+
+    def _wait(self, stamp: tuple[int, int]) -> None:
+        """Until the log has changed since it was as `stamp` says, and not for long."""
+        began = time.monotonic()
+        pause = next(pause for limit, pause in PAUSES_S if began - self._quiet_since < limit)
+        while time.monotonic() - began < REFRESH_S and not self._stopping.is_set():
+            if self._log.stamp() != stamp:
+                return
+            time.sleep(pause)  # the pace of looking
+
+    # reading ------------------------------------------------------------------------------------------------
+
+    def _read(self, reach: LogRange) -> Iterator[Item]:
+        self._quiet_since = time.monotonic()
+        statement, effects = self._first_effects(reach)
+        if statement is not None:
+            reach = LogRange(reach.start, statement.end)
+        tables = sorted(self._log.tables(reach).keys() & self._live.keys())
+        splits = {table: self._log.splits(reach, table, bytes_aim=SPLIT_BYTES) for table in tables}
+        outlines = Outlines(splits)
+        for table in tables:
+            yield from self._batches(self._live[table], splits[table], outlines)
+        for effect in effects:
+            assert statement is not None
+            yield self._apply(effect, statement)
+        self.offset = reach.end
+        yield Committed(reach.end)
+
+    def _batches(
+        self, schema: TableSchema, splits: Sequence[Split], outlines: Outlines
+    ) -> Iterator[ChangeBatch]:
+        text = self._texts.get(schema.table)
+        if text is None:
+            text = self._texts[schema.table] = schema.to_json()
+        for split in splits:
+            try:
+                decoder = RangeDecoder(
+                    text, split.path, split.base, split.start, split.end, preamble=split.preamble,
+                    positions=outlines.positions(schema.table, split),
+                    before_images=self._before_images, types=self._types,
+                )  # fmt: skip
+                for batch in decoder:
+                    if batch.num_rows:
+                        yield ChangeBatch(schema.table, batch, schema)
+            except DecodeError as error:
+                raise _explained(error, schema.table, split.path) from error
+
+    # statements ---------------------------------------------------------------------------------------------
+
+    def _first_effects(self, reach: LogRange) -> tuple[Statement | None, list[TableEffect]]:
+        for statement in self._log.statements(reach):
+            if effects := self._effects(statement):
+                return statement, effects
+        return None, []
+
+    def _effects(self, statement: Statement) -> list[TableEffect]:
+        return [
+            effect
+            for effect in self._statements.effects(statement, dict(self._live))
+            if effect.table in self._live or (effect.created is not None and effect.table in self._captured)
+        ]
+
+    def _apply(self, effect: TableEffect, statement: Statement) -> TableChanged:
+        """The definition from here on."""
+        schema = effect.created or self._live.get(effect.table)
+        what, unseen = effect.what, effect.rereads or ""
+        if effect.created is not None and effect.fills:
+            unseen = "it begins with rows that the log does not hold"
+        if effect.created is None and (effect.dropped or effect.renamed is not None):
+            schema = None
+        for step in effect.steps:
+            match step:
+                case Evolve(schema=evolved):
+                    schema = evolved
+                case Park(reason=reason):
+                    schema, unseen, what = None, reason, what or "cannot be followed"
+        self._texts.pop(effect.table, None)
+        if schema is None:
+            self._live.pop(effect.table, None)
+        else:
+            self._live[effect.table] = schema
+        truncated = any(isinstance(step, TruncateTarget) for step in effect.steps)
+        head = statement_head(statement.sql)
+        return TableChanged(effect.table, statement.end, what, head, schema, unseen, truncated)
+
+
+def follow(
+    pipeline: str | Path | PipelineConfig,
+    tables: Sequence[str],
+    *,
+    start: Start = "latest",
+    until: int | None = None,
+    before_images: bool = True,
+    name: str | None = None,
+    consumer_id: str | None = None,
+) -> ChangeReader:
+    """Reads the relay log of a pipeline file, which `penstock run` or `penstock receive` writes meanwhile.
+
+    `tables` are patterns as in the pipeline file. Definitions are those of the pipeline if it has been run,
+    else of the source's catalog. `until`, `name`, `consumer_id`: see `ChangeReader`. Close it, or use it in a
+    `with`.
+
+    Raises `ConfigError` for tables that are not there or cannot be read, for a start at which definitions are
+    not known, and while another reader or a pipeline with this `name` runs; `TransientError` while the source
+    does not answer.
+    """
+    config = pipeline if isinstance(pipeline, PipelineConfig) else configuration.load(pipeline)
+    path = config.relay_log_path
+    source = SourceSession(config.source, path)
+    try:
+        if StateStore.exists(config.state):
+            definitions = planned_definitions(config.state, tables)
+        else:
+            definitions = catalog_definitions(config, source, tables)
+        _refuse_cascades(config, source, definitions)
+        reader = ChangeReader(
+            path, definitions, start=start, until=until, types=config.types, before_images=before_images,
+            name=name, consumer_id=consumer_id, owns_name=name != config.name,
+            server=lambda: source.traits.statements, read_table=source.read_table,
+            read_database=source.read_database,
+        )  # fmt: skip
+    except BaseException:
+        source.close()
+        raise
+    reader.closing(source.close)
+    return reader
+
+
+def planned_definitions(state: Path, tables: Sequence[str]) -> Definitions:
+    """Those of a pipeline, at the offset up to which it has planned. What a plan that is not applied yet
+    makes of a table stands in the plan alone."""
+    with closing(StateStore(state, read_only=True)) as store, store.reading():
+        at, known, plans = store.position, store.tables(), store.pending()
+    chosen = _matching(tables, known)
+    for table in chosen:
+        _refuse_unplanned(known[table])
+    if at is None:
+        raise ConfigError(f"The pipeline of {state} has not begun yet.", hint="Try again in some seconds.")
+    evolved = {
+        one.table: step.schema
+        for plan in plans
+        for one in plan.tables
+        for step in one.steps
+        if isinstance(step, Evolve)
+    }
+    return Definitions(at, {table: evolved.get(table, known[table].schema) for table in chosen})
+
+
+def catalog_definitions(config: PipelineConfig, source: SourceSession, tables: Sequence[str]) -> Definitions:
+    """Those of the source now, and an offset at which they hold."""
+    log = RelayLog.open(config.relay_log_path)
+    captured = TableFilter(TablesConfig(include=list(tables)), fold_case=source.traits.fold_case)
+    schemas, at, restless = at_one_offset(log, source, _wait_for, lambda: source.read_tables(captured))
+    if restless:
+        names = ", ".join(sorted(map(str, restless)))
+        raise TransientError(f"The definitions of {names} change faster than they can be read.")
+    chosen = _matching(tables, schemas)
+    return Definitions(at, {table: schemas[table] for table in chosen})
+
+
+def _matching(patterns: Sequence[str], known: Mapping[TableId, object]) -> list[TableId]:
+    chosen: dict[TableId, None] = {}
+    for pattern in patterns:
+        found = [table for table in known if matches(pattern, table)]
+        if not found:
+            raise ConfigError(f"`{pattern}` matches no table that can be followed.")
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)
+
+
+def _refuse_unplanned(table: TableState) -> None:
+    if table.planned:
+        return
+    why = f"it is {table.status}"
+    if table.status == "live":
+        why = "it is to be read again" if table.due else "it is catching up"
+    raise ConfigError(
+        f"Where the definition of {table.table} holds is not known: {why}.",
+        hint="`penstock status FILE` says more. Leave the table out, or follow it when it is live again.",
+    )
+
+
+def _refuse_cascades(config: PipelineConfig, source: SourceSession, definitions: Definitions) -> None:
+    if config.cascades == "ignore":
+        return
+    for table in sorted(source.cascading(definitions.schemas)):
+        reason, _ = cascade_reason(table)
+        raise ConfigError(reason, hint="Leave the table out, or accept the gap with `cascades: ignore`.")
+
+
+def _wait_for(condition: Callable[[], Any], what: str, *, seconds: float = OPEN_SECONDS) -> None:
+    deadline = time.monotonic() + min(seconds, OPEN_SECONDS)
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TransientError(
+                f"Waited {OPEN_SECONDS:.0f} s for {what} without success.",
+                hint="Does the receiver run? `penstock run FILE` and `penstock receive FILE` have one.",
+            )
+        time.sleep(0.01)  # polls a condition, with a limit
+
+
+def _explained(error: DecodeError, table: TableId, path: str) -> PenstockError:
+    if isinstance(error, SchemaMismatch):
+        return TableError(
+            f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",
+            hint="Start behind it, with the present definition, or give the one of that time.",
+            table=str(table),
+            offset=error.offset,
+        )
+    return RelayLogCorrupt(
+        f"The segment {path} cannot be read at offset {error.offset}: {error.reason}.",
+        hint=DAMAGED_HINT,
+        path=path,
+        offset=error.offset,
+    )

@@ -1,0 +1,49 @@
+"""Log records as one line each. A stack trace goes to the file of details."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.failures import error_log as details
+from penstock.failures.advice import advise
+from penstock.printable import LogFormatter
+
+FORMAT = "%(levelname)s %(name)s: %(message)s"
+_SIGNS = ("Traceback (most recent call last)", "\n\tat ", "JVM stacktrace:")
+
+
+class OneLine(LogFormatter):
+    """`state`: of the pipeline at work, if it is known by now."""
+
+    def __init__(self, state: Callable[[], Path | None]) -> None:
+        super().__init__(FORMAT)
+        self._state = state
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        has_trace = bool(record.exc_info and record.exc_info[0]) or any(sign in message for sign in _SIGNS)
+        kept = details.keep_text(super().format(record), self._state()) if has_trace else None
+        message = shortened(message)
+        if kept is not None:
+            message += f" Details are in {kept}."
+        plain = logging.makeLogRecord(
+            {
+                **record.__dict__,
+                "msg": message,
+                "args": None,
+                "exc_info": None,
+                "exc_text": None,
+                "stack_info": None,
+            }
+        )
+        return super().format(plain)
+
+
+def shortened(message: str) -> str:
+    """What a message says before the stack trace in it, and in one sentence what the trace says. Pure."""
+    if not any(sign in message for sign in _SIGNS):
+        return " ".join(message.split("\n")).strip()
+    advice = advise(message, rows=True)
+    return f"{message.partition(chr(10))[0].rstrip()} {advice.message if advice else ''}".strip()

@@ -1,0 +1,228 @@
+"""Which tables a pipeline follows, from where, and whether their existing rows are read.
+
+A table's start S must be such that (1) every epoch planned after S carries the table, (2) the definition we
+hold is the one the log has at S, (3) no chunk is read before the server has executed everything up to S. So:
+read the definitions, then ask for the end of the binlog, wait until the relay log holds it, and look whether
+a statement about one of the tables stands in between; if so, the definition may be older or newer than S,
+and all is done again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from penstock.config import PipelineConfig
+from penstock.errors import ConfigError, TransientError
+from penstock.model.offset import LogRange, Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import KEY_CHANGED, Begins, Change, SnapshotStatus, TableState, new_table
+from penstock.planning.parking import parked_when_found, reconfigured
+from penstock.planning.policy import kept_by_name
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.schema_from_log import described
+from penstock.sinks.base import Missing
+from penstock.snapshot.placement import table_start
+from penstock.sources.base import TableFilter
+from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.statements import cascade_reason
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+ROUNDS_MAX = 10
+RESTLESS = "its definition changed while it was read"
+SOON = "Nothing: it is read again as soon as it holds still."
+CATCH_UP_SECONDS_MAX = 24 * 3600
+
+
+class TableGone(ConfigError):
+    """The table that is to be read again does not exist."""
+
+
+class Wait(Protocol):
+    def __call__(self, condition: Callable[[], Any], what: str, *, seconds: float = ...) -> None: ...
+
+
+def discover(
+    state: StateStore,
+    relay_log: RelayLog,
+    source: SourceSession,
+    captured: TableFilter,
+    config: PipelineConfig,
+    *,
+    append_only: bool,
+    cascading: set[TableId],
+    wait: Wait,
+    reads: bool = True,
+) -> None:
+    """Adds the tables that the patterns capture and the state does not know. Durable when it returns.
+    `reads`: their rows are read, unless the pipeline never does."""
+    first = state.position is None
+    if first:
+        state.advance(relay_log.start)
+    known = state.tables()
+    schemas, start, restless = at_one_offset(
+        relay_log, source, wait, lambda: source.read_tables(captured), finds=True
+    )
+    new = {table: schema for table, schema in schemas.items() if table not in known}
+    planned, now = state.position or relay_log.start, start
+    if first and config.start.at != "latest":
+        start = relay_log.start  # the log reaches back further than the catalog: decode checks definitions
+    else:
+        start = table_start(last_planned_end=Offset(max(planned, start)), log_start=relay_log.start)
+    if first and config.start.at != "latest" and config.snapshot.mode == "never":
+        # Nothing is read from the tables, so the definitions may be as old as the log.
+        reach = LogRange(start, relay_log.end)
+        new = {table: described(relay_log, schema, reach) or schema for table, schema in new.items()}
+    with state.transaction():
+        _reconfigure(state, reconfigured(known, schemas, config))
+        for schema in new.values():
+            begin = start
+            if schema.foreign_keys:
+                # The log does not tell when a key came: what is known of it holds from now on.
+                begin = table_start(last_planned_end=Offset(max(planned, now)), log_start=relay_log.start)
+            state.put_table(_new_table(schema, begin, config, append_only, reads=reads))
+            what = "found"
+            if schema.table in restless:
+                state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, due=RESTLESS)
+                what = RESTLESS
+            state.note(Change(schema.table, schema.version, start, what, "captured"))
+        parked = parked_when_found(state.tables(), new.keys(), cascading, config)
+        for table, (reason, hint) in parked.items():
+            state.park(table, offset=start, reason=reason, hint=hint)
+
+
+def restart_table(
+    state: StateStore,
+    relay_log: RelayLog,
+    source: SourceSession,
+    table: TableId,
+    config: PipelineConfig,
+    *,
+    sink: Any,
+    cascading: set[TableId],
+    wait: Wait,
+    why: str = "asked for",
+) -> None:
+    """Reads a table again from its beginning: a new start, its present definition, all chunks. The target
+    keeps its rows meanwhile, in the columns of that definition; rows that are gone at the source leave it
+    when the last chunk is placed. A change log says `truncate` at the start, and then holds every row again.
+    One that is to be `fresh` is made anew, and not looked at.
+
+    Raises `ConfigError` for a table that is not there, `TransientError` while its definition does not hold
+    still.
+    """
+    old = state.table(table)
+    if old is None:
+        raise ConfigError(
+            f"Table {table} is not one of this pipeline's.", hint="`penstock status` lists them."
+        )
+    found, start, restless = at_one_offset(relay_log, source, wait, lambda: _one(source, table))
+    if restless:
+        raise TransientError(f"The definition of {table} changes faster than it can be read.")
+    if table not in found:
+        raise TableGone(f"Table {table} does not exist at the source any more.")
+    schema = replace(found[table], version=old.schema.version + 1)
+    start = Offset(max(start, state.position or start))
+    renewed = old.begins == "fresh"
+    missing = renewed or isinstance(sink.open(table), Missing)
+    # One that was to be emptied first has not been.
+    holds = (old.written or old.begins == "empty") and not missing
+    same = _shape(schema) == _shape(old.schema) and old.kept is None and not old.begins
+    fresh = new_table(schema, start, snapshot="splitting", append_only=sink.append_only)
+    begins: Begins = "" if missing else "empty" if sink.append_only and holds else "" if same else "evolve"
+    keeps = config.evolution.changes == "ignore" and not missing
+    with state.transaction():
+        if schema.key_columns != old.schema.key_columns:
+            state.end_partials(table, KEY_CHANGED)
+        state.forget_chunks(table)
+        state.put_table(
+            replace(
+                fresh,
+                written=holds and not sink.append_only,
+                replaces=start if holds else Offset(0),
+                last_epoch=0 if missing else old.last_epoch,
+                begins="fresh" if renewed else begins,
+                kept=kept_by_name(old, schema) if keeps else None,
+            )
+        )
+        state.note(Change(table, schema.version, start, "read again from its beginning", why))
+        if table in cascading:
+            reason, hint = cascade_reason(table)
+            state.park(table, offset=start, reason=reason, hint=hint)
+
+
+def _one(source: SourceSession, table: TableId) -> dict[TableId, TableSchema]:
+    schema = source.read_table(table)
+    return {} if schema is None else {table: schema}
+
+
+def _shape(schema: TableSchema) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    return schema.columns, schema.key
+
+
+def at_one_offset(
+    relay_log: RelayLog,
+    source: SourceSession,
+    wait: Wait,
+    read: Callable[[], dict[TableId, TableSchema]],
+    *,
+    finds: bool = False,
+) -> tuple[dict[TableId, TableSchema], Offset, set[TableId]]:
+    """Definitions, an offset at which they hold (see the module's argument), and the tables of which that is
+    not sure, because statements about them kept coming. `finds`: a table that is created meanwhile counts
+    too."""
+    restless: set[TableId] = set()
+    for _ in range(ROUNDS_MAX):
+        begin = _reach_end(relay_log, source, wait)
+        schemas = read()
+        start = _reach_end(relay_log, source, wait)
+        restless = _touched(relay_log, source, LogRange(begin, start), set(schemas), finds=finds)
+        if not restless:
+            break
+        log.info("table definitions changed while they were read; reading them again")
+    return schemas, start, restless
+
+
+def _reach_end(relay_log: RelayLog, source: SourceSession, wait: Wait) -> Offset:
+    """The offset of the source's present end, once the relay log holds it."""
+    end = source.end_position()
+
+    def reached() -> bool:
+        relay_log.refresh()
+        return relay_log.reached(end)
+
+    wait(reached, f"the relay log to reach {end}, the source's end", seconds=CATCH_UP_SECONDS_MAX)
+    offset = relay_log.offset_reaching(end)
+    assert offset is not None
+    return offset
+
+
+def _touched(
+    relay_log: RelayLog, source: SourceSession, between: LogRange, tables: set[TableId], *, finds: bool
+) -> set[TableId]:
+    """Tables about which a statement stands in the range; if it `finds` tables, also new ones."""
+    touched: set[TableId] = set()
+    for statement in relay_log.statements(between):
+        named = source.touched(statement, tables)
+        touched |= named if finds else named & tables
+    return touched
+
+
+def _reconfigure(state: StateStore, changes: list[tuple[TableState, tuple[str, str] | None]]) -> None:
+    """`cascades` in the pipeline file is another than before."""
+    for table, parked in changes:
+        state.put_table(table)
+        if parked is not None:
+            reason, hint = parked
+            state.park(table.table, offset=state.position or table.start, reason=reason, hint=hint)
+
+
+def _new_table(
+    schema: TableSchema, start: Offset, config: PipelineConfig, append_only: bool, *, reads: bool
+) -> TableState:
+    snapshot: SnapshotStatus = "splitting" if reads and config.snapshot.mode != "never" else "none"
+    return new_table(schema, start, snapshot=snapshot, append_only=append_only)

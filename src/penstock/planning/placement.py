@@ -1,0 +1,202 @@
+"""Which chunks a plan places, and what has to be left out of them: the planner's word with
+`snapshot/placement.py`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any, Protocol
+
+from penstock.cascades.keys import moves_rows
+from penstock.model.chunk import StagedChunk
+from penstock.model.offset import LogRange, Offset
+from penstock.model.partial_snapshot import PartialSnapshot
+from penstock.model.plan import DeleteOlder, Mode, PlaceChunks, Scan, Step
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema_change import TableEffect
+from penstock.model.table import TableState
+from penstock.planning.policy import Verdict
+from penstock.relaylog.reader import RelayLog, Statement
+from penstock.snapshot.chunk_log import PlacementIndex
+from penstock.snapshot.placement import (
+    Break,
+    EpochEnd,
+    Placed,
+    PlacementLimits,
+    ReadAgain,
+    TableAtEnd,
+    Void,
+    place_all,
+    shared_scans,
+)
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+WHOLE_BYTES = 1 << 62
+
+
+class StatementReader(Protocol):
+    """Judges statements. `live` are the tables whose events are planned, with the schema the log is at."""
+
+    def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]: ...
+
+
+class Placing:
+    """Knows the statements that void chunks (`breaks`)."""
+
+    def __init__(
+        self,
+        state: StateStore,
+        relay_log: RelayLog,
+        statements: StatementReader,
+        *,
+        append_only: bool,
+        discard: Callable[[StagedChunk], None],
+        limits: PlacementLimits,
+    ) -> None:
+        self._state = state
+        self._log = relay_log
+        self._statements = statements
+        self._append_only = append_only
+        self._discard = discard
+        self._limits = limits
+        self._breaks: dict[TableId, list[Break]] = {}
+        self._known: PlacementIndex | None = None
+
+    @property
+    def _index(self) -> PlacementIndex:
+        if self._known is None or not self._known.is_current:
+            self._known = PlacementIndex(self._log)
+        return self._known
+
+    def voids(self, table: TableId, at: Break) -> None:
+        self._breaks.setdefault(table, []).append(at)
+
+    def begins(self, table: TableId) -> None:
+        """It is another table from here on, or read again from here on."""
+        self._breaks.pop(table, None)
+
+    def chunk_steps(
+        self, state: TableState, reach: LogRange, verdict: Verdict | None, rows_max: int | None = None
+    ) -> list[Step]:
+        """Places what is due, `rows_max` rows at most, but one chunk. Chunks that cannot be placed any more
+        are set back to be read again."""
+        if not state.reading or (verdict is not None and verdict.state is not None):
+            return []  # no table any more, or one that is read again
+        if state.replaces and reach.end <= state.replaces:
+            return []  # a row placed at the start itself would not be newer than one placed there before
+        staged = [item.staged for item in self._state.chunks(state.table, "staged") if item.staged]
+        placed = _first(self._placed(state, reach, verdict, staged, state.start), rows_max)
+        steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
+        if state.replaces and not self._append_only and self._last_of_snapshot(state, placed):
+            steps.append(DeleteOlder(Offset(state.replaces + 1)))
+        return steps
+
+    def partial_steps(
+        self, state: TableState, partial: PartialSnapshot, reach: LogRange, verdict: Verdict | None
+    ) -> list[Step]:
+        """Places what is due of a partial snapshot; of one only, since rows of two may be the same."""
+        changes = verdict is not None and verdict.state is not None
+        if not state.rests or changes or partial.status != "reading" or reach.end <= partial.since:
+            return []
+        chunks = self._state.chunks(state.table, "staged", snapshot=partial.number)
+        staged = [item.staged for item in chunks if item.staged]
+        if partial.part.keys:
+            staged = staged[:1]  # two chunks may have found one row by two names
+        since = Offset(max(state.start, partial.since))
+        placed = self._placed(state, reach, verdict, staged, since, fresh=False)
+        return self._place_steps(state, placed, "merge")
+
+    def _placed(
+        self,
+        state: TableState,
+        reach: LogRange,
+        verdict: Verdict | None,
+        staged: list[StagedChunk],
+        since: Offset,
+        *,
+        fresh: bool = True,
+    ) -> list[Placed]:
+        placed: list[Placed] = []
+        for placement in self._placements(state, reach, verdict, staged, since, fresh=fresh):
+            if isinstance(placement, Placed):
+                placed.append(placement)
+            elif isinstance(placement, Void | ReadAgain):
+                log.info(
+                    "%s chunk %d is read again: %s",
+                    state.table,
+                    placement.chunk.chunk.number,
+                    placement.reason,
+                )
+                self._discard(placement.chunk)
+                self._state.chunk_void(placement.chunk.chunk)
+        return placed
+
+    def _placements(
+        self,
+        state: TableState,
+        reach: LogRange,
+        verdict: Verdict | None,
+        staged: list[StagedChunk],
+        since: Offset,
+        *,
+        fresh: bool,
+    ) -> list[Any]:
+        position = self._log.position_at(reach.end)
+        if not staged or position is None:
+            return []
+        at_end = TableAtEnd(
+            start=since,
+            start_gtids=self._index.gtids_at(since),
+            schema_version=verdict.version if verdict is not None else state.schema.version,
+            start_position=self._log.position_at(since),
+            fresh=fresh and not (state.replaces or moves_rows(state.schema)),
+            cascades=bool(state.schema.foreign_keys),
+            breaks=tuple(self.breaks_of(state, reach)),
+        )
+        by_gtids = any(one.watermarks.high_gtids is not None for one in staged)
+        gtids = self._log.gtids_at(reach.end) if by_gtids else None
+        end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end), gtids)
+        return list(place_all(staged, end, at_end, self._index, self._limits))
+
+    def breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:
+        """Statements since the table's start that void chunks. After a restart they are read from the log
+        again."""
+        if state.table not in self._breaks:
+            live = {state.table: state.schema}
+            # A part of a table is read long after its start, when the log of that time may be gone.
+            start = max(state.start, self._log.start)
+            past = LogRange(start, max(start, reach.start))
+            self._breaks[state.table] = [
+                Break(statement.end, voids)
+                for statement in self._index.statements(past)
+                for effect in self._statements.effects(statement, live)
+                if effect.table == state.table and (voids := effect.voids or effect.rereads)
+            ]
+        return self._breaks[state.table]
+
+    def _place_steps(self, state: TableState, placed: list[Placed], mode: Mode) -> list[Step]:
+        group = [item for item in placed if item.mode == mode]
+        if not group:
+            return []
+        scans = []
+        for scan in shared_scans(group):
+            splits = tuple(self._log.splits(scan.range, state.table, bytes_aim=WHOLE_BYTES))
+            if splits and state.schema.key:
+                scans.append(Scan(splits, scan.exclude_gtids))
+        chunks = tuple(item.chunk for item in group)
+        window = min(item.window for item in group) if state.schema.foreign_keys else None
+        return [PlaceChunks(chunks, tuple(scans), "changes" if self._append_only else mode, window)]
+
+    def _last_of_snapshot(self, state: TableState, placed: list[Placed]) -> bool:
+        counts = self._state.chunk_counts(state.table)
+        waiting = counts.get("planned", 0) + counts.get("staged", 0)
+        return state.snapshot == "reading" and bool(placed) and waiting == len(placed)
+
+
+def _first(placed: list[Placed], rows_max: int | None) -> list[Placed]:
+    rows = accumulate(item.chunk.rows for item in placed)
+    count = sum(total <= rows_max for total in rows) if rows_max is not None else len(placed)
+    return placed[: max(1, count)]

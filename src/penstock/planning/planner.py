@@ -1,0 +1,378 @@
+"""From "the log has grown, chunks are staged" to the durable plan of the next epoch.
+
+A plan is made only while no other is waiting to be applied, so a table's state in the store is what the last
+epoch left. An epoch ends
+
+- at a transaction end, at most `bytes_max` after its start (soft: it holds at least one whole transaction),
+- at the first statement that does something to a captured table (DDL, or DML in statement format): the events
+  before it are decoded with the schema before it, and the statement is the epoch's last step,
+- at an offset somebody asked for (`penstock verify`).
+
+What the planner cannot capture it parks, with the offset, the reason and the cure (invariant 6).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from penstock.cascades.keys import after, below, held_back, is_held
+from penstock.model.chunk import StagedChunk
+from penstock.model.offset import LogRange, Offset
+from penstock.model.partial_snapshot import PartialSnapshot
+from penstock.model.plan import (
+    ApplyCascades,
+    ApplyEvents,
+    EpochPlan,
+    Evolve,
+    Mode,
+    PlaceChunks,
+    Step,
+    TablePlan,
+    TruncateTarget,
+)
+from penstock.model.schema import TableId, TypeOptions
+from penstock.model.schema_change import TableEffect
+from penstock.model.statement_head import statement_head
+from penstock.model.table import GONE, KEY_CHANGED, Change, TableState
+from penstock.planning import renames
+from penstock.planning.placement import Placing, StatementReader
+from penstock.planning.policy import Policies, Verdict, begun, judge
+from penstock.relaylog.reader import RelayLog, Statement
+from penstock.snapshot.placement import Break, PlacementLimits
+from penstock.snapshot.single_view import first_steps, kept_for_later, placed_whole, untrue
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+LATEST_SPLIT_BYTES = 64 * 1024**2
+"""Row events of a split are listed before they are read backwards, so this bounds a task's memory."""
+CHANGELOG_SPLIT_BYTES = 32 * 1024**2
+PLACED_ROWS_MAX = 150_000
+"""Rows of chunks that an epoch places of a table while it has events of others: these wait for its end."""
+
+
+@dataclass(frozen=True)
+class PlannerLimits:
+    epoch_bytes_max: int
+    placement: PlacementLimits
+
+
+class Planner:
+    """Plans epochs into the state store. Not thread-safe; called by one loop."""
+
+    def __init__(
+        self,
+        state: StateStore,
+        relay_log: RelayLog,
+        statements: StatementReader,
+        *,
+        policies: Policies,
+        discard: Callable[[StagedChunk], None],
+        limits: PlannerLimits,
+        identify: Callable[[TableId], str | None] = lambda table: None,
+        cascades: TypeOptions | None = None,
+    ) -> None:
+        """`identify`: see `Sink.identity`. `cascades`: how values arrive, where what foreign keys change is
+        worked out; None: it is not."""
+        self._state = state
+        self._log = relay_log
+        self._statements = statements
+        self._policies = policies
+        self._append_only = policies.append_only
+        self._discard = discard
+        self._limits = limits
+        self._placing = Placing(
+            state,
+            relay_log,
+            statements,
+            append_only=policies.append_only,
+            discard=discard,
+            limits=limits.placement,
+        )
+        self._identify = identify
+        self._cascades = cascades
+        self._caught_up = False  # whether the last plan was of a table that catches up
+
+    def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None:
+        """Plans one epoch if there is anything to do; otherwise moves the position over what concerns nobody.
+
+        Before: no plan is pending. After: the plan returned is durable.
+        """
+        self._log.refresh()
+        start = self._state.position
+        assert start is not None, "the pipeline sets the first position before it plans"
+        tables = self._joined(self._followable(), start)
+        # Tables that catch up take turns with all the others together.
+        self._caught_up = not self._caught_up
+        if (plan := self._place_whole(tables, start)) is not None:
+            return plan
+        if self._caught_up and (plan := self._catch_up(tables, start)) is not None:
+            return plan
+        end = self._log.cut(start, self._limits.epoch_bytes_max)
+        end = min([end, *(cut for cut in cuts if start < cut)])
+        found: list[TableEffect] = []
+        statement: Statement | None = None
+        if end > start:
+            statement, found = self._first_effect(LogRange(start, end), tables)
+            end = statement.end if statement is not None else end
+        moves = renames.moves(found, tables, self._identify, self._policies.shards)
+        if moves and statement is not None:
+            before = self._log.committed_before(statement.offset)
+            if before > start:  # what was written under the names so far is done first, and recorded
+                statement, found, moves, end = None, [], (), before
+        reach = LogRange(start, end)
+        epoch = self._state.last_epoch() + 1
+        verdicts = self._verdicts(found, tables, statement)
+        verdicts = renames.verdicts(moves, tables, verdicts, end)
+        plans = self._table_plans(reach, tables, verdicts)
+        keeps = kept_for_later(reach, tables, self._log) if self._cascades is not None else ()
+        plan = EpochPlan(epoch, reach, tuple(plans), moves, keeps) if plans or moves else None
+        with self._state.transaction():
+            if statement is not None:
+                self._record(statement, found, verdicts)
+            if plan is not None:
+                self._state.plan(plan)
+            elif end > start:
+                self._state.advance(end)
+        return plan
+
+    def _joined(self, tables: dict[TableId, TableState], position: Offset) -> dict[TableId, TableState]:
+        """Tables that have caught up, and whose last epoch alone is applied, go on with the others."""
+        joining = {
+            name: replace(state, resumes=None)
+            for name, state in tables.items()
+            if state.catching_up and state.resumes is not None and state.resumes >= position
+        }
+        for state in joining.values():
+            self._state.put_table(state)
+        return tables | joining
+
+    def _place_whole(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
+        """Plans the rows of a table that was read in one piece, as they stood at one offset of the log. From
+        there on the table catches up, if the position has come further."""
+        for state in filter(is_held, tables.values()):
+            for item in self._state.chunks(state.table, "staged"):
+                staged = item.staged
+                if staged is None or (staged.at is not None and staged.at > position):
+                    continue
+                breaks = self._placing.breaks_of(state, LogRange(position, position))
+                if (why := untrue(state, staged, breaks)) is None:
+                    return self._plan_whole(state, staged)
+                log.info("%s is read again: %s", state.table, why)
+                self._discard(staged)
+                self._state.chunk_void(staged.chunk)
+        return None
+
+    def _plan_whole(self, state: TableState, staged: StagedChunk) -> EpochPlan:
+        table = placed_whole(state, staged)
+        plan = EpochPlan(self._state.last_epoch() + 1, LogRange(table.start, table.start), (table,))
+        with self._state.transaction():
+            self._state.plan(plan, alone=True)
+            self._placing.begins(state.table)
+            self._state.put_table(replace(state, start=table.start, resumes=table.start))
+        return plan
+
+    def _catch_up(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
+        """Plans an epoch of one table that stands behind the position, if there is one: with what the log
+        held for it meanwhile. What other tables made of that part of the log is done."""
+        state = next((one for one in tables.values() if one.catching_up), None)
+        if state is None or state.resumes is None:
+            return None
+        end = min(self._log.cut(state.resumes, self._limits.epoch_bytes_max), position)
+        alone = {state.table: replace(state, resumes=None)}
+        statement, found = self._first_effect(LogRange(state.resumes, end), alone, alone=state.table)
+        end = statement.end if statement is not None else end
+        reach = LogRange(state.resumes, end)
+        verdicts = self._verdicts(found, alone, statement)
+        plans = self._table_plans(reach, alone, verdicts, alone=True)
+        plan = EpochPlan(self._state.last_epoch() + 1, reach, tuple(plans)) if plans else None
+        with self._state.transaction():
+            if statement is not None:
+                self._record(statement, found, verdicts)
+            if plan is not None:
+                self._state.plan(plan, alone=True)
+            now = self._state.table(state.table) or state
+            alone_still = now.status != "parked" and not now.due
+            self._state.put_table(replace(now, resumes=end if alone_still else None))
+        return plan
+
+    def _followable(self) -> dict[TableId, TableState]:
+        """The tables, after those were held back whose foreign keys cannot be followed."""
+        tables = self._state.tables()
+        if self._cascades is None:
+            return tables
+        found = held_back(tables, self._cascades)
+        at = self._state.position or Offset(0)
+        for table, why in found.items():
+            now = after(tables[table], why)
+            if why.parks:
+                self._state.park(table, offset=at, reason=now.reason, hint=now.hint, due=now.due)
+            else:
+                self._state.put_table(now)
+        return self._state.tables() if found else tables
+
+    def _first_effect(
+        self, reach: LogRange, tables: dict[TableId, TableState], *, alone: TableId | None = None
+    ) -> tuple[Statement | None, list[TableEffect]]:
+        """The first statement in the range that concerns a captured table (`alone`: this one), and what it
+        does."""
+        live = {name: state.schema for name, state in tables.items() if state.planned}
+        for statement in self._log.statements(reach):
+            found = [
+                effect
+                for effect in self._statements.effects(statement, live)
+                if (alone is None or effect.table == alone) and self._concerns(effect, statement, tables)
+            ]
+            if found:
+                for effect in found:
+                    if voids := effect.voids or effect.rereads:
+                        self._placing.voids(effect.table, Break(statement.end, voids))
+                return statement, found
+        return None, []
+
+    def _verdicts(
+        self,
+        effects: list[TableEffect],
+        tables: dict[TableId, TableState],
+        statement: Statement | None,
+    ) -> dict[TableId, Verdict]:
+        """What becomes of the tables that are known. Several effects on one of them (it goes, and another
+        takes its name) are judged one after the other."""
+        verdicts: dict[TableId, Verdict] = {}
+        if statement is None:
+            return verdicts
+        for effect in effects:
+            state = tables.get(effect.table)
+            before = verdicts.get(effect.table)
+            if before is not None:
+                state = before.state or state
+            if state is None or (effect.created is not None and not _is_known(state)):
+                continue
+            verdict = judge(state, effect, statement.end, self._policies, begin=statement.offset)
+            if before is not None:
+                verdict = replace(
+                    verdict,
+                    steps=before.steps + verdict.steps,
+                    state=verdict.state or before.state,
+                    what=f"{before.what}, {verdict.what}",
+                )
+            verdicts[effect.table] = verdict
+        return verdicts
+
+    def _record(
+        self,
+        statement: Statement,
+        effects: list[TableEffect],
+        verdicts: dict[TableId, Verdict],
+    ) -> None:
+        """What the statement does to tables from the end of its epoch on, and the history of it."""
+        at = self._log.commit_time_us_at(statement.end)
+        head = statement_head(statement.sql)
+        for table, verdict in verdicts.items():
+            self._end_misplaced(table, verdict)
+            if verdict.state is not None:
+                self._state.forget_chunks(table)
+                self._placing.begins(table)
+                self._state.put_table(verdict.state)
+            self._state.note(
+                Change(table, verdict.version, statement.end, verdict.what, verdict.decision, head, at)
+            )
+        for effect in effects:
+            if effect.table not in verdicts and effect.created is not None:
+                state = begun(effect, statement.end, self._policies)
+                self._state.put_table(state)
+                what, decision = effect.what or "created", "captured" if state.planned else "parked"
+                self._state.note(Change(effect.table, 1, statement.end, what, decision, head, at))
+
+    def _end_misplaced(self, table: TableId, verdict: Verdict) -> None:
+        """Partial snapshots by a key that the table has no longer."""
+        state = self._state.table(table)
+        found = [step.schema for step in verdict.steps if isinstance(step, Evolve)]
+        found += [verdict.state.schema] if verdict.state is not None else []
+        if state is not None and found and found[-1].key_columns != state.schema.key_columns:
+            self._state.end_partials(table, KEY_CHANGED)
+
+    def _concerns(self, effect: TableEffect, statement: Statement, tables: dict[TableId, TableState]) -> bool:
+        state = tables.get(effect.table)
+        if state is None:
+            return effect.created is not None
+        if state.catching_up:
+            return False  # it comes to this statement by itself
+        if effect.created is not None:
+            # One that is parked, or to be read again, was dropped unseen: what is there now is read then.
+            return state.status == "dropped" or (state.planned and state.start < statement.end)
+        # A table that starts later was read after this statement; a parked one is left alone.
+        return state.planned and state.start < statement.end
+
+    def _table_plans(
+        self,
+        reach: LogRange,
+        tables: dict[TableId, TableState],
+        verdicts: dict[TableId, Verdict],
+        *,
+        alone: bool = False,
+    ) -> list[TablePlan]:
+        touched = self._log.tables(reach, exact=True) if reach else {}
+        planned = {state.table: state.schema for state in tables.values() if state.planned}
+        cascaded = below(planned, touched.keys() & planned.keys()) if self._cascades is not None else set()
+        if alone and self._cascades is not None:
+            cascaded = {name for name, schema in planned.items() if schema.foreign_keys}
+        partials: dict[TableId, list[PartialSnapshot]] = {}
+        for one in self._state.partials():
+            partials.setdefault(one.table, []).append(one)
+        plans = []
+        for state in tables.values():
+            if not state.planned:
+                continue
+            verdict = verdicts.get(state.table)
+            steps = first_steps(state)
+            if not is_held(state):
+                if state.table in touched and state.start < reach.end:
+                    steps += self._event_steps(state, reach, touched, alone)
+                streams = any(name != state.table and name in planned for name in touched)
+                rows_max = PLACED_ROWS_MAX if streams else None
+                chunks = self._placing.chunk_steps(state, reach, verdict, rows_max)
+                for partial in partials.get(state.table, ()) if not chunks else ():
+                    chunks = chunks or self._placing.partial_steps(state, partial, reach, verdict)
+                if state.table in cascaded and state.start < reach.end:
+                    holds = state.written and not state.begins
+                    steps.append(ApplyCascades(state.replaces, holds, state.reading, alone))
+                steps += [
+                    replace(one, newer=not alone) if isinstance(one, PlaceChunks) else one for one in chunks
+                ]
+            steps += self._timed(verdict.steps, reach.end) if verdict is not None else ()
+            if steps:
+                plans.append(TablePlan(state.schema, tuple(steps), state.start, state.kept))
+        return plans
+
+    def _timed(self, steps: tuple[Step, ...], end: Offset) -> list[Step]:
+        """A change log says when a table was emptied: the statement that ends at `end` did it."""
+        return [
+            replace(step, timestamp_us=self._log.commit_time_us_at(end))
+            if isinstance(step, TruncateTarget)
+            else step
+            for step in steps
+        ]
+
+    def _event_steps(
+        self, state: TableState, reach: LogRange, touched: dict[TableId, tuple[int, int]], alone: bool
+    ) -> list[Step]:
+        """`alone`: the table catches up, and what it does may be in the target already."""
+        part = LogRange(max(state.start, reach.start), reach.end)
+        events, size = touched.get(state.table, (0, 0))
+        if part != reach:
+            events, size = self._log.tables(part, exact=True).get(state.table, (0, 0))
+        if not events:
+            return []
+        if self._append_only:
+            splits = self._log.splits(part, state.table, bytes_aim=CHANGELOG_SPLIT_BYTES)
+            return [ApplyEvents(tuple(splits), "changes", size)] if splits else []
+        splits = self._log.splits(part, state.table, bytes_aim=LATEST_SPLIT_BYTES)
+        mode: Mode = "merge" if state.written or state.replaces else "append"
+        return [ApplyEvents(tuple(splits), mode, size, newer=not alone)] if splits else []
+
+
+def _is_known(state: TableState) -> bool:
+    return state.status in GONE or state.planned

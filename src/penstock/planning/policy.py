@@ -1,0 +1,207 @@
+"""What a pipeline makes of a change at the source: one effect, and the operator's policies. Pure.
+
+Default is to lose nothing and to need nobody: columns follow, a table whose rows changed silently is read
+again, the target of a dropped table stays. What was decided is written to the history beside the statement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from penstock.config import PipelineConfig, SchemaConfig
+from penstock.model.offset import Offset
+from penstock.model.plan import DropTarget, Evolve, Kept, Park, Step, TruncateTarget
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema_change import TableEffect
+from penstock.model.shards import Shards
+from penstock.model.table import SnapshotStatus, TableState, keyless, new_table
+from penstock.printable import argument
+
+
+@dataclass(frozen=True)
+class Policies:
+    """`append_only`: the sink takes changes as they are. `reads`: existing rows may be read at all. `shards`:
+    tables that have one target together."""
+
+    schema: SchemaConfig
+    append_only: bool
+    reads: bool
+    shards: Shards = field(default_factory=Shards)
+
+    @classmethod
+    def of(cls, config: PipelineConfig, *, append_only: bool) -> Policies:
+        reads = config.snapshot.mode != "never"
+        return cls(config.evolution, append_only, reads, Shards(config.merge_shards))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`steps` end the table's plan of the epoch; `state` is what the table is from the plan on (None: as it
+    was)."""
+
+    steps: tuple[Step, ...]
+    state: TableState | None
+    version: int
+    what: str
+    decision: str
+
+
+def judge(
+    state: TableState, effect: TableEffect, end: Offset, policies: Policies, *, begin: Offset | None = None
+) -> Verdict:
+    """An effect on a table that is known; the statement stands from `begin` to `end`."""
+    what = effect.what or _what(effect)
+    version = state.schema.version
+    if effect.created is not None:
+        return _begun_anew(state, effect, end, policies, what)
+    if effect.dropped or effect.renamed is not None:
+        drops = policies.schema.dropped_tables == "drop" and not policies.append_only
+        if effect.renamed is not None and policies.shards.together(state.table, effect.renamed):
+            drops = True  # the same rows come under another name: the target would have them twice
+        steps: tuple[Step, ...] = (DropTarget(),) if drops and state.last_epoch > 0 else ()
+        gone = replace(state, status="dropped", reason=f"Table {state.table}: {what}.", parked_at=end)
+        return Verdict(steps, gone, version, what, "target dropped" if drops else "target kept")
+    evolve = next((step for step in effect.steps if isinstance(step, Evolve)), None)
+    rest = tuple(step for step in effect.steps if not isinstance(step, Evolve))
+    if any(isinstance(step, Park) for step in rest):
+        return Verdict(rest, None, version, what, "parked")
+    if evolve is not None and policies.schema.changes == "fail":
+        return _refused(state, begin, end, f"its definition changed ({what})", what)
+    rereads = effect.rereads
+    if evolve is not None:
+        version = evolve.schema.version
+        evolve, lacking = fitted(state, evolve, ignores=policies.schema.changes == "ignore")
+        rereads = rereads or lacking
+        if not policies.append_only and (park := _unkeyed(state.table, evolve, end)) is not None:
+            return Verdict((evolve, park), None, version, what, "parked")
+        if state.reading and not _same_bounds(state.schema, evolve):
+            rereads = rereads or "its key changed while its rows were read"
+    steps = (*((evolve,) if evolve is not None else ()), *rest)
+    done = (
+        "ignored"
+        if evolve is not None and evolve.kept is not None
+        else "applied"
+        if steps
+        else "nothing to do"
+    )
+    if rereads is None:
+        return Verdict(steps, None, version, what, done)
+    if policies.schema.rereads == "fail":
+        return _refused(state, begin, end, rereads, what)
+    if policies.schema.rereads == "keep" or not policies.reads:
+        return Verdict(steps, None, version, what, f"{done}; not read again, although {rereads}")
+    return Verdict(steps, replace(state, due=rereads), version, what, f"{done}; read again: {rereads}")
+
+
+def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
+    """A table that is created, and that nothing is known of."""
+    assert effect.created is not None
+    snapshot: SnapshotStatus = "splitting" if effect.fills and policies.reads else "none"
+    state = new_table(effect.created, end, snapshot=snapshot, append_only=policies.append_only)
+    park = next((step for step in effect.steps if isinstance(step, Park)), None)
+    if park is None:
+        return state
+    return replace(state, status="parked", parked_at=park.offset, reason=park.reason, hint=park.hint)
+
+
+def _begun_anew(
+    state: TableState, effect: TableEffect, end: Offset, policies: Policies, what: str
+) -> Verdict:
+    """Another table under a known name. What the target holds is of the one before."""
+    assert effect.created is not None
+    schema = replace(effect.created, version=state.schema.version + 1)
+    fresh = begun(replace(effect, created=schema), end, policies)
+    keeps = policies.schema.changes == "ignore" and state.last_epoch > 0
+    kept = kept_by_name(state, schema) if keeps else None
+    fresh = replace(fresh, last_epoch=state.last_epoch, begins="empty", kept=kept)
+    decision = "begun anew in an emptied target"
+    if (
+        effect.fills
+        and state.status == "live"
+        and state.written
+        and policies.reads
+        and not policies.append_only
+    ):
+        # One table takes the place of another with rows of its own, most of them the same ones, as a rule.
+        fresh = replace(fresh, begins="evolve", written=True, replaces=end)
+        decision = "read from its beginning, in place of what the target holds"
+    return Verdict((), fresh, schema.version, what, decision)
+
+
+def kept_by_name(state: TableState, schema: TableSchema) -> Kept:
+    """A target's columns, filled from columns of the same name."""
+    held = state.kept.schema if state.kept is not None else state.schema
+    names = {column.name for column in schema.columns}
+    return Kept(held, tuple(c.name if c.name in names else None for c in held.columns))
+
+
+def fitted(state: TableState, evolve: Evolve, *, ignores: bool) -> tuple[Evolve, str | None]:
+    """The step in terms of the columns that the target has; and why its rows lack values then."""
+    held = state.kept or Kept(state.schema, tuple(column.name for column in state.schema.columns))
+    if ignores:
+        after = {o.before: c.name for o, c in zip(evolve.origins, evolve.schema.columns, strict=True)}
+        sources = tuple(after.get(source) if source is not None else None for source in held.sources)
+        return replace(evolve, kept=Kept(held.schema, sources)), None
+    if state.kept is None:
+        return evolve, None
+    target = {
+        source: column.name
+        for column, source in zip(held.schema.columns, held.sources, strict=True)
+        if source is not None
+    }
+    origins = tuple(
+        replace(origin, before=target.get(origin.before)) if origin.before is not None else origin
+        for origin in evolve.origins
+    )
+    lacks = any(o.before is not None and o.before not in target for o in evolve.origins)
+    return replace(evolve, origins=origins), "columns were left out before" if lacks else None
+
+
+def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
+    if not evolve.schema.key:
+        return Park(end, *keyless(table))
+    if evolve.kept is None or set(evolve.schema.key) <= set(evolve.kept.sources):
+        return None
+    return Park(
+        end,
+        f"Table {table} is told by columns now that its target, whose columns are kept, does not have.",
+        f"Set `schema.changes: evolve`, then run `penstock resnapshot FILE {argument(table)}`.",
+    )
+
+
+def _same_bounds(known: TableSchema, evolve: Evolve) -> bool:
+    """Whether bounds of chunks still divide the rows as they did: the key's columns are the same ones and
+    compare as before. Their names are no matter."""
+    columns = {c.name: (c, o.before) for c, o in zip(evolve.schema.columns, evolve.origins, strict=True)}
+    now = [columns[name] for name in evolve.schema.key]
+    return [(known.column(name), name) for name in known.key] == [
+        (replace(column, name=before or ""), before) for column, before in now
+    ]
+
+
+def _refused(state: TableState, begin: Offset | None, end: Offset, why: str, what: str) -> Verdict:
+    park = Park(
+        end,
+        f"Table {state.table} is left alone, as `schema` in the pipeline file asks for: {why}.",
+        "Let `schema` allow it, start the pipeline again, and run "
+        f"`penstock unpark FILE {argument(state.table)}`: the table goes on from here.",
+        begin,
+    )
+    return Verdict((park,), None, state.schema.version, what, "parked")
+
+
+def _what(effect: TableEffect) -> str:
+    if effect.created is not None:
+        return "created"
+    if effect.renamed is not None:
+        return f"renamed to {effect.renamed}"
+    if effect.dropped:
+        return "dropped"
+    for step in effect.steps:
+        if isinstance(step, TruncateTarget):
+            return "truncated"
+        if isinstance(step, Park):
+            return step.reason
+        if isinstance(step, Evolve):
+            return "columns changed"
+    return effect.rereads or effect.voids or "definition looked at"

@@ -1,0 +1,122 @@
+"""Tables that are read again from their beginning: because somebody asked, or because a change at the source
+left no other way (`TableState.due`, which is durable; so a pipeline killed here goes on here).
+
+One table's trouble is its own: what keeps it from being read again now is tried again later.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from penstock.cascades.keys import waits
+from penstock.config import PipelineConfig
+from penstock.errors import PenstockError, TransientError
+from penstock.model.offset import SourcePosition
+from penstock.model.schema import TableId
+from penstock.model.table import UNFIT, Change, TableState, is_due
+from penstock.planning.discovery import TableGone, Wait, restart_table
+from penstock.relaylog.reader import RelayLog
+from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.statements import same_definition
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0
+WAIT_SECONDS = 5.0
+"""Longest time that planning waits for the relay log to reach the source's end, which it had reached."""
+
+
+class Rereads:
+    """Called between two epochs, by the loop that plans them. `renew`: makes the source say something, since
+    rows are placed only beyond the new start."""
+
+    def __init__(
+        self,
+        state: StateStore,
+        relay_log: RelayLog,
+        source: SourceSession,
+        config: PipelineConfig,
+        sink: Any,
+        *,
+        cascading: Callable[[], set[TableId]],
+        wait: Wait,
+        renew: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._log = relay_log
+        self._source = source
+        self._config = config
+        self._sink = sink
+        self._cascading = cascading
+        self._wait = wait
+        self._renew = renew
+        self._not_before = 0.0
+        self._goal: SourcePosition | None = None
+
+    def work(self) -> None:
+        """Begins the tables that are due, as far as they can be read now. Never waits for long: epochs of the
+        other tables are planned by the same loop."""
+        due = self._state.tables_that(is_due)
+        known = self._state.tables() if due else {}
+        tables = [table for table in due if not waits(table, known)]
+        if not tables or time.monotonic() < self._not_before:
+            return
+        # A backlog that is still to be received is waited for here, one look at a time.
+        self._goal = self._goal or self._source.end_position()
+        self._log.refresh()
+        if not self._log.reached(self._goal):
+            return
+        self._goal = None
+        cascading = self._cascading()
+        for table in tables:
+            try:
+                self._begin(table, cascading)
+            except TransientError as error:
+                log.warning("%s is not read again yet: %s", table.table, error)
+                self._not_before = time.monotonic() + AGAIN_SECONDS
+            except PenstockError as error:
+                log.warning("%s cannot be read again: %s", table.table, error)
+                at = self._state.position or table.start
+                with self._state.transaction():
+                    self._state.put_table(replace(table, due="", status="live"))
+                    self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
+
+    def _begin(self, table: TableState, cascading: set[TableId]) -> None:
+        if table.status == "parked" and table.due == UNFIT and not self._explained(table):
+            self._state.put_table(replace(table, due=""))
+            return
+        try:
+            restart_table(
+                self._state,
+                self._log,
+                self._source,
+                table.table,
+                self._config,
+                sink=self._sink,
+                cascading=cascading,
+                wait=self.wait_shortly,
+                why=table.due,
+            )
+            self._renew()
+        except TableGone as error:
+            at = self._state.position or table.start
+            self._state.put_table(
+                replace(table, due="", status="dropped", parked_at=at, reason=error.message, resumes=None)
+            )
+            self._state.note(Change(table.table, table.schema.version, at, "dropped", "target kept"))
+
+    def wait_shortly(self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS) -> None:
+        self._wait(condition, what, seconds=min(seconds, WAIT_SECONDS))
+
+    def _explained(self, table: TableState) -> bool:
+        """Whether reading it again helps. The definition may have been newer than the log, which began in the
+        past: then it helps once. After that only if the catalog says something else by now."""
+        if not any(one.table == table.table and one.decision == UNFIT for one in self._state.history()):
+            return True
+        now = self._source.read_table(table.table)
+        return not same_definition(now, table.schema)

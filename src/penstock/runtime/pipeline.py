@@ -1,0 +1,495 @@
+"""Wiring of a pipeline; this module only connects things.
+
+One loop in the driver's main thread: look whether the receiver and the stream live, plan the next epoch when
+the last one is applied, answer requests, say how it goes. Spark applies epochs in threads of its own; chunks
+are read in others. What may happen next follows from the state store alone, so a pipeline that is killed at
+any point goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock import config as configuration
+from penstock.cascades.keys import is_unfinished, refers_to_itself
+from penstock.config import PipelineConfig, SourceConfig
+from penstock.disk import directory
+from penstock.errors import SparkFailed, TableError, TransientError
+from penstock.failures.messages import brief, is_lasting, telling
+from penstock.model.chunk import Chunk
+from penstock.model.offset import Offset
+from penstock.model.partial_snapshot import PartialSnapshot
+from penstock.model.plan import EpochPlan
+from penstock.model.schema import TableId
+from penstock.model.table import TableState
+from penstock.planning.discovery import Wait, discover
+from penstock.planning.resnapshots import Rereads
+from penstock.relaylog.consumers import Consumer
+from penstock.relaylog.reader import RelayLog
+from penstock.runtime import targets
+from penstock.runtime.log_needs import needed, register
+from penstock.runtime.planning_loop import Attention, Planning, Renewal, make_planner
+from penstock.runtime.progress import Progress
+from penstock.runtime.shutdown import Ending
+from penstock.runtime.unpark import unpark
+from penstock.runtime.verify_requests import Requests
+from penstock.signals.channels import open_channels, rest_server, send
+from penstock.signals.work import Signals, apply_patterns, as_told, is_paused, limits_by_signal, read_again
+from penstock.snapshot import staging
+from penstock.snapshot.chunk_log import ChunkLog
+from penstock.snapshot.gate import Gate
+from penstock.snapshot.retries import Retries
+from penstock.snapshot.single_view import read_whole
+from penstock.sources.base import Finding, TableFilter, refuse
+from penstock.sources.mysql import followed_host, preflight, start_position
+from penstock.sources.mysql.generated_columns import computation
+from penstock.sources.mysql.omitted_columns import omitted_values
+from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.snapshot.host_selection import Lookout
+from penstock.sources.mysql.snapshot.split import WHOLE
+from penstock.sources.mysql.supervisor import Supervisor
+from penstock.state import StateStore
+from penstock.state.report import forget_report, forget_status, note_end
+
+log = logging.getLogger(__name__)
+
+AWAY_SECONDS = 2.0
+"""How long planning rests when the source does not answer what it is asked."""
+QUERY_LOOK_SECONDS = 1.0
+"""How often Spark is asked whether the query lives: each question costs as much as a tick without it."""
+QUERY_RESTARTS_MAX = 5
+"""Restarts of the Spark query without an applied epoch in between; then the error ends the run."""
+
+
+class Pipeline:
+    """`Pipeline.load("shop.yaml").run()` blocks until `stop()` is called from another thread (or a signal
+    handler), or, with `once=True`, until everything committed at the source before the call is at the
+    targets and the snapshot is done. Raises a `PenstockError` when it cannot go on; what it has done stays
+    and the next run continues.
+    """
+
+    def __init__(self, config: PipelineConfig, *, path: Path | None = None) -> None:
+        self.config = config
+        self._path = path
+        self._stopping = threading.Event()
+        self.exits = False
+        """The process may be ended to keep `stop_timeout`: it is ours alone."""
+        self.progress: Progress | None = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Pipeline:
+        return cls(configuration.load(path), path=Path(path).resolve())
+
+    def stop(self) -> None:
+        """Asks a running pipeline to end after the epoch at hand. Returns at once; may be called from a
+        signal."""
+        self._stopping.set()
+
+    def signal(self, kind: str, data: dict[str, Any], *, signal_id: str | None = None) -> str:
+        """Tells the pipeline what to do (docs/signals.md), wherever it runs; the signal's id. Raises
+        `ConfigError` for what is no signal."""
+        return send(self.config, kind, data, signal_id)
+
+    def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
+        config = self.config
+        directory.make(config.state, "state")
+        with directory.disk_trouble_told(), contextlib.ExitStack() as stack:
+            stack.enter_context(directory.held(config.state))
+            forget_status(config.state)
+            directory.close_to_others(config.state, "state", open_=config.open_paths)
+            for name in ("chunks", "cascades", "spark"):
+                directory.make(config.state / name, "state")
+            stack.callback(forget_report, config.state)
+            ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
+            ending.forced = partial(note_end, config.state)
+            config = stack.enter_context(configuration.with_lent_password(config))
+            stack.enter_context(telling("The pipeline stopped", config.state))
+            targets.check_paths(config)
+            known = StateStore.exists(config.state)  # else there are no signals yet
+            opened = partial(StateStore, config.state, owner=True)
+            state = stack.enter_context(contextlib.closing(opened())) if known else None
+            findings = preflight.check(as_told(config, state) if state is not None else config)
+            refuse(findings)
+            for finding in findings:
+                if finding.level == "warning":
+                    log.warning("%s", finding.message)
+            state = state or stack.enter_context(contextlib.closing(opened()))
+            state.limit_signals(config.signals)
+            stack.enter_context(targets.held(config, state))
+            targets.check_relay_log(config.relay_log_path, state)
+            start_position.check(config)  # what the receiver would refuse, before Spark is started beside it
+            consumer = stack.enter_context(contextlib.closing(register(config, state)))
+            rest = stack.enter_context(rest_server(config, state))
+            supervisor = Supervisor(self._receiver_file())
+            stack.callback(supervisor.stop)
+            supervisor.start()
+            run = _Run(config, state, supervisor, ending, self._stopping, consumer, rest, once=once,
+                       on_progress=on_progress)  # fmt: skip
+            stack.callback(run.close)
+            stack.push(ending.note)
+            run.prepare(findings)
+            self.progress = run.loop()
+            return self.progress
+
+    def _receiver_file(self) -> Path:
+        """The pipeline file for the receiver's process; written into the state when there is none."""
+        if self._path is not None:
+            return self._path
+        path = self.config.state / "pipeline.yaml"
+        configuration.save(self.config, path)
+        return path
+
+
+class _Run:
+    """One run of a pipeline: everything that is open while it lasts."""
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        state: StateStore,
+        supervisor: Supervisor,
+        ending: Ending,
+        stopping: threading.Event,
+        consumer: Consumer,
+        rest: str | None,
+        *,
+        once: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.config = config
+        self.state = state
+        self.supervisor = supervisor
+        self.ending = ending
+        self.stopping = stopping
+        self.rest = rest
+        self.once = once
+        self.on_progress = on_progress
+        self.closing = contextlib.ExitStack()
+        self.query: Any = None  # what runs the epochs, a StreamingQuery
+        self.chunk_log = ChunkLog(config.relay_log_path)
+        self.restarts = 0
+        self.query_looked = 0.0
+        self.consumer = consumer
+        self.last_plan = 0.0
+        self.away_until = 0.0
+        self.away = Retries()
+
+    def close(self) -> None:
+        self.supervisor.ask_to_stop()
+        self.closing.close()
+
+    # before the loop ----------------------------------------------------------------------------------------
+
+    def prepare(self, findings: list[Finding]) -> None:
+        """Opens everything, in the order in which one thing needs another. What takes long and needs nothing
+        goes on beside the rest: the JVM while the receiver begins, the stream and the workers while tables
+        are looked at."""
+        config = self.config
+        with ThreadPoolExecutor(1, thread_name_prefix="start") as aside:
+            spark = aside.submit(self._open_spark)
+            self.log = self._open_log()
+            self.source = SourceSession(
+                config.source, config.relay_log_path, foreign_keys=config.cascades == "apply"
+            )
+            self.closing.callback(self.source.close)
+            self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
+            apply_patterns(self.captured, config.tables, self.state)
+            self.goal = self.source.end_position() if self.once else None
+            spark.result()
+            self._make_workers(any(f.check == "binlog_row_image" and f.level != "ok" for f in findings))
+            self._start_history()  # before what is stopped earlier, which still notes changes
+            self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))
+            self.closing.callback(self._stop_query)
+            query = aside.submit(self._start_query)
+            self._discover(self._cascading_at_start(), self._wait_for)
+            targets.check_new(self.sink, self.state)
+            self.progress = Progress(config, self.state, self.log, self.supervisor, rest=self.rest,
+                                     gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
+            self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat
+            planner = make_planner(
+                self.state, self.log, self.source, config, self.captured, self.sink,
+                applies_cascades=self._applies_cascades,
+            )  # fmt: skip
+            self.planning = Planning(self.state, self.log, planner)
+            self.renewal = Renewal(self.log, self.supervisor.renew)
+            self.rereads = Rereads(
+                self.state, self.log, self.source, config, self.sink, cascading=self._cascading_now,
+                wait=self._wait_for, renew=self.renewal.ask,
+            )  # fmt: skip
+            self.requests = Requests(self.state, self.log, self.sink)
+            self.signals = self._make_signals()
+            query.result()
+        self.runner.begin()
+        self.chunks.start()
+
+    def _open_spark(self) -> None:
+        from penstock.sinks import build_sink
+        from penstock.spark.lock import hold_state
+        from penstock.spark.session import build_session, warm_up
+
+        config = self.config
+        self.spark = build_session(config.spark, config.sink, config.state)
+        self.closing.callback(self.spark.stop)
+        self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
+        hold_state(self.spark, config.state)
+        warm_up(self.spark)
+        self.sink = build_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
+        self.closing.callback(self.sink.close)
+        self.sink.check()
+        # Before the stream, which goes on with what was planned.
+        if config.sink.type != "console":  # what was printed leaves nothing behind
+            targets.check(self.sink, self.state, **read_again(config, self.state), types=config.types)
+
+    def _discover(self, cascading: set[TableId], wait: Wait, *, reads: bool = True) -> None:
+        discover(
+            self.state, self.log, self.source, self.captured, self.config,
+            append_only=self.sink.append_only, cascading=cascading, wait=wait, reads=reads,
+        )  # fmt: skip
+
+    def _find_more(self, reads: bool) -> None:
+        known = self.state.tables()
+        self._discover(self._cascading_now(), self.rereads.wait_shortly, reads=reads)
+        targets.park_taken(self.sink, self.state, self.state.tables().keys() - known.keys())
+
+    def _make_signals(self) -> Signals:
+        config = self.config
+        return Signals(
+            self.state,
+            config,
+            self.captured,
+            open_channels(config, self.state, self.log, self.source.read_table),
+            discover=self._find_more,
+            check_condition=self.source.check_condition,
+            unpark=partial(unpark, self.state, self.log, self.sink, hold=self.consumer.hold),
+            limit=lambda limits: self.chunks.limits(**limits),
+            renew=self.renewal.ask,
+        )
+
+    def _make_workers(self, lacks_columns: bool) -> None:
+        """Who applies epochs, and who reads chunks. `lacks_columns`: the source's row images do."""
+        from penstock.spark.epochs import EpochRunner
+        from penstock.spark.snapshots import SnapshotReader
+
+        config = self.config
+        self.runner = EpochRunner(
+            self.spark,
+            self.sink,
+            self.state,
+            types=config.types,
+            before_images=config.sink.before_images,
+            tables_parallel=config.epoch.tables_parallel,
+            narrowing=config.evolution.narrowing,
+            reads_again=config.evolution.rereads == "resnapshot" and config.snapshot.mode != "never",
+            partial_images=lacks_columns,
+            omitted=partial(omitted_values, types=config.types),
+            computation=lambda schema: computation(self._followed(), schema),
+            cascades=config.state / "cascades",
+            on_applied=self._applied,
+        )
+        self.chunks = SnapshotReader(
+            self.spark,
+            self.state,
+            config.state / "chunks",
+            gate=self._make_gate(),
+            parallel=config.snapshot.parallel,
+            types=config.types,
+            find_chunks=self._find_chunks,
+            start_gtids=self.chunk_log.gtids_at,
+            watermark_table=config.snapshot.watermark_table,
+            failed=self._snapshot_failed,
+            paused=partial(is_paused, self.state),
+            whole=partial(read_whole, self.state.tables, config.relay_log_path),
+            found_all=self.source.rest,
+        )
+        self.chunks.limits(**limits_by_signal(self.state))
+
+    def _make_gate(self) -> Gate:
+        snapshot = self.config.snapshot
+        lookout = Lookout(snapshot, self._followed, self.captured, self.chunk_log.bytes_outside)
+        return Gate(snapshot, self._followed, lookout, allowed=self._may_read)
+
+    def _followed(self) -> SourceConfig:
+        return followed_host.followed(self.config.source, self.config.relay_log_path)
+
+    def _start_history(self) -> None:
+        from penstock.spark.history import HistoryTable
+
+        table = self.config.history_table
+        if table is not None:
+            history = HistoryTable(self.spark, self.sink, self.state, table)
+            history.check()
+            self.closing.callback(lambda: history.stop(self.ending.left(0.9)))
+            history.start()
+
+    def _cascading_at_start(self) -> set[TableId]:
+        """Of all that is captured, also what the state does not know yet."""
+        parks = self.config.cascades == "park"
+        return self.source.cascading(self.source.read_tables(self.captured)) if parks else set()
+
+    def _cascading_now(self) -> set[TableId]:
+        """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
+        return self.source.cascading(self.state.tables()) if self.config.cascades == "park" else set()
+
+    @property
+    def _applies_cascades(self) -> bool:
+        return self.config.cascades == "apply" and not self.source.traits.logs_cascades
+
+    def _open_log(self) -> RelayLog:
+        path = self.config.relay_log_path
+        self._wait_for(lambda: RelayLog.exists(path), "the receiver to begin the relay log")
+        log = RelayLog.open(path)
+        self.state.set_meta("relay_log", log.uuid)
+        planned = self.state.position or Offset(0)
+        self._wait_for(lambda: log.refresh() >= planned, "the receiver to recover the relay log")
+        return log
+
+    def _wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> None:
+        self.supervisor.wait_for(condition, what, self.stopping, seconds=seconds)
+
+    def _start_query(self) -> None:
+        from penstock.spark.stream import start_query
+
+        self.query = start_query(self.spark, self.runner.run_next, self.config.state)
+
+    def _stop_query(self) -> None:
+        if not self.runner.end(self.ending.left(0.9)):  # never in the middle of an epoch, if it can be helped
+            log.warning("stopping: the epoch at hand is broken off, and is done again by the next run")
+        if self.query is not None:
+            self.query.stop()
+
+    def _retrying(self) -> list[dict[str, Any]]:
+        return [
+            *self.runner.retries.to_json("epoch"),
+            *self.chunks.retries.to_json("snapshot"),
+            *self.away.to_json("planning"),
+        ]
+
+    # the loop -----------------------------------------------------------------------------------------------
+
+    def loop(self) -> Progress:
+        attention = Attention(self.state, self.log)
+        while not self.stopping.is_set():
+            self.supervisor.check()
+            self._check_query()
+            if self.chunks.error is not None:
+                raise self.chunks.error
+            if attention.due():
+                self.renewal.work()
+                self._plan()
+                self._report()
+                if self._finished():
+                    break
+            time.sleep(attention.tick)  # the pace of the loop
+        self._report(now=True)
+        self.progress.end()
+        return self.progress
+
+    def _plan(self) -> None:
+        """Between two epochs: answers what is asked about this moment, then plans the next epoch."""
+        if self.state.has_pending() or time.monotonic() < self.away_until:
+            return
+        try:
+            cuts = list(self.requests.work())
+            self.signals.work()
+            rested = self.last_plan + self.config.epoch.interval / 1000
+            due = time.monotonic() >= max(rested, self.requests.held_until)
+            if due:
+                self.rereads.work()
+            if (due or cuts) and self.planning.next(cuts):
+                self.runner.wake()
+                self.last_plan = time.monotonic()
+            self.away.ended(None)
+        except TransientError as error:
+            # The source does not answer: what is planned goes on, and the receiver says more about it.
+            log.warning("nothing can be planned for now: %s", error)
+            self.away.failed(None, error)
+            self.away_until = time.monotonic() + AWAY_SECONDS
+
+    def _check_query(self) -> None:
+        now = time.monotonic()
+        if self.runner.failure is None and now < self.query_looked + QUERY_LOOK_SECONDS:
+            return
+        self.query_looked = now
+        if self.query.isActive:
+            return
+        error = self.runner.failure or self.query.exception() or SparkFailed("The Spark query ended.")
+        self.restarts += 1
+        if self.restarts > QUERY_RESTARTS_MAX or is_lasting(error):
+            raise error
+        log.warning("the Spark query ended and is started again (%d): %s", self.restarts, brief(error))
+        self.runner.retries.failed(None, error, brief(error))
+        self.stopping.wait(min(2**self.restarts, 30))
+        self._start_query()
+
+    def _applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
+        """Called after an epoch was recorded, from Spark's thread."""
+        self.restarts = 0
+        self.runner.failure = None
+        self.runner.retries.clear()
+        self.progress.applied(plan, outcomes)
+        for outcome in outcomes:
+            for staged in outcome.placed:
+                staging.discard(staged)
+
+    def _report(self, *, now: bool = False) -> None:
+        if not (now or self.progress.is_due()):
+            return
+        self.consumer.needs(needed(self.state, self.signals.needed()))
+        self.progress.write()
+        if self.on_progress is not None:
+            self.on_progress(self.progress)
+
+    def _finished(self) -> bool:
+        only = self.config.snapshot.mode == "only"
+        if not self.once and not only:
+            return False
+        if is_unfinished(self.state.tables()):
+            return False
+        if self.state.has_pending() or self.state.signals("accepted"):
+            return False
+        if only and not self.once:
+            return True
+        assert self.goal is not None
+        goal = self.log.offset_reaching(self.goal)
+        position = self.state.position
+        return goal is not None and position is not None and position >= goal
+
+    # snapshot -----------------------------------------------------------------------------------------------
+
+    def _find_chunks(
+        self,
+        table: TableState,
+        partial: PartialSnapshot | None,
+        after: Chunk | None,
+        sized: Callable[[int], None],
+    ) -> Iterator[Chunk]:
+        if refers_to_itself(table.schema):
+            return iter([Chunk(table.table, 0, None, None)])
+        return self.source.find_chunks(
+            table.schema,
+            self.config.snapshot.chunk_rows,
+            self.chunk_log.gtids_at(table.start if partial is None else max(table.start, partial.since)),
+            sized=sized,
+            part=partial.part if partial else WHOLE,
+            after=after,
+        )
+
+    def _may_read(self) -> bool:
+        behind = self.chunk_log.bytes_behind(self.state.applied_offset())
+        return behind <= self.config.snapshot.pause_when_behind
+
+    def _snapshot_failed(self, read: TableState, error: TableError) -> None:
+        table = self.state.table(read.table)
+        if table is None or table.start != read.start:
+            return  # it has begun anew meanwhile
+        log.warning("%s is parked: %s", read.table, error)
+        at = self.state.position or Offset(0)
+        self.state.park(read.table, offset=at, reason=error.message, hint=error.hint)

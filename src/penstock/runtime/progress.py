@@ -1,0 +1,342 @@
+"""How a pipeline is doing: one value for the terminal, for `--json`, for `penstock status` and for tests.
+
+`collect` needs nothing but the state directory and the relay log, so another process may ask while the
+pipeline runs. What only the running pipeline knows (rates) it writes to `status.json` once a second and
+after epochs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config import PipelineConfig
+from penstock.model.offset import LogRange, Offset
+from penstock.model.plan import EpochPlan
+from penstock.model.shards import Shards
+from penstock.model.table import Change, TableState
+from penstock.relaylog import lease
+from penstock.relaylog.holders import Holders
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.status import age_seconds, stamp
+from penstock.relaylog.status import read_status as read_receiver_status
+from penstock.snapshot.progress import SnapshotProgress, TableProgress
+from penstock.state import StateStore
+from penstock.state.chunks import Totals
+from penstock.state.report import REPORT_FILE, forget_status, iso, read_end, read_status, replace
+
+log = logging.getLogger(__name__)
+
+LOG_RATE_SECONDS = 10.0
+SNAPSHOT_RATE_SECONDS = 60.0
+"""Longer, since chunks are placed in lumps."""
+VERIFIED = "verified "
+"""Before the name of a table: what the state store knows it was verified with last."""
+NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
+REPORT_SECONDS_MAX = 10.0
+"""A process whose report is older does not get on: it is stopped, or its machine is busy."""
+REPORT_EVERY_SECONDS = 1.0
+SILENT_SECONDS = 3.0
+"""Without a report: then the loop of the pipeline waits for something."""
+REPORT_SHARE = 0.05
+"""Of the time, for reports that follow epochs at once."""
+
+
+class Progress:
+    """Counts what a running pipeline has done since it started. Fed by Spark's thread, read by the loop."""
+
+    def __init__(
+        self,
+        config: PipelineConfig,
+        state: StateStore,
+        relay_log: RelayLog,
+        receiver: Any,
+        *,
+        gate: Callable[[], dict[str, Any]] = dict,
+        rest: str | None = None,
+        retrying: Callable[[], list[dict[str, Any]]] = list,
+    ) -> None:
+        """`gate`: what it says of itself (`snapshot/gate.py`). `rest`: where signals are taken over HTTP.
+        `retrying`: what is tried again, and why (`snapshot/retries.py`)."""
+        self._retrying = retrying
+        self._gate = gate
+        self._config = config
+        self._state = state
+        self._log = relay_log
+        self._receiver = receiver
+        self._rest = rest
+        self.started = time.time()
+        self.epochs = 0
+        self.events = 0
+        self.rows = 0
+        self.chunks = 0
+        self._documents = TableDocuments(config, state)
+        self._holders = Holders(relay_log.path, relay_log)
+        self._recent: deque[tuple[float, int, int]] = deque()
+        self._last: dict[str, Any] | None = None
+        self._has_news = True
+        self._reported = 0.0
+        self._pause = 0.0
+
+    def applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
+        events = sum(plan_events(plan).values())
+        rows = sum(outcome.rows for outcome in outcomes)
+        self.epochs += 1
+        self.events += events
+        self.rows += rows
+        self.chunks += sum(outcome.chunks for outcome in outcomes)
+        self._recent.append((time.monotonic(), plan.range.bytes, rows))
+        self._has_news = True
+
+    def is_due(self) -> bool:
+        """Once a second; after an epoch at once, but for pauses that are long where a report costs much."""
+        pause = self._pause if self._has_news else REPORT_EVERY_SECONDS
+        return time.monotonic() >= self._reported + min(REPORT_EVERY_SECONDS, pause)
+
+    def rates(self) -> dict[str, int]:
+        """Per second: bytes of log applied, over the last ten, and snapshot rows placed, over the last
+        sixty."""
+        now, runs = time.monotonic(), time.time() - self.started
+        while self._recent and now - self._recent[0][0] > SNAPSHOT_RATE_SECONDS:
+            self._recent.popleft()
+        items = list(self._recent)
+        size = sum(size for at, size, _ in items if now - at <= LOG_RATE_SECONDS)
+        rows = sum(rows for _, _, rows in items)
+        return {
+            "log_bytes_per_s": round(size / max(1.0, min(LOG_RATE_SECONDS, runs))),
+            "snapshot_rows_per_s": round(rows / max(1.0, min(SNAPSHOT_RATE_SECONDS, runs))),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Now; after `end`, as it was then."""
+        if self._last is not None:
+            return self._last
+        at, rates = stamp(), self.rates()
+        document = collect(
+            self._config, self._state, self._log, rates["snapshot_rows_per_s"], self._documents, self._holders
+        )
+        gate = self._gate()
+        if document["snapshot"]["done"]:
+            gate |= NOT_THROTTLED
+        return document | {
+            "snapshot": document["snapshot"] | gate,
+            "running": True,
+            "pid": os.getpid(),
+            "receiver": self._receiver.describe(),
+            "rest": self._rest,
+            "retrying": self._retrying(),
+            "since_start": {"epochs": self.epochs, "chunks": self.chunks, "rows": self.rows},
+            "rates": rates,
+            **at,  # all that is said holds for this moment or a later one
+        }
+
+    def text(self) -> str:
+        """The same as JSON. What tables say is printed once for as long as they do not change."""
+        document = self.to_json()
+        if document["tables"] is not self._documents.tables:
+            return json.dumps(document)
+        rest = json.dumps({name: value for name, value in document.items() if name != "tables"})
+        return f'{rest[:-1]}, "tables": {self._documents.text}}}'
+
+    def end(self) -> None:
+        """The pipeline does not run any more."""
+        self._last = self.to_json() | {"running": False}
+        forget_status(self._config.state)
+
+    def ending(self, running: list[str]) -> None:
+        """For `penstock status` while the run ends: what it still waits for."""
+        document = self._last or read_status(self._config.state)
+        if document is not None:
+            self._add(document | {"running": True, "stopping": running})
+
+    def beat(self) -> None:
+        """For `penstock status` while the loop of the pipeline waits for the source and writes nothing."""
+        begun = self._reported > 0  # what lies there before is of an earlier run
+        if not begun or self._last is not None or time.monotonic() < self._reported + SILENT_SECONDS:
+            return
+        document = read_status(self._config.state)
+        if document is not None:
+            since = iso(int(document["updated"] * 1e6))
+            waits = {"what": "planning", "table": None, "since": since, "attempts": 1,
+                     "reason": "It waits for an answer of the source."}  # fmt: skip
+            self._add(document | {"retrying": [*self._retrying(), waits]})
+
+    def _add(self, document: dict[str, Any]) -> None:
+        """`alive` is not `updated`: what else the document says is as old as it was."""
+        path = self._config.state / REPORT_FILE
+        replace(path, json.dumps(document | {"alive": stamp()}), path.with_suffix(".alive"))
+
+    def write(self) -> None:
+        begun, self._has_news = time.monotonic(), False
+        path = self._config.state / REPORT_FILE
+        replace(path, self.text(), path.with_suffix(".tmp"))
+        self._reported = time.monotonic()
+        self._pause = (self._reported - begun) / REPORT_SHARE
+
+
+def plan_events(plan: EpochPlan) -> dict[str, int]:
+    return {str(table.table): sum(getattr(step, "bytes", 0) for step in table.steps) for table in plan.tables}
+
+
+class TableDocuments:
+    """What is said of the tables, made anew only when something in the state has changed: of a thousand idle
+    tables it would be most of what an idle pipeline does."""
+
+    def __init__(self, config: PipelineConfig, state: StateStore) -> None:
+        self._state = state
+        self._shards = Shards(config.merge_shards)
+        self._at: tuple[int, ...] | None = None
+        self._text: str | None = None
+        self.tables: list[dict[str, Any]] = []
+        self.progress = SnapshotProgress([])
+        self.snapshot: dict[str, int | bool] = {}
+
+    def refresh(self) -> None:
+        at = self._state.seen()
+        if at != self._at:
+            self._make()
+            self._at, self._text = at, None
+
+    @property
+    def text(self) -> str:
+        """`tables` as JSON."""
+        if self._text is None:
+            self._text = json.dumps(self.tables)
+        return self._text
+
+    def _make(self) -> None:
+        totals = self._state.totals()
+        changes = {change.table: change for change in self._state.history(last_only=True)}
+        verified = self._state.metas(VERIFIED)
+        tables = [
+            (table, _snapshot_of(table, totals.get(table.table, Totals())))
+            for table in self._state.brief_tables()
+        ]
+        self.progress = SnapshotProgress([progress for _, progress in tables])
+        self.snapshot = self.progress.to_json()
+        self.tables = [
+            _table(table, progress, changes.get(table.table))
+            | {
+                "verified": _verified(verified.get(str(table.table))),
+                "into": self._shards.into(table.table),
+            }
+            for table, progress in tables
+        ]
+
+
+def collect(
+    config: PipelineConfig,
+    state: StateStore,
+    relay_log: RelayLog,
+    snapshot_rows_per_s: float = 0.0,
+    documents: TableDocuments | None = None,
+    holders: Holders | None = None,
+) -> dict[str, Any]:
+    """The pipeline as its state and its relay log show it."""
+    end = relay_log.refresh()
+    applied = state.applied_offset() or relay_log.start
+    behind = LogRange(Offset(min(applied, end)), end)
+    documents = documents or TableDocuments(config, state)
+    documents.refresh()
+    holders = holders or Holders(relay_log.path, relay_log)
+    return {
+        "pipeline": config.name,
+        "uuid": state.uuid,
+        "running": False,
+        "stopping": None,
+        "ended": read_end(config.state),
+        "retrying": [],
+        "offset": applied,
+        "log_start": relay_log.start,
+        "log_end": end,
+        "source_position": str(relay_log.position_at(end) or ""),
+        "lag": _lag(relay_log, behind),
+        "epoch": state.last_epoch(),
+        "consumers": [holder.to_json() for holder in holders.find()],
+        "snapshot": documents.snapshot
+        | NOT_THROTTLED
+        | {"seconds_left": documents.progress.seconds_left(snapshot_rows_per_s)},
+        "tables": documents.tables,
+    }
+
+
+def _verified(text: str | None) -> dict[str, Any] | None:
+    """What `penstock verify` found last: when, the verdict, keys that differ, and the offset it holds for."""
+    if text is None:
+        return None
+    found: dict[str, Any] = json.loads(text)
+    return found | {"at": iso(int(found["at"] * 1e6))}
+
+
+def _lag(relay_log: RelayLog, behind: LogRange) -> dict[str, float | int | None]:
+    """`seconds` is the age of the oldest transaction that is not at the targets, by the source's commit time
+    and this machine's clock; None where it cannot be told: no commit time is known yet, or nothing is known
+    to be missing but the receiver does not follow the source."""
+    since = relay_log.first_commit_us_after(behind.start) if behind else None
+    seconds: float | None
+    if since is not None:
+        seconds = max(0.0, round(time.time() - since / 1e6, 3))
+    else:
+        seconds = 0.0 if not behind and _follows(relay_log) else None
+    transactions = relay_log.transactions_between(behind) if behind else 0
+    return {"bytes": behind.bytes, "transactions": transactions, "seconds": seconds}
+
+
+def _follows(relay_log: RelayLog) -> bool:
+    report = read_receiver_status(relay_log.path)
+    recent = age_seconds(report) < REPORT_SECONDS_MAX
+    return report.get("state") == "streaming" and recent and lease.is_held(relay_log.path)
+
+
+def _snapshot_of(table: TableState, totals: Totals) -> TableProgress:
+    return TableProgress(
+        chunks=totals.chunks,
+        chunks_read=totals.read,
+        chunks_placed=totals.placed,
+        rows_read=totals.rows_read,
+        rows_placed=totals.rows_placed,
+        rows_guess=table.rows_guess,
+        active=table.reading or bool(table.due),
+        finding=table.snapshot == "splitting",
+    )
+
+
+def _table(table: TableState, progress: TableProgress, change: Change | None) -> dict[str, Any]:
+    return {
+        "table": str(table.table),
+        "status": table.status,
+        "snapshot": table.snapshot,
+        "schema_version": table.schema.version,
+        "start": table.start,
+        "chunks": {
+            "total": progress.chunks,
+            "read": progress.chunks_read,
+            "placed": progress.chunks_placed,
+        },
+        "rows_placed": progress.rows_placed,
+        "rows_estimate": progress.rows_estimate,
+        "parked": {"offset": table.parked_at, "reason": table.reason, "hint": table.hint}
+        if table.status == "parked"
+        else None,
+        "due": table.due or None,
+        "catching_up": table.resumes if table.catching_up else None,
+        "changed": change_json(change) if change is not None else None,
+    }
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    return {
+        "table": str(change.table),
+        "version": change.version,
+        "offset": change.offset,
+        "what": change.what,
+        "decision": change.decision,
+        "statement": change.statement,
+        "committed": iso(change.commit_us),
+        "noted": iso(change.noted_us),
+    }

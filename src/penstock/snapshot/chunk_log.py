@@ -1,0 +1,86 @@
+"""The relay log as snapshots see it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock._core import GtidSet
+from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.schema import TableId
+from penstock.relaylog.reader import RelayLog, Statement
+from penstock.relaylog.unprotected import statements_left
+
+
+class ChunkLog:
+    """For the threads that read chunks: a reader of their own, since one reader serves one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._log: RelayLog | None = None
+
+    @contextmanager
+    def _refreshed(self) -> Iterator[RelayLog]:
+        with self._lock:
+            if self._log is None:
+                self._log = RelayLog.open(self._path)
+            self._log.refresh()
+            yield self._log
+
+    def gtids_at(self, offset: Offset) -> str:
+        with self._refreshed() as log:
+            return str(log.gtids_at(offset))
+
+    def bytes_behind(self, applied: Offset | None) -> int:
+        """Log that is still to be applied."""
+        with self._refreshed() as log:
+            return int(log.end - (applied or log.start))
+
+    def bytes_outside(self, gtids: str) -> int:
+        """Log from the first transaction on that is not in the set."""
+        with self._refreshed() as log:
+            return int(log.end - log.window_start(GtidSet(gtids), not_after=log.end))
+
+
+class PlacementIndex:
+    """`snapshot.place.LogIndex` over the relay log as it is now. Many tables begin at the same offset, and
+    ask the same: each answer is kept."""
+
+    def __init__(self, relay_log: RelayLog) -> None:
+        self._log = relay_log
+        self._end = relay_log.end
+        self._windows: dict[str, Offset] = {}
+        self._tables: dict[LogRange, dict[TableId, tuple[int, int]]] = {}
+        self._statements: dict[LogRange, list[Statement]] = {}
+        self._gtids: dict[Offset, str] = {}
+
+    @property
+    def is_current(self) -> bool:
+        return self._log.end == self._end
+
+    def window_start(self, gtids: str) -> Offset:
+        if gtids not in self._windows:
+            self._windows[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._end)
+        return self._windows[gtids]
+
+    def offset_within(self, position: SourcePosition) -> Offset:
+        return self._log.offset_within(position)
+
+    def table_bytes(self, table: str, log_range: LogRange) -> int:
+        if log_range not in self._tables:
+            self._tables[log_range] = self._log.tables(log_range)
+        return self._tables[log_range].get(TableId.parse(table), (0, 0))[1]
+
+    def statements(self, log_range: LogRange) -> list[Statement]:
+        """As far back as the log still reaches."""
+        if log_range not in self._statements:
+            self._statements[log_range] = statements_left(self._log, log_range)
+        return self._statements[log_range]
+
+    def gtids_at(self, offset: Offset) -> str:
+        if offset not in self._gtids:
+            self._gtids[offset] = str(self._log.gtids_at(offset))
+        return self._gtids[offset]

@@ -1,0 +1,361 @@
+"""Stages chunks: rows as Parquet, then a manifest; both appear whole or not at all, and the first manifest
+wins.
+
+Layout under the chunks' directory, `TABLE` being the table's name made safe:
+
+    TABLE/00000012-BOUNDS-ATTEMPT.parquet     the rows of one attempt
+    TABLE/00000012-BOUNDS.json                the manifest of the attempt that counts
+
+BOUNDS is a digest of the chunk's bounds and of all else that says which rows it holds: a chunk of another
+plan of the table is another chunk, whatever its number. An attempt writes its rows under a name of its own,
+fsyncs, renames, and then links its manifest to the chunk's name, which fails if one is there. So however many
+tasks read the same chunk (retries, lost executors that live on), exactly one attempt counts from then on, and
+everybody who asks gets the same one. A plan names attempt and checksum; rows that fail the checksum are never
+placed.
+
+A chunk that is void or to be read again is discarded first (`discard`, by the one planner, for attempts
+that no plan names): that removes the manifest and only then the rows. A straggler of the earlier round may
+still win the next one; its marks say truthfully when it was read, so the placement rule decides about it as
+about any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import urllib.parse
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock import _core
+from penstock.config import SourceConfig
+from penstock.disk.directory import sync
+from penstock.errors import RelayLogCorrupt, TransientError
+from penstock.model.chunk import Chunk, StagedChunk
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
+from penstock.snapshot.base import ChunkReader
+from penstock.snapshot.single_view import Whole
+from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
+from penstock.sources.mysql.snapshot.replicas import ReplicaOf
+
+FORMAT = 1
+"""Version of the manifest. A reader refuses what it doesn't know."""
+_NAME_BYTES_MAX = 150
+_READ_BYTES = 1024 * 1024
+
+
+class ChunkCorrupt(RelayLogCorrupt):
+    """A staged chunk is damaged or gone. Give `path=`."""
+
+
+# Names
+
+
+def table_directory(directory: str | Path, table: TableId) -> Path:
+    """The table's own directory: its name, with everything but ASCII letters, digits, `_`, `-` as %XX."""
+    name = ".".join(
+        urllib.parse.quote(part, safe="").replace(".", "%2E").replace("~", "%7E")
+        for part in (table.database, table.table)
+    )
+    # Names that differ only in case are two tables, but may be one directory.
+    if len(name) > _NAME_BYTES_MAX or name != name.lower():
+        digest = hashlib.sha256(f"{table.database}\0{table.table}".encode()).hexdigest()[:16]
+        name = f"{name[:_NAME_BYTES_MAX]}~{digest}"
+    return Path(directory) / name
+
+
+def _chunk_name(chunk: Chunk) -> str:
+    what = [chunk.lower, chunk.upper, chunk.snapshot, chunk.part()]
+    bounds = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]
+    return f"{chunk.number:08d}-{bounds}"
+
+
+# Writing
+
+
+def stage_chunk(
+    source: SourceConfig,
+    schema: TableSchema,
+    chunk: Chunk,
+    directory: str,
+    *,
+    start_gtids: str,
+    watermark_table: str | None = None,
+    types: TypeOptions = DEFAULT_TYPES,
+    replica_of: ReplicaOf | None = None,
+    whole: Whole | None = None,
+) -> StagedChunk:
+    """Reads and stages one chunk over a connection of its own: what a Spark task calls.
+
+    No connection outlives its chunk: Spark runs each task in whichever process is free, so connections that
+    wait in processes for their next chunk would soon be more than chunks are read at once.
+    """
+    with Stager(
+        source, watermark_table=watermark_table, types=types, replica_of=replica_of, whole=whole
+    ) as stager:
+        return stager.stage(schema, chunk, directory, start_gtids=start_gtids)
+
+
+class Stager:
+    """Stages chunks one after the other over one connection, which is opened for the first of them. Serves
+    one thread. Context manager: at its end the server has let go of the connection; after an error it is
+    closed at once.
+
+    `replica_of`: `source` is a replica of the server that is followed. `whole`: see `single_view.py`.
+    """
+
+    def __init__(
+        self,
+        source: SourceConfig,
+        *,
+        watermark_table: str | None = None,
+        types: TypeOptions = DEFAULT_TYPES,
+        replica_of: ReplicaOf | None = None,
+        whole: Whole | None = None,
+    ) -> None:
+        self._source = source
+        self._watermark_table = watermark_table
+        self._types = types
+        self._replica_of = replica_of
+        self._whole = whole
+        self._reader: MySqlChunkReader | None = None
+
+    def __enter__(self) -> Stager:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None and error is None:
+            reader.leave()
+        elif reader is not None:
+            reader.close()
+
+    def stage(self, schema: TableSchema, chunk: Chunk, directory: str, *, start_gtids: str) -> StagedChunk:
+        """`start_gtids` must be executed where it is read: what the log had executed at the table's start,
+        and when its definition last changed. If the chunk is staged already, that attempt is returned and
+        nothing is read. After an error nothing more may be staged."""
+        if (known := find(directory, chunk)) is not None:
+            return known
+        if self._reader is None:
+            self._reader = self._connected()
+        self._reader.require_gtids(start_gtids)
+        return stage(self._reader, schema, chunk, directory, types=self._types)
+
+    def _connected(self) -> MySqlChunkReader:
+        connection = connect(self._source, role="chunk")
+        try:
+            return MySqlChunkReader(
+                connection,
+                types=self._types,
+                watermark_table=self._watermark_table,
+                replica_of=self._replica_of,
+                whole=self._whole,
+            )
+        except BaseException:
+            connection._force_close()
+            raise
+
+
+def stage(
+    reader: ChunkReader,
+    schema: TableSchema,
+    chunk: Chunk,
+    directory: str | Path,
+    *,
+    types: TypeOptions = DEFAULT_TYPES,
+) -> StagedChunk:
+    """One attempt: reads the chunk with `reader` and returns the attempt that counts, this one or an
+    earlier one.
+    """
+    folder = table_directory(directory, chunk.table)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    attempt = uuid.uuid4().hex
+    path = folder / f"{_chunk_name(chunk)}-{attempt}.parquet"
+    temporary = path.with_suffix(".tmp")
+    try:
+        read = reader.read(schema, chunk)
+        _write_rows(temporary, _core.arrow_schema(schema.to_json(), "rows", types.to_json()), read)
+        marks = read.marks
+        checksum, size = _checksum(temporary)
+        staged = StagedChunk(
+            chunk=chunk, attempt=attempt, path=str(path.absolute()), rows=marks.rows, bytes=size,
+            checksum=checksum, schema_version=schema.version, watermarks=marks.watermarks,
+            server_uuid=marks.server_uuid, bytes_read=marks.bytes, at=marks.at,
+        )  # fmt: skip
+        temporary.rename(path)
+        winner = _publish(folder, staged)
+    except BaseException:
+        for leftover in (temporary, path):
+            with suppress(FileNotFoundError):
+                leftover.unlink()
+        raise
+    if winner.attempt != attempt:
+        path.unlink()
+    return winner
+
+
+def _write_rows(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """One row group per batch. On return the file's bytes are durable."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        with pq.ParquetWriter(
+            file,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=False,
+            write_statistics=False,
+        ) as out:
+            for batch in batches:
+                out.write_batch(batch)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _publish(folder: Path, staged: StagedChunk) -> StagedChunk:
+    """Links the manifest to the chunk's name if nothing is there; returns the manifest that is there
+    afterwards.
+    """
+    document = {"format": FORMAT, **staged.to_json(), "path": Path(staged.path).name}
+    temporary = folder / f"{_chunk_name(staged.chunk)}-{staged.attempt}.manifest.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(document, file, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    sync(folder)  # the rows' name is durable before a manifest names it
+    final = folder / f"{_chunk_name(staged.chunk)}.json"
+    try:
+        with suppress(FileExistsError):
+            os.link(temporary, final)
+    finally:
+        temporary.unlink()
+    sync(folder)
+    try:
+        return _load(final)
+    except FileNotFoundError:
+        raise TransientError(
+            f"Chunk {staged.chunk.number} of {staged.chunk.table} was discarded while it was being staged."
+        ) from None
+
+
+# Reading
+
+
+def staged(directory: str | Path) -> list[StagedChunk]:
+    """Every chunk that counts, by table and number."""
+    found = []
+    for path in Path(directory).glob("*/*.json"):
+        with suppress(FileNotFoundError):  # discarded meanwhile
+            found.append(_load(path))
+    return sorted(found, key=lambda item: (item.chunk.table, item.chunk.number))
+
+
+def find(directory: str | Path, chunk: Chunk) -> StagedChunk | None:
+    """The attempt at this very chunk that counts; None if there is none yet."""
+    try:
+        return _load(table_directory(directory, chunk.table) / f"{_chunk_name(chunk)}.json")
+    except FileNotFoundError:
+        return None
+
+
+def open_chunk(chunk: StagedChunk) -> Iterator[pa.RecordBatch]:
+    """The rows of an attempt, in layout `rows`, once its checksum has been found right.
+
+    Raises `ChunkCorrupt` if the file is damaged or gone. Memory: one batch.
+    """
+    path = Path(chunk.path)
+    try:
+        checksum, _ = _checksum(path)
+    except OSError as error:
+        raise _corrupt(chunk, f"cannot be read ({error.strerror})") from error
+    if checksum != chunk.checksum:
+        raise _corrupt(chunk, "is not what was written")
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield from file.iter_batches(batch_size=2**31 - 1, row_groups=[group])
+
+
+def _corrupt(chunk: StagedChunk, why: str) -> ChunkCorrupt:
+    return ChunkCorrupt(
+        f"The staged chunk {chunk.chunk.number} of {chunk.chunk.table} {why}: {chunk.path}.",
+        hint="Check the disk, then signal execute-snapshot for the table.",
+        path=chunk.path,
+        table=str(chunk.chunk.table),
+    )
+
+
+def _load(path: Path) -> StagedChunk:
+    text = path.read_text("utf-8")
+    try:
+        document = json.loads(text)
+        if document.pop("format") != FORMAT:
+            raise ValueError("its format is unknown to this version")
+        document["path"] = str((path.parent / document["path"]).absolute())
+        return StagedChunk.from_json(document)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ChunkCorrupt(f"The chunk manifest {path} is damaged: {error}.", path=str(path)) from error
+
+
+def _checksum(path: Path) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        while piece := file.read(_READ_BYTES):
+            digest.update(piece)
+            size += len(piece)
+    return digest.hexdigest(), size
+
+
+def folders(directory: Path) -> list[Path]:
+    """Those of snapshots for which anything was ever staged."""
+    return list(directory.iterdir()) if directory.exists() else []
+
+
+# Removing
+
+
+def discard(chunk: StagedChunk) -> None:
+    """Removes an attempt that is placed for good, void, or to be read again. A later attempt is left
+    alone.
+    """
+    path = Path(chunk.path)
+    manifest = path.parent / f"{_chunk_name(chunk.chunk)}.json"
+    with suppress(FileNotFoundError):
+        if _load(manifest).attempt == chunk.attempt:
+            manifest.unlink()
+            sync(path.parent)
+    with suppress(FileNotFoundError):
+        path.unlink()
+
+
+def discard_table(directory: str | Path, table: TableId) -> None:
+    """Removes every staged chunk of a table, manifests first. No task may be staging chunks of it."""
+    folder = table_directory(directory, table)
+    for pattern in ("*.json", "*"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        folder.rmdir()
+
+
+def sweep(directory: str | Path) -> int:
+    """Removes what no manifest names: attempts that lost, or died. Returns how many files.
+
+    Call it when no task is staging, that is before the first one is started.
+    """
+    named = {item.path for item in staged(directory)}
+    removed = 0
+    for pattern in ("*/*.parquet", "*/*.tmp"):
+        for path in Path(directory).glob(pattern):
+            if str(path.absolute()) not in named:
+                path.unlink(missing_ok=True)
+                removed += 1
+    return removed

@@ -1,0 +1,120 @@
+"""How a definition came out of another: the columns' origins, and what is certain of the rows."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from decimal import Decimal
+
+from typing_extensions import assert_never
+
+from penstock.sources.mysql.added_defaults import Value
+from penstock.sources.mysql.ddl.conversion import silent_change
+from penstock.sources.mysql.ddl.definition import TableDefinition
+from penstock.sources.mysql.ddl.server import Server
+
+_NAMED_MAX = 4
+"""Columns named in a description of a change."""
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """`origins`: for each column the name it had (None: it is new). `silent`: why rows may hold other values
+    than before, which no row event tells."""
+
+    definition: TableDefinition
+    origins: tuple[str | None, ...]
+    silent: tuple[str, ...] = ()
+
+    @classmethod
+    def identity(cls, definition: TableDefinition) -> Evolution:
+        return cls(definition, tuple(column.name for column in definition.columns))
+
+    def then(self, later: Evolution) -> Evolution:
+        """Both, one after the other."""
+        known = {
+            column.name.lower(): origin
+            for column, origin in zip(self.definition.columns, self.origins, strict=True)
+        }
+        origins = tuple(None if origin is None else known.get(origin.lower()) for origin in later.origins)
+        return Evolution(later.definition, origins, tuple(dict.fromkeys(self.silent + later.silent)))
+
+    @classmethod
+    def compared(cls, before: TableDefinition, after: TableDefinition, server: Server) -> Evolution:
+        """By the columns' names alone, where nobody saw the statements."""
+        origins = []
+        silent = []
+        for column in after.columns:
+            old = before.find(column.name)
+            origins.append(None if old is None else old.name)
+            if old is not None and old.column != column.column:
+                reason = silent_change(old, column, server)
+                silent += [reason] if reason is not None else []
+            elif old is None and column.column.generated:
+                silent.append(f"the added column {column.name} is generated")
+            elif old is None and column.column.default_is_expression:
+                silent.append(f"the added column {column.name} has an expression as its default")
+            elif old is None and column.column.default is not None and column.from_catalog:
+                silent.append(f"the added column {column.name} has a default that was not seen in the log")
+        return cls(after, tuple(origins), tuple(silent))
+
+
+def what_changed(before: TableDefinition, evolution: Evolution) -> str:
+    """The change in a few words, for people."""
+    added: list[str] = []
+    renamed: list[str] = []
+    changed: list[str] = []
+    for column, origin in zip(evolution.definition.columns, evolution.origins, strict=True):
+        old = before.find(origin) if origin is not None else None
+        if old is None:
+            added.append(column.name)
+        elif old.name != column.name:
+            renamed.append(f"{old.name} to {column.name}")
+        elif old.column != column.column:
+            changed.append(column.name)
+    kept = {origin.lower() for origin in evolution.origins if origin is not None}
+    dropped = [column.name for column in before.columns if column.name.lower() not in kept]
+    parts = [
+        f"{verb} {_named(names)}"
+        for verb, names in (("adds", added), ("drops", dropped), ("renames", renamed), ("changes", changed))
+        if names
+    ]
+    after = evolution.definition
+    if before.key != after.key:
+        parts.append(f"key is ({', '.join(after.key)})" if after.key else "has no key")
+    if (before.charset, before.collation) != (after.charset, after.collation):
+        parts.append(f"default character set {after.charset}")
+    if not parts and evolution.origins != tuple(column.name for column in before.columns):
+        parts.append("reorders columns")
+    return ", ".join(parts) or ", ".join(evolution.silent) or "unique keys"
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def literal_of(value: Value) -> str | None:
+    """A value as a constant of Spark SQL; None for NULL."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            return f"CAST('{value!r}' AS DOUBLE)"
+        case Decimal():
+            return f"{value:f}BD"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case str():
+            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        case datetime.datetime():
+            kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+            return f"{kind}'{value.isoformat(' ')}'"
+        case datetime.date():
+            return f"DATE'{value.isoformat()}'"
+        case _:
+            assert_never(value)

@@ -1,0 +1,266 @@
+"""Generated columns that row images leave out, computed by the server itself.
+
+MariaDB 11 writes them into the images of inserts only: those of updates and deletions lack every generated
+column (stored, virtual, indexed; whatever `binlog_row_image` is), and its replicas compute them again. So do
+we: the values of the row image go into a temporary table with the same columns and the same expressions, and
+what the server makes of them is read back as the rows of a chunk are.
+
+Why that is exact: a stored generated column is a function of the other columns of its row and of nothing else
+(the server refuses expressions that are not), so the image alone decides it, whatever became of the row
+later. What the server does not refuse although it depends on the session is the time zone in which it looks
+at a TIMESTAMP: a stored column made of one is a `TableError`.
+
+The expressions are those of the table's present definition, which must have the columns that the log has. A
+temporary table is seen by its session alone and is not in the binary log; it is the account's privilege
+CREATE TEMPORARY TABLES that allows it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pymysql
+
+from penstock import _core
+from penstock.config import SourceConfig
+from penstock.errors import TableError, TransientError
+from penstock.model.change import BASE
+from penstock.model.schema import Column, TableId, TableSchema, TypeOptions, quote
+from penstock.printable import argument
+from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.connection import connect, query
+from penstock.sources.mysql.snapshot.reader import execute, guarded, prepare_session
+from penstock.sources.mysql.statements import same_definition
+
+_ROW = "penstock row"
+"""The column that keeps the rows in order."""
+_NAME = "penstock_computed"
+_STATEMENT_BYTES = 4 * 1024**2
+"""Of literals in one INSERT; a longer row goes alone."""
+_ATTEMPTS = 6
+_ACCESS_DENIED = (1044, 1142, 1227)
+_TOO_LARGE = 1153
+_COLUMN_NAME = re.compile(r"`((?:[^`]|``)+)`")
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What a task needs to have a table's generated columns computed."""
+
+    source: SourceConfig
+    create: str
+    """Of the temporary table."""
+    name: str
+    base: tuple[str, ...]
+    """The columns that the expressions are made of, in the order of their literals."""
+    generated: TableSchema
+    """The generated columns alone."""
+
+
+def computation(source: SourceConfig, schema: TableSchema) -> Computation:
+    """By the present definition of the table. `TableError` if it is not the one that the log has any more."""
+    connection = connect(source)
+    try:
+        prepare_session(connection)
+        present = read_table(connection, schema.table)
+        if present is None or not same_definition(present, schema):
+            raise TableError(
+                f"Row images of {schema.table} leave out generated columns, and the table's definition has "
+                "changed since, so that the source cannot compute them any more.",
+                hint=f"Run `penstock resnapshot FILE {argument(schema.table)}`.",
+                table=str(schema.table),
+                unfit=True,
+            )
+        rows = query(
+            connection,
+            "SELECT COLUMN_NAME, GENERATION_EXPRESSION FROM information_schema.COLUMNS"
+            " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            (schema.table.database, schema.table.table),
+        )
+    finally:
+        connection.close()
+    expressions = {_text(name): _text(text) for name, text in rows if text}
+    return computed_by(source, schema, expressions)
+
+
+def computed_by(source: SourceConfig, schema: TableSchema, expressions: dict[str, str]) -> Computation:
+    """`expressions`: of the generated columns, by their names. Without one are the columns of system
+    versioning, which are in every image."""
+    generated = tuple(c for c in schema.columns if c.generated and c.name in expressions)
+    base = [c for c in schema.columns if c not in generated and _is_named(c, expressions.values())]
+    for column in generated:
+        moments = [c.name for c in base if c.type == "timestamp" and _is_named(c, [expressions[column.name]])]
+        if moments and column.generated == "stored":
+            raise TableError(
+                f"Row images of {schema.table} leave out the generated column {column.name}. It is made of "
+                f"the TIMESTAMP {moments[0]}, so its value depends on the time zone of who wrote it.",
+                hint="Make it of a DATETIME, or leave the table out of the pipeline.",
+                table=str(schema.table),
+            )
+    name = TableId(schema.table.database, _NAME).quoted
+    columns = [f"{quote(_ROW)} INT NOT NULL PRIMARY KEY", *(_declared(column) for column in base)]
+    columns += [
+        f"{_declared(c)} AS ({expressions[c.name]}) {'STORED' if c.generated == 'stored' else 'VIRTUAL'}"
+        for c in generated
+    ]
+    return Computation(
+        source,
+        f"CREATE TEMPORARY TABLE {name} ({', '.join(columns)}) ENGINE = InnoDB",
+        name,
+        tuple(column.name for column in base),
+        TableSchema(schema.table, generated),
+    )
+
+
+def _is_named(column: Column, expressions: Iterable[str]) -> bool:
+    """More often than need be: what a string literal holds may look like a name."""
+    wanted = column.name.lower()
+    return any(
+        found.replace("``", "`").lower() == wanted
+        for text in expressions
+        for found in _COLUMN_NAME.findall(text)
+    )
+
+
+def _declared(column: Column) -> str:
+    text = f"{quote(column.name)} {column.column_type}"
+    if column.charset not in (None, "binary"):
+        text += f" CHARACTER SET {column.charset} COLLATE {column.collation}"
+    return text + (" NULL" if column.type == "timestamp" else "")
+
+
+class Computer:
+    """Fills batches; a session of its own, opened when it is needed. Close it."""
+
+    def __init__(self, computation: Computation, types: TypeOptions) -> None:
+        self._work = computation
+        self._types = types
+        self._connection: Any = None
+        self._packet = 0
+
+    def __enter__(self) -> Computer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def fill(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same rows without the column `_base`, and with the values that were missing."""
+        for batch in batches:
+            place = batch.schema.get_field_index(BASE)
+            base = batch.column(place)
+            batch = batch.drop_columns([BASE])
+            lacking = base.drop_null()
+            yield batch if not len(lacking) else self._filled(batch, base.is_valid(), lacking.to_pylist())
+
+    def _filled(self, batch: pa.RecordBatch, mask: pa.Array, rows: list[str]) -> pa.RecordBatch:
+        values = self._compute(rows)
+        known = pa.array(range(batch.num_rows), pa.int64())
+        order = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
+        places = pc.if_else(mask, pc.add(order, batch.num_rows), known)
+        for column in self._work.generated.columns:
+            at = batch.schema.get_field_index(column.name)
+            both = pa.concat_arrays(
+                [batch.column(at), values.column(column.name).cast(batch.column(at).type)]
+            )
+            batch = batch.set_column(at, batch.schema.field(at), both.take(places))
+        return batch
+
+    def _compute(self, rows: list[str]) -> pa.RecordBatch:
+        """The generated columns of these rows, in their order. A lost connection is tried anew."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with guarded(f"the computation of generated columns of {self._work.generated.table}"):
+                    return self._compute_once(rows)
+            except TransientError:
+                self._close()
+                if attempt == _ATTEMPTS:
+                    raise
+                time.sleep(0.2 * 2**attempt)  # back-off, bounded by _ATTEMPTS
+        raise AssertionError("unreachable")
+
+    def _compute_once(self, rows: list[str]) -> pa.RecordBatch:
+        connection = self._open()
+        schema = self._work.generated
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"DELETE FROM {self._work.name}")
+                for values in _portions(rows, min(_STATEMENT_BYTES, self._packet // 2)):
+                    names = ", ".join(quote(name) for name in (_ROW, *self._work.base))
+                    cursor.execute(f"INSERT INTO {self._work.name} ({names}) VALUES {values}")
+        except pymysql.MySQLError as error:
+            if error.args[0] != _TOO_LARGE:
+                raise
+            raise TableError(
+                f"A row of {schema.table} is longer than the source's max_allowed_packet, so that its "
+                "generated columns cannot be computed.",
+                hint="SET GLOBAL max_allowed_packet to three times the longest row, then run "
+                f"`penstock resnapshot FILE {argument(schema.table)}`.",
+                table=str(schema.table),
+            ) from error
+        columns = ", ".join(quote(column.name) for column in schema.columns)
+        decoder = _core.ResultSetDecoder(schema.to_json(), types=self._types.to_json())
+        found = list(
+            execute(connection, f"SELECT {columns} FROM {self._work.name} ORDER BY {quote(_ROW)}", decoder)
+        )
+        return pa.Table.from_batches(found).combine_chunks().to_batches(max_chunksize=None)[0]
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            self._connection = connect(self._work.source)
+            prepare_session(self._connection)
+            found = query(self._connection, "SELECT @@max_allowed_packet, @@binlog_format")[0]
+            if _text(found[1]) != "ROW":
+                raise self._refused(f"the source's binlog_format is {_text(found[1])}", "Set it to ROW")
+            self._packet = int(found[0])
+            try:
+                with self._connection.cursor() as cursor:
+                    cursor.execute("SET SESSION sql_mode = 'ALLOW_INVALID_DATES'")
+                    cursor.execute(self._work.create)
+            except pymysql.MySQLError as error:
+                if error.args[0] not in _ACCESS_DENIED:
+                    raise
+                database = quote(self._work.generated.table.database)
+                raise self._refused(
+                    f"the account may make no temporary table: {error.args[1]}",
+                    f"GRANT CREATE TEMPORARY TABLES ON {database}.* TO the account",
+                ) from error
+        return self._connection
+
+    def _refused(self, why: str, cure: str) -> TableError:
+        table = self._work.generated.table
+        return TableError(
+            f"Row images of {table} leave out generated columns, as MariaDB 11 does, and the source cannot "
+            f"be asked to compute them: {why}.",
+            hint=f"{cure}, then run `penstock resnapshot FILE {argument(table)}`.",
+            table=str(table),
+        )
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection._force_close()
+            self._connection = None
+
+
+def _portions(rows: list[str], size: int) -> Iterator[str]:
+    """Lists of VALUES of about `size` characters."""
+    held: list[str] = []
+    length = 0
+    for number, row in enumerate(rows):
+        text = f"({number},{row})" if row else f"({number})"
+        if held and length + len(text) > size:
+            yield ",".join(held)
+            held, length = [], 0
+        held.append(text)
+        length += len(text) + 1
+    yield ",".join(held)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

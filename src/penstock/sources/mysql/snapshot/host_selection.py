@@ -1,0 +1,150 @@
+"""Which servers chunks may be read from now, by what can be seen of them.
+
+`look` is one glance, about once a second while chunks wait: the load of `snapshot.load`, and which of
+`snapshot.hosts` are fit to be read (`replicas.py`), which changes slowly and is judged every few seconds. It
+never raises: what goes wrong is a reason to wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.config import SnapshotConfig, SourceConfig
+from penstock.errors import PenstockError
+from penstock.sources.base import TableFilter
+from penstock.sources.mysql.snapshot import replicas, server_load
+from penstock.sources.mysql.snapshot.replicas import ReplicaOf
+from penstock.sources.mysql.snapshot.server_load import Onlooker, address_of
+
+log = logging.getLogger(__name__)
+
+JUDGED_EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Host:
+    """A server that chunks are read from. `replica_of`: how marks are taken there; None: it is the server
+    whose log is followed."""
+
+    source: SourceConfig
+    replica_of: ReplicaOf | None = None
+
+    @property
+    def address(self) -> str:
+        return address_of(self.source)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """`hosts` may be read from now; when there is none, `reason` says why and `paused_by` names the limit."""
+
+    hosts: tuple[Host, ...]
+    reason: str = ""
+    paused_by: str = ""
+
+
+class Lookout:
+    """`source`: the server that is followed now. `behind`: bytes of the log held that lie outside a GTID set.
+    Serves one thread."""
+
+    def __init__(
+        self,
+        config: SnapshotConfig,
+        source: Callable[[], SourceConfig],
+        captured: TableFilter,
+        behind: Callable[[str], int],
+    ) -> None:
+        self._config = config
+        self._source = source
+        self._captured = captured
+        self._behind = behind
+        self._onlooker = Onlooker()
+        self._judged: dict[str, Host | str] = {}
+        self._judged_for = ""
+        self._judged_at = 0.0
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to look at."""
+        limits = self._config.load
+        return bool(limits.threads_running_max or limits.replicas or self._config.hosts)
+
+    def look(self) -> Sight:
+        try:
+            return self._look()
+        except Exception as error:
+            if not isinstance(error, PenstockError):
+                log.exception("the servers that chunks are read from could not be looked at")
+            message = error.message if isinstance(error, PenstockError) else str(error)
+            return Sight((), message, "load")
+
+    def close(self) -> None:
+        self._onlooker.close()
+        self._judged_at = 0.0
+
+    def hosts_to_json(self) -> list[dict[str, Any]]:
+        """Each of `snapshot.hosts`, and why it is not read from (null: it is fit)."""
+        return [
+            {"host": address, "unfit": found if isinstance(found, str) else None}
+            for address, found in list(self._judged.items())
+        ]
+
+    def _look(self) -> Sight:
+        source = self._source()
+        limits = self._config.load
+        for address in limits.replicas:
+            if reason := self._lag(source, address, limits.replica_lag_max or 0):
+                return Sight((), reason, "replica_lag")
+        if not self._config.hosts:
+            reason = self._busy(source)
+            return Sight((), reason, "threads_running") if reason else Sight((Host(source),))
+        fit = self._fit(source)
+        if not fit:
+            why = "; ".join(f"{name}: {found}" for name, found in self._judged.items())
+            return Sight((), f"none of snapshot.hosts can be read from ({why})", "hosts")
+        reasons = {host.address: self._busy(host.source) for host in fit}
+        free = tuple(host for host in fit if not reasons[host.address])
+        return Sight(free) if free else Sight((), "; ".join(reasons.values()), "threads_running")
+
+    def _lag(self, source: SourceConfig, address: str, lag_max_ms: int) -> str:
+        try:
+            return server_load.too_far(
+                address, self._onlooker.channels(server_load.at(source, address)), lag_max_ms
+            )
+        except PenstockError as error:
+            return f"the lag of {address} cannot be told: {error.message}"
+
+    def _busy(self, host: SourceConfig) -> str:
+        most = self._config.load.threads_running_max
+        if most is None:
+            return ""
+        try:
+            return server_load.too_busy(address_of(host), self._onlooker.threads_running(host), most)
+        except PenstockError as error:
+            return f"the load of {address_of(host)} cannot be told: {error.message}"
+
+    def _fit(self, source: SourceConfig) -> list[Host]:
+        followed = address_of(source)
+        if self._judged_for != followed or time.monotonic() - self._judged_at > JUDGED_EVERY_SECONDS:
+            for address in self._config.hosts:
+                found = self._judge(source, address)
+                before = self._judged.get(address)
+                if isinstance(found, str) and found != before:
+                    log.warning("no chunks are read from %s: %s", address, found)
+                elif isinstance(before, str) and not isinstance(found, str):
+                    log.info("chunks are read from %s again", address)
+                self._judged[address] = found
+            self._judged_for, self._judged_at = followed, time.monotonic()
+        return [found for found in self._judged.values() if isinstance(found, Host)]
+
+    def _judge(self, source: SourceConfig, address: str) -> Host | str:
+        config = server_load.at(source, address)
+        try:
+            verdict = replicas.judge(self._onlooker, config, source, self._captured, behind=self._behind)
+        except PenstockError as error:
+            return error.message
+        return verdict if isinstance(verdict, str) else Host(config, verdict.replica_of)

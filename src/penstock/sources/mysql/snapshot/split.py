@@ -1,0 +1,340 @@
+"""Chunk bounds: where a table is cut so that its parts can be read at once.
+
+**Coverage needs no trust in the bounds.** Neighbouring chunks share a bound b; one takes the rows with `key
+< b`, the other those with `key >= b`. The server evaluates both against the same literal, and its order of
+a NOT NULL key is total, so every row satisfies exactly one of them, whatever collation or rounding is at
+work. The first chunk is open below and the last above. So bounds are only a matter of speed: they may come
+from estimates, from a replica, from yesterday. What could break this is a literal that means something else
+in another session, so bounds are literals of one meaning: digits, or hexadecimal bytes with the column's
+character set before them, or plain ISO times.
+
+Two ways to find bounds, both in key order, so that reading can begin while planning goes on:
+
+- **Division** for a single integer key: a range of integers whose estimated number of rows is above the aim
+  is divided evenly, neighbours below it are joined. The estimate is the optimizer's (EXPLAIN: two dives into
+  the index, no rows read). Skew and gaps resolve themselves, since only ranges that hold rows are divided. It
+  takes one or two estimates per chunk, many more only in the worst of skews; a limit ends it, and the rest is
+  walked.
+- **Walk** for every other key: `SELECT key … WHERE key >= bound ORDER BY key LIMIT 1 OFFSET n` gives the
+  bound n rows on. Each step begins where the last one ended, so the index is read once in all, never an
+  O(n²) OFFSET. The pages it reads are those the chunk's SELECT will read, which then finds them in memory.
+
+A table that the server takes for small, and in which no row follows the first few thousand, is one chunk:
+that is one question instead of several where there are many such tables.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pymysql.connections import Connection
+
+from penstock.model.chunk import Chunk
+from penstock.model.partial_snapshot import Part
+from penstock.model.schema import Column, TableSchema, quote
+from penstock.sources.mysql.snapshot.watermark import text
+
+Bound = tuple[str, ...]
+WHOLE = Part()
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_NUMBERS = frozenset({"enum", "set", "bit", "year"})
+_TIMES = frozenset({"date", "datetime", "timestamp", "time"})
+_BINARY = frozenset(
+    {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6"}
+)
+_CHUNK_BYTES = 64 * 1024**2
+"""Bytes aimed at per chunk, by the server's average row length: fewer rows when rows are large."""
+_CHUNK_ROWS_MIN = 100
+_FEW_ROWS = 10_000
+"""A table may have so many, if that is no more than a chunk's, and is not divided."""
+_TOLERANCE = 1.5
+"""Estimates are rough: a range is divided when it seems to hold this many times the rows aimed at."""
+_PARTS_MAX = 64
+_ESTIMATES_PER_CHUNK = 16
+"""Division gives up once it has asked for this many estimates per chunk it found (plus 128)."""
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """What the server guesses about a table, without reading it."""
+
+    rows: int
+    row_bytes: int
+
+    def chunk_rows(self, chunk_rows: int) -> int:
+        """Rows per chunk, fewer for large rows."""
+        if self.row_bytes <= 0:
+            return chunk_rows
+        return max(min(chunk_rows, _CHUNK_BYTES // self.row_bytes), min(chunk_rows, _CHUNK_ROWS_MIN))
+
+
+# Conditions
+
+
+def range_condition(key: Sequence[str], lower: Bound | None, upper: Bound | None) -> str:
+    """SQL for `lower <= key < upper`; empty when both ends are open.
+
+    A composite key is compared column by column, `(a > x) OR (a = x AND b >= y)`: MySQL makes ranges of the
+    index of this form, which it does not of `(a, b) >= (x, y)`.
+    """
+    parts = []
+    if lower is not None:
+        parts.append(_compare(key, lower, strict=">", last=">="))
+    if upper is not None:
+        parts.append(_compare(key, upper, strict="<", last="<"))
+    return " AND ".join(f"({part})" for part in parts)
+
+
+def _compare(key: Sequence[str], bound: Bound, *, strict: str, last: str) -> str:
+    if len(key) != len(bound):
+        raise ValueError(f"a bound of {len(bound)} values for a key of {len(key)} columns")
+    name, value = quote(key[0]), bound[0]
+    if len(key) == 1:
+        return f"{name} {last} {value}"
+    rest = _compare(key[1:], bound[1:], strict=strict, last=last)
+    return f"{name} {strict} {value} OR ({name} = {value} AND ({rest}))"
+
+
+def print_expression(column: Column) -> str:
+    """SQL that makes the server print a key value as ASCII text for `literal`."""
+    name = quote(column.name)
+    if column.type in _NUMBERS:
+        return f"CAST({name} + 0 AS CHAR)"
+    if column.type in ("float", "double"):
+        return f"CAST({name} + 0e0 AS CHAR)"
+    if column.type in _INTEGERS or column.type == "decimal" or column.type in _TIMES:
+        return f"CAST({name} AS CHAR)"
+    return f"HEX({name})"
+
+
+def literal(column: Column, printed: str) -> str | None:
+    """The printed value as a literal that the server compares with the column; None: no bound can be made
+    of it.
+
+    ENUM and SET are compared as numbers, which is the order of their index. Zero and impossible dates are
+    no bounds, because servers disagree about them in comparisons; the chunk is then cut further on.
+    """
+    if column.type in _TIMES:
+        return f"'{printed}'" if _is_time(column, printed) else None
+    if column.type in _INTEGERS or column.type in _NUMBERS or column.type in ("decimal", "float", "double"):
+        return printed
+    introducer = "" if column.type in _BINARY or column.charset in (None, "binary") else f"_{column.charset} "
+    return f"{introducer}x'{printed}'"
+
+
+def _is_time(column: Column, printed: str) -> bool:
+    if column.type == "time":
+        return True
+    try:
+        datetime.datetime.strptime(printed[:19], "%Y-%m-%d %H:%M:%S" if len(printed) > 10 else "%Y-%m-%d")
+    except ValueError:
+        return False
+    return True
+
+
+# Pure planning
+
+
+def join_bounds(
+    schema: TableSchema,
+    bounds: Iterable[Bound],
+    *,
+    after: Chunk | None = None,
+    part: Part = WHOLE,
+) -> Iterator[Chunk]:
+    """Chunks between consecutive bounds: open below the first and above the last one, or ending where the
+    `part` does.
+
+    `after` is the last chunk known from an earlier run that ended within planning: numbers and bounds go on
+    from it, and it must have had an upper bound.
+    """
+    number, lower = (0, part.lower) if after is None else (after.number + 1, after.upper)
+    for bound in bounds:
+        if bound in (lower, part.upper):
+            continue
+        yield Chunk(schema.table, number, lower, bound, condition=part.condition)
+        number, lower = number + 1, bound
+    yield Chunk(schema.table, number, lower, part.upper, condition=part.condition)
+
+
+def keyed_chunks(schema: TableSchema, part: Part, *, chunk_keys: int) -> Iterator[Chunk]:
+    """Chunks of a part that names its keys."""
+    keys = list(dict.fromkeys(part.keys))
+    for number, start in enumerate(range(0, len(keys), chunk_keys)):
+        some = tuple(keys[start : start + chunk_keys])
+        yield Chunk(schema.table, number, None, None, condition=part.condition, keys=some)
+
+
+def divide_integers(
+    lowest: int, highest: int, chunk_rows: int, estimate: Callable[[int, int], int], *, estimates_max: int
+) -> Iterator[int | None]:
+    """Bounds for integers `lowest..highest` so that each part has about `chunk_rows` rows by
+    `estimate(from, below)`.
+
+    Yields increasing integers in `(lowest, highest]`. None as the last item says that the estimates ran
+    out: what lies above the last bound has not been divided.
+    """
+    waiting = [(lowest, highest + 1)]
+    rows_open, asked, chunks = 0, 0, 1
+    while waiting:
+        start, below = waiting.pop()
+        if asked >= estimates_max + _ESTIMATES_PER_CHUNK * chunks:
+            yield None
+            return
+        rows, asked = estimate(start, below), asked + 1
+        if rows > chunk_rows * _TOLERANCE and below - start > 1:
+            parts = min(math.ceil(rows / chunk_rows), _PARTS_MAX, below - start)
+            edges = [start + (below - start) * part // parts for part in range(parts + 1)]
+            waiting += reversed(list(itertools.pairwise(edges)))
+            continue
+        if rows_open and rows_open + rows > chunk_rows:
+            yield start
+            rows_open, chunks = 0, chunks + 1
+        rows_open += rows
+
+
+# Asking the server
+
+
+class MySqlChunkPlanner:
+    """Finds the chunks of one table. `connection` is a session as `read.prepare_session` makes it."""
+
+    def __init__(
+        self, connection: Connection[Any], schema: TableSchema, *, chunk_rows: int, part: Part = WHOLE
+    ) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._part = part
+        self._key = [schema.column(name) for name in schema.key]
+        self.size = table_size(connection, schema)
+        self.chunk_rows = self.size.chunk_rows(chunk_rows)
+
+    @cached_property
+    def _from(self) -> str:
+        index = key_index(self._connection, self._schema) if self._key else None
+        return self._schema.table.quoted + (f" FORCE INDEX ({quote(index)})" if index else "")
+
+    def chunks(self, *, after: Chunk | None = None) -> Iterator[Chunk]:
+        """The table's chunks in key order, found as they are asked for; at least one.
+
+        `after` goes on behind a chunk of an earlier run (whose later chunks were not made durable).
+        A table without a key is one chunk.
+        """
+        if after is not None and after.upper is None:
+            return iter(())
+        if after is None and self._part == WHOLE and self._key and self._is_small():
+            return iter((Chunk(self._schema.table, 0, None, None),))
+        start = self._part.lower if after is None else after.upper
+        return join_bounds(self._schema, self._bounds(start), after=after, part=self._part)
+
+    def _is_small(self) -> bool:
+        """What the server thinks may be old; that no row follows these few is certain."""
+        few = min(_FEW_ROWS, self.chunk_rows)
+        if self.size.rows > few:
+            return False
+        return not self._rows(f"SELECT 1 FROM {self._schema.table.quoted} LIMIT 1 OFFSET {few}")
+
+    def _bounds(self, start: Bound | None) -> Iterator[Bound]:
+        if not self._key:
+            return
+        if len(self._key) == 1 and self._key[0].type in _INTEGERS:
+            last = start
+            for bound in self._divide(start):
+                if bound is None:
+                    yield from self._walk(last)
+                    return
+                last = (str(bound),)
+                yield last
+        else:
+            yield from self._walk(start)
+
+    def _divide(self, start: Bound | None) -> Iterator[int | None]:
+        name = quote(self._schema.key[0])
+        where = range_condition(self._schema.key, start, self._part.upper)
+        where = f" WHERE {where}" if where else ""
+        found = self._rows(f"SELECT MIN({name}), MAX({name}) FROM {self._from}{where}")
+        lowest, highest = found[0]
+        if lowest is None or highest is None:
+            return iter(())
+        return divide_integers(int(lowest), int(highest), self.chunk_rows, self._estimate, estimates_max=128)
+
+    def _estimate(self, start: int, below: int) -> int:
+        condition = range_condition(self._schema.key, (str(start),), (str(below),))
+        # Named, since the default is a tree from MySQL 9 on.
+        explain = f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {self._from} WHERE {condition}"
+        columns, rows = self._named(explain)
+        value = rows[0][columns.index("rows")]
+        return 0 if value is None else int(value)
+
+    def _walk(self, start: Bound | None) -> Iterator[Bound]:
+        columns = ", ".join(print_expression(column) for column in self._key)
+        order = ", ".join(quote(column.name) for column in self._key)
+        last, skip = start, self.chunk_rows
+        while True:
+            where = range_condition(self._schema.key, last, self._part.upper)
+            sql = f"SELECT {columns} FROM {self._from}" + (f" WHERE {where}" if where else "")
+            rows = self._rows(f"{sql} ORDER BY {order} LIMIT 1 OFFSET {skip}")
+            if not rows:
+                return
+            bound = self._bound(rows[0])
+            if bound is None or bound == last:  # no literal, or one that is too coarse: look further on
+                skip *= 2
+                continue
+            yield bound
+            last, skip = bound, self.chunk_rows
+
+    def _bound(self, row: Sequence[str | None]) -> Bound | None:
+        values = [
+            None if printed is None else literal(column, printed)
+            for column, printed in zip(self._key, row, strict=True)
+        ]
+        return None if any(value is None for value in values) else tuple(str(value) for value in values)
+
+    def _rows(self, sql: str) -> list[tuple[str | None, ...]]:
+        return self._named(sql)[1]
+
+    def _named(self, sql: str) -> tuple[list[str], list[tuple[str | None, ...]]]:
+        return _query(self._connection, sql)
+
+
+def table_size(connection: Connection[Any], schema: TableSchema) -> TableSize:
+    """The server's guess from its statistics; zeros when it has none."""
+    _, rows = _query(
+        connection,
+        "SELECT TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"
+        f" WHERE TABLE_SCHEMA = {_string(schema.table.database)}"
+        f" AND TABLE_NAME = {_string(schema.table.table)}",
+    )
+    if not rows:
+        return TableSize(0, 0)
+    return TableSize(*(int(value or 0) for value in rows[0]))
+
+
+def key_index(connection: Connection[Any], schema: TableSchema) -> str | None:
+    """The index whose first columns are the key's, in the key's order: the primary key if it will do."""
+    columns, rows = _query(connection, f"SHOW INDEX FROM {schema.table.quoted}")
+    indexes: dict[str, list[str]] = {}
+    name, column, part = (columns.index(title) for title in ("Key_name", "Column_name", "Sub_part"))
+    for row in rows:
+        indexes.setdefault(str(row[name]), []).append(str(row[column]) if row[part] is None else "")
+    fitting = [index for index, names in indexes.items() if tuple(names[: len(schema.key)]) == schema.key]
+    return "PRIMARY" if "PRIMARY" in fitting else next(iter(fitting), None)
+
+
+def _query(connection: Connection[Any], sql: str) -> tuple[list[str], list[tuple[str | None, ...]]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        names = [str(item[0]) for item in cursor.description or ()]
+        rows = [tuple(None if value is None else text(value) for value in row) for row in cursor.fetchall()]
+    return names, rows
+
+
+def _string(value: str) -> str:
+    return f"_utf8mb4 x'{value.encode('utf-8').hex()}'"

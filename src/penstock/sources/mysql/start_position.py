@@ -1,0 +1,406 @@
+"""Where to follow a source from, and whether it is still the one we followed.
+
+`plan` decides before a stream is asked for:
+
+- A new log begins where the pipeline file says. Transactions before it are dropped, but prepared XA
+   transactions are kept: their rows count from an XA COMMIT on that may lie behind it. File + position and
+   timestamps are found by reading the binlog file that holds them from its begin and dropping transactions
+   until the start, so that the executed GTIDs at the start are known exactly (PREVIOUS_GTIDS of the file and
+   what was dropped). At `latest` the newest file is read like that only if something is prepared.
+- A log that holds something goes on behind its last transaction. Before that the source must prove to be
+   the same: every GTID we hold is in its `gtid_executed` (a reset, a restore, a lossy failover fail this),
+   and our last transaction is asked for again and compared byte for byte, because a restored server numbers
+   new transactions with GTIDs that we hold for others. Without GTIDs the server's UUID and the bytes before
+   our position stand for that. MariaDB is asked by file and position as long as it is the same server, so
+   that it shows us our last transaction again; another one is asked by GTID.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+import pymysql
+
+from penstock._core import DecodeError, GtidSet, digest_span
+from penstock.config import PipelineConfig, SourceConfig, StartAt
+from penstock.errors import (
+    BEGIN_ANEW,
+    ConfigError,
+    LogDiverged,
+    LogPurged,
+    PenstockError,
+    RelayLogCorrupt,
+    SourceError,
+)
+from penstock.model.offset import Offset, SourcePosition
+from penstock.relaylog.index import LastTransaction, Prepared
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.sources.mysql.connection import (
+    Replication,
+    SourceBehind,
+    SourceUnreachable,
+    connect,
+    explain,
+    query,
+)
+from penstock.sources.mysql.followed_host import in_order
+from penstock.sources.mysql.server_identity import Server, describe
+
+COMPARED_BYTES_MAX = 64 * 1024**2
+"""A last transaction larger than this is not asked for again at each connect."""
+POSITION_MAX = 2**32 - 1
+"""COM_BINLOG_DUMP has 32 bits for the position."""
+PURGED_HINT = f"Raise binlog_expire_logs_seconds at the source, and {BEGIN_ANEW}"
+START_PURGED_HINT = (
+    "Choose a later `start` in the pipeline file: `latest` reads the tables as they are and follows from "
+    "there, `earliest` is all the log that is left."
+)
+DIVERGED_HINT = (
+    "The source was reset, restored from an older backup, or replaced by a server that lost transactions. "
+    f"Connect the one that was followed before; or, if this one is meant, {BEGIN_ANEW}"
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the relay log holds."""
+
+    end: Offset
+    gtids: GtidSet
+    position: SourcePosition
+    server_uuid: str
+    last: LastTransaction | None
+    digest: tuple[int, int] | None
+    """Length and digest of the last transaction's bytes, as the source sent them."""
+    prepared: tuple[Prepared, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What to ask the source for, and what the framer has to know."""
+
+    gtids: GtidSet | None = None
+    """Asked by GTID set; None: by file and position."""
+    file: str = ""
+    position: int = 4
+    executed: GtidSet | None = None
+    known: SourcePosition | None = None
+    skip_until_us: int | None = None
+    skip_until: tuple[str, int] | None = None
+    expected: tuple[str | None, int, int] | None = None
+
+
+def hold(log: RelayLog | None) -> Held | None:
+    """None when the log holds nothing yet."""
+    if log is None or log.refresh() == 0:
+        return None
+    last = log.last_transaction()
+    digest = None
+    if last is not None:
+        digest = _digest(log, last)
+        if digest is not None and digest[0] > COMPARED_BYTES_MAX:
+            digest = None
+    return Held(
+        end=log.end,
+        gtids=log.gtids_at(log.end),
+        position=log.position_at(log.end),
+        server_uuid=log.source_uuid,
+        last=last,
+        digest=digest,
+        prepared=tuple(log.prepared),
+    )
+
+
+def _digest(log: RelayLog, last: LastTransaction) -> tuple[int, int] | None:
+    if last.sent is not None:
+        return (last.sent[0], last.sent[1]) if last.sent else None
+    if last.end - last.start > COMPARED_BYTES_MAX:
+        return None
+    path, base = log.segment_of(last.end)
+    try:
+        return digest_span(path, base, last.start, last.end)
+    except DecodeError as error:
+        raise damaged(error) from error
+
+
+def damaged(error: DecodeError) -> RelayLogCorrupt:
+    """What our own copy of the log is when it cannot be read."""
+    return RelayLogCorrupt(
+        f"The file {error.path} of the relay log is damaged at offset {error.offset}: {error.reason}.",
+        hint=DAMAGED_HINT,
+        path=error.path,
+        offset=error.offset,
+    )
+
+
+def check(config: PipelineConfig) -> None:
+    """Raises what a receiver of this relay log would refuse to begin or to go on with, except for what only
+    the source's bytes can tell."""
+    folder = config.relay_log_path
+    log = RelayLog.open(folder) if RelayLog.exists(folder) else None
+    held = hold(log)
+    refusals: list[PenstockError] = []
+    for source in in_order(config.source, folder):
+        try:
+            _check_host(config, source, log, held)
+            return
+        except SourceBehind:
+            return  # the receiver waits for it, or finds another one
+        except (SourceUnreachable, SourceError, ConfigError) as error:
+            if log is None and not isinstance(error, SourceUnreachable):
+                raise
+            refusals.append(error)
+    raise next((one for one in refusals if not isinstance(one, SourceUnreachable)), refusals[0])
+
+
+def _check_host(
+    config: PipelineConfig, source: SourceConfig, log: RelayLog | None, held: Held | None
+) -> None:
+    try:
+        connection = connect(source)
+        try:
+            server = describe(connection)
+        finally:
+            connection.close()
+        by_gtid = server.has_gtids if log is None else log.by_gtid
+        plan(source, server, held, config.start, by_gtid=by_gtid)
+    except (pymysql.Error, OSError) as error:
+        raise explain(error, source) from error
+
+
+def plan(config: SourceConfig, server: Server, held: Held | None, start: StartAt, *, by_gtid: bool) -> Stream:
+    """Raises `LogPurged`, `LogDiverged` or `ConfigError` when the source cannot be followed from there, and
+    `SourceBehind` when it cannot yet."""
+    if held is None:
+        return _begin(config, server, start)
+    if by_gtid:
+        return _resume_by_gtid(server, held)
+    return _resume_by_position(server, held)
+
+
+# a new log
+# -----------------------------------------------------------------------------------------------------
+
+
+def _begin(config: SourceConfig, server: Server, start: StartAt) -> Stream:
+    if start.gtid is not None:
+        return _begin_at_gtids(server, start.gtid)
+    if start.file is not None and start.position is not None:
+        return _begin_at_position(server, start.file, start.position)
+    if start.timestamp is not None:
+        return _begin_at_time(config, server, start.timestamp)
+    if server.dialect.mariadb and start.at == "earliest":  # the file itself tells what was before it
+        return Stream(file=_known_files(config, server)[0][0])
+    if server.prepared and server.files and start.at != "earliest":
+        # What they changed stands before the start: read the newest file from its begin to have it, too.
+        file, size = server.files[-1]
+        return Stream(file=file, skip_until=(file, size))
+    if server.has_gtids:
+        executed = server.purged if start.at == "earliest" else server.executed
+        return Stream(gtids=executed, executed=executed)
+    files = _known_files(config, server)
+    if start.at == "earliest":
+        return Stream(file=files[0][0])
+    # Asked of the server again at the end of the file: its size now is where `latest` begins.
+    file, size = files[-1]
+    return Stream(file=file, position=size, executed=GtidSet())
+
+
+def _begin_at_gtids(server: Server, text: str) -> Stream:
+    try:
+        wanted = GtidSet(text)
+    except ValueError as error:
+        raise ConfigError(
+            f"start.gtid: {error}.", hint="Give the source's @@gtid_executed at the start."
+        ) from None
+    if not server.has_gtids:
+        raise ConfigError(
+            "start.gtid is set, but the source has gtid_mode other than ON.", hint="Use file + position."
+        )
+    unknown = server.lacks(wanted)
+    if unknown:
+        variable = "gtid_binlog_state" if server.dialect.mariadb else "gtid_executed"
+        raise ConfigError(
+            f"start.gtid names transactions the source has never had: {_shown(unknown)}.",
+            hint=f"Compare it with SELECT @@{variable} at the source.",
+        )
+    lost = server.purged.difference(wanted)
+    if lost:
+        raise _purged(server, f"the transactions {_shown(lost)}", START_PURGED_HINT)
+    return Stream(gtids=wanted, executed=wanted)
+
+
+def _begin_at_position(server: Server, file: str, position: int) -> Stream:
+    sizes = dict(server.files)
+    if server.files and file not in sizes:
+        if _number(file) < _number(server.files[0][0]):
+            raise _purged(server, f"the file {file}", START_PURGED_HINT)
+        raise ConfigError(
+            f"The source has no binlog file {file}; it has {server.files[0][0]} to {server.files[-1][0]}.",
+            hint="See SHOW BINARY LOGS at the source.",
+        )
+    if server.files and position > sizes[file]:
+        raise ConfigError(
+            f"The binlog file {file} ends at {sizes[file]}, before the start position {position}."
+        )
+    return Stream(file=file, skip_until=(file, position))
+
+
+def _begin_at_time(config: SourceConfig, server: Server, text: str) -> Stream:
+    try:
+        moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise ConfigError(
+            f"start.timestamp {text!r} is no ISO 8601 time.", hint="Write 2026-03-01T12:00:00Z."
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.timezone.utc)
+    wanted_us = int(moment.timestamp() * 1_000_000)
+    files = _known_files(config, server)
+    # The last file that was begun at or before the moment: everything in earlier ones was committed before
+    # it.
+    low, high = 0, len(files)
+    while low < high:
+        middle = (low + high) // 2
+        if (_begun_at(config, server, files[middle][0]) + 1) * 1_000_000 <= wanted_us:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0 and (server.purged or _number(files[0][0]) > 1):
+        raise _purged(server, f"what was committed at {moment.isoformat()}", START_PURGED_HINT)
+    return Stream(file=files[max(0, low - 1)][0], skip_until_us=wanted_us)
+
+
+def _begun_at(config: SourceConfig, server: Server, file: str) -> int:
+    """The time (s since 1970) of a binlog file's first event."""
+    connection = connect(config)
+    try:
+        query(connection, "SET @master_binlog_checksum = @@global.binlog_checksum")
+        stream = Replication(connection)
+        stream.dump(server.server_id ^ 0x5A5A5A5A, file, 4, block=False)
+        data = b""
+        while stream.wait(config.connect_timeout / 1000):
+            data += stream.read() or b""
+            at = 0
+            while len(data) >= at + 24:
+                length = int.from_bytes(data[at : at + 3], "little")
+                if data[at + 4] != 0:
+                    break
+                if data[at + 9] == 15:  # FORMAT_DESCRIPTION
+                    return int.from_bytes(data[at + 5 : at + 9], "little")
+                at += 4 + length
+        raise SourceError(f"The source does not show the begin of its binlog file {file}.")
+    finally:
+        connection._force_close()
+
+
+def _known_files(config: SourceConfig, server: Server) -> tuple[tuple[str, int], ...]:
+    if not server.files:
+        raise ConfigError(
+            f"The user {config.user!r} may not list the source's binlog files, which this start needs.",
+            hint=f"GRANT REPLICATION CLIENT ON *.* TO {config.user!r}@'%';",
+        )
+    return server.files
+
+
+# a log that holds something
+# ------------------------------------------------------------------------------------
+
+
+def _resume_by_gtid(server: Server, held: Held) -> Stream:
+    if not server.has_gtids:
+        raise SourceError(
+            "The relay log follows GTIDs, but the source's gtid_mode is no longer ON.",
+            hint="SET GLOBAL gtid_mode = ON;",
+        )
+    unknown = server.lacks(held.gtids)
+    if unknown and server.applies:
+        raise SourceBehind(
+            f"The source {server.uuid} is a replica that has not applied yet what we hold: {_shown(unknown)}."
+        )
+    if unknown:
+        raise LogDiverged(
+            f"The source {server.uuid} does not have transactions that we hold: {_shown(unknown)}.",
+            hint=DIVERGED_HINT,
+            gtids=str(unknown),
+            server_uuid=server.uuid,
+        )
+    lost = server.purged.difference(held.gtids)
+    if lost:
+        raise _purged(server, f"the transactions {_shown(lost)}")
+    same_server = held.server_uuid == server.uuid
+    if server.dialect.mariadb:
+        if same_server and held.position.file in dict(server.files):
+            return _resume_by_position(server, held)
+        return Stream(gtids=held.gtids, executed=held.gtids)
+    wanted, expected = held.gtids, None
+    last = held.last
+    if (
+        same_server
+        and last is not None
+        and held.digest is not None
+        and last.gtid
+        and last.gtid not in server.purged
+    ):
+        wanted = held.gtids.difference(GtidSet(last.gtid))
+        expected = (last.gtid, *held.digest)
+    return Stream(
+        gtids=wanted,
+        executed=held.gtids,
+        known=held.position if same_server else None,
+        expected=expected,
+    )
+
+
+def _resume_by_position(server: Server, held: Held) -> Stream:
+    if held.server_uuid != server.uuid:
+        raise LogDiverged(
+            f"The source is now the server {server.uuid}; the log follows {held.server_uuid} by file and "
+            "position, which mean nothing elsewhere.",
+            hint=DIVERGED_HINT,
+            server_uuid=server.uuid,
+        )
+    sizes, position = dict(server.files), held.position
+    if server.files and position.file not in sizes and _number(position.file) < _number(server.files[0][0]):
+        raise _purged(server, f"the file {position.file}")
+    if server.files and sizes.get(position.file, 0) < position.position:
+        raise LogDiverged(
+            f"The source's log no longer reaches {position}, up to which we hold it.",
+            hint=DIVERGED_HINT,
+            position=str(position),
+        )
+    last = held.last
+    if last is not None and held.digest is not None and last.file in sizes and last.position <= POSITION_MAX:
+        return Stream(
+            file=last.file,
+            position=last.position,
+            executed=held.gtids,
+            known=position,
+            expected=(None, *held.digest),
+        )
+    if position.position > POSITION_MAX:
+        at = (position.file, position.position)
+        return Stream(file=position.file, executed=held.gtids, skip_until=at)
+    return Stream(file=position.file, position=position.position, executed=held.gtids, known=position)
+
+
+def _purged(server: Server, needed: str, hint: str = PURGED_HINT) -> LogPurged:
+    oldest = server.files[0][0] if server.files else "unknown"
+    return LogPurged(
+        f"The source no longer has {needed}; its oldest binlog file is {oldest}.",
+        hint=hint,
+        needed=needed,
+        oldest=oldest,
+    )
+
+
+def _number(file: str) -> int:
+    digits = file.rpartition(".")[2]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _shown(gtids: GtidSet) -> str:
+    text = str(gtids)
+    return text if len(text) <= 300 else f"{text[:300]}…"

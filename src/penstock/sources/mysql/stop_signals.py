@@ -1,0 +1,100 @@
+"""How the receiver is told to stop: by whoever calls, by a signal, or because its parent is gone. And how it
+is told to connect anew."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import threading
+import time
+
+from penstock.sources.mysql import timeouts
+
+END_S = 5.0
+"""Less than the pipeline gives its receiver (`supervisor.STOP_TIMEOUT_S`)."""
+_GRACE_S = 1.0
+_LOOK_S = 0.2
+
+
+class Stopping:
+    """A request to stop that also wakes whoever waits in `select`. Safe to set from a signal handler.
+
+    `anew`: a request to connect to the source anew, taken back by whoever does.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._set = False
+        self.anew = False
+
+    def connect_anew(self) -> None:
+        self.anew = True
+        self.wake()
+
+    def set(self) -> None:
+        self._set = True
+        self.wake()
+
+    def wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
+            os.write(self._writer, b".")
+
+    def __bool__(self) -> bool:
+        return self._set
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def drain(self) -> None:
+        try:
+            while os.read(self._reader, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def sleep(self, seconds: float) -> None:
+        """Sleeps, less when asked to stop."""
+        deadline = time.monotonic() + seconds
+        while not self._set and (left := deadline - time.monotonic()) > 0:
+            select.select([self._reader], [], [], left)
+            self.drain()
+
+
+def obey_parent(stopping: Stopping) -> None:
+    """Connects anew when something comes by standard input. Stops when that ends, which is when the parent
+    has died, however it died."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            stopping.connect_anew()
+        stopping.set()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def ensure_end(stopping: Stopping) -> None:
+    """Once it is told to stop, this process ends within `END_S`: waits for the source are ended, and if the
+    clean way takes too long all the same (a disk that hangs), the process exits. Nothing that was committed
+    is lost by that."""
+
+    def watch() -> None:
+        while not stopping:
+            time.sleep(_LOOK_S)  # looks, as long as the process lives
+        end = time.monotonic() + END_S
+        time.sleep(_GRACE_S)  # to finish what is under way
+        while time.monotonic() < end:
+            timeouts.interrupt("the receiver is stopping")
+            time.sleep(_LOOK_S)  # until the main thread has ended, with a limit
+        with contextlib.suppress(OSError):  # its disk may be full
+            print(
+                "penstock: the receiver did not end in time and is ended by force",
+                file=sys.stderr,
+                flush=True,
+            )
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-watch", daemon=True).start()

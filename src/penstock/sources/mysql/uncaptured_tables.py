@@ -1,0 +1,287 @@
+"""Definitions of tables that are not captured, as the log's statements make them.
+
+An online schema change makes its copy of a table under another name, and the copy takes the table's name in
+the end. What it is then is known if every statement about it was followed. Kept per table as a history, since
+the planner may ask about a statement twice; nothing is kept of tables in databases that are not captured.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, replace
+
+from penstock.model.offset import Offset
+from penstock.model.schema import TableId, TableSchema
+from penstock.relaylog.reader import Statement
+from penstock.sources.base import TableFilter
+from penstock.sources.mysql.column_origins import Evolution
+from penstock.sources.mysql.ddl import statement as said
+from penstock.sources.mysql.ddl.catalog import Catalog
+from penstock.sources.mysql.ddl.change import Altered, Change, Created, Doubtful, Dropped, Moved
+from penstock.sources.mysql.ddl.definition import TableDefinition
+from penstock.sources.mysql.ddl.parse import parse
+from penstock.sources.mysql.ddl.server import Server, sql_mode
+from penstock.sources.mysql.online_schema_change import is_copy_of
+
+TABLES_MAX = 10_000
+HISTORY_MAX = 64
+"""Definitions kept of one table."""
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A table's definition since an offset; None: unknown, or no such table. `base`: the captured table of
+    which it is a copy, `evolution` how it came out of that."""
+
+    since: Offset
+    definition: TableDefinition | None
+    base: TableId | None = None
+    evolution: Evolution | None = None
+
+
+class Held(MutableMapping[TableId, TableDefinition]):
+    """All definitions just before one statement, for `Catalog`; what the statement does stays in here."""
+
+    def __init__(self, live: dict[TableId, TableSchema], shadows: Shadows, offset: Offset) -> None:
+        self._live = live
+        self._shadows = shadows
+        self._offset = offset
+        self._changed: dict[TableId, TableDefinition | None] = {}
+        self.databases: MutableMapping[str, tuple[str, str]] = _Databases(shadows)
+
+    def is_live(self, table: TableId) -> bool:
+        return table in self._live
+
+    def before(self, table: TableId) -> TableDefinition | None:
+        if table in self._live:
+            return TableDefinition.from_schema(self._live[table])
+        shadow = self._shadows.find(table, self._offset)
+        return shadow.definition if shadow is not None else None
+
+    def shadow(self, table: TableId) -> Shadow | None:
+        return None if table in self._live else self._shadows.find(table, self._offset)
+
+    def evolution_of(self, copy: TableId, original: TableId) -> Evolution | None:
+        """How the copy came out of the original; None: that was not seen from the beginning."""
+        shadow = self.shadow(copy)
+        return shadow.evolution if shadow is not None and shadow.base == original else None
+
+    def may_be_temporary(self, table: TableId) -> bool:
+        """A temporary table of this name was made before, and may be there still."""
+        return self._shadows.may_be_temporary(table, self._offset)
+
+    def __getitem__(self, table: TableId) -> TableDefinition:
+        found = self._changed[table] if table in self._changed else self.before(table)
+        if found is None:
+            raise KeyError(table)
+        return found
+
+    def __setitem__(self, table: TableId, definition: TableDefinition) -> None:
+        self._changed[table] = definition
+
+    def __delitem__(self, table: TableId) -> None:
+        if table not in self:
+            raise KeyError(table)
+        self._changed[table] = None
+
+    def __contains__(self, table: object) -> bool:
+        assert isinstance(table, TableId)
+        return self._changed[table] is not None if table in self._changed else self.before(table) is not None
+
+    def __iter__(self) -> Iterator[TableId]:
+        names = {*self._live, *self._shadows.names(), *self._changed}
+        return iter([name for name in names if name in self])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Databases(MutableMapping[str, tuple[str, str]]):
+    """Character sets of databases: of the log's statements, else of the catalog, asked once."""
+
+    def __init__(self, shadows: Shadows) -> None:
+        self._shadows = shadows
+
+    def __getitem__(self, name: str) -> tuple[str, str]:
+        found = self._shadows.database(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __setitem__(self, name: str, charset: tuple[str, str]) -> None:
+        self._shadows.databases[name] = charset
+
+    def __delitem__(self, name: str) -> None:
+        self._shadows.databases.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shadows.databases)
+
+    def __len__(self) -> int:
+        return len(self._shadows.databases)
+
+
+class Shadows:
+    """Follows the statements of the log in order; one that comes again changes nothing."""
+
+    def __init__(
+        self,
+        captured: TableFilter,
+        server: Callable[[], Server],
+        read_database: Callable[[str], tuple[str, str] | None],
+        earlier: Callable[[Offset], Iterable[Statement]],
+        in_full: Callable[[Statement], Statement | None],
+    ) -> None:
+        self._captured = captured
+        self._server = server
+        self._read_database = read_database
+        self._earlier = earlier
+        self._in_full = in_full
+        self._temporary: dict[TableId, Offset] = {}
+        self._noted: Offset | None = None
+        self._histories: dict[TableId, list[Shadow]] = {}
+        self.databases: dict[str, tuple[str, str] | None] = {}
+
+    def at(self, statement: Statement, live: dict[TableId, TableSchema]) -> Held:
+        if self._noted is None:
+            self._noted = Offset(0)
+            self._replay(statement.offset, live)
+        return Held(live, self, statement.offset)
+
+    def names(self) -> Iterable[TableId]:
+        return self._histories
+
+    def find(self, table: TableId, offset: Offset) -> Shadow | None:
+        history = self._histories.get(table, [])
+        index = bisect_right(history, offset, key=lambda shadow: shadow.since)
+        return history[index - 1] if index else None
+
+    def may_be_temporary(self, table: TableId, offset: Offset) -> bool:
+        since = self._temporary.get(table)
+        return since is not None and since <= offset
+
+    def database(self, name: str) -> tuple[str, str] | None:
+        if name not in self.databases:
+            self.databases[name] = self._read_database(name)
+        return self.databases[name]
+
+    def _replay(self, end: Offset, live: dict[TableId, TableSchema]) -> None:
+        """After a restart: the statements that are still in the relay log."""
+        for statement in self._earlier(end):
+            if statement.event is not None:
+                continue
+            if statement.sql[:6].upper() in ("INSERT", "UPDATE", "DELETE", "REPLAC"):
+                continue
+            held = Held(live, self, statement.offset)
+            mode = statement.sql_mode
+            server = replace(self._server(), sql_mode=None if mode is None else sql_mode(mode))
+            catalog = Catalog(server, tables=held, databases=held.databases, guess_databases=False)
+            if statement.truncated:
+                statement = self._in_full(statement) or statement
+            parsed = parse(statement.sql, statement.database, server)
+            changes = catalog.apply(parsed)
+            for change in changes:
+                # What copies were made of before this is not what the table is now.
+                if isinstance(change, Altered | Created | Doubtful) and change.table in live:
+                    self._forget_copies(change.table)
+            self.note(statement, changes, live, held, parsed)
+
+    def _forget_copies(self, table: TableId) -> None:
+        for name, history in list(self._histories.items()):
+            if history[-1].base == table:
+                history[-1] = replace(history[-1], definition=None, evolution=None)
+                self._histories[name] = history
+
+    def note(
+        self,
+        statement: Statement,
+        changes: Iterable[Change],
+        live: dict[TableId, TableSchema],
+        held: Held,
+        parsed: said.Statement,
+    ) -> None:
+        """Keeps what the statement did to tables that are not captured."""
+        if self._noted is not None and statement.end <= self._noted:
+            return
+        self._noted = statement.end
+        since = statement.end
+        if isinstance(parsed, said.CreateTable) and parsed.temporary and parsed.table in self._captured:
+            self._temporary.setdefault(parsed.table, since)
+            while len(self._temporary) > TABLES_MAX:
+                del self._temporary[next(iter(self._temporary))]
+        for change in changes:
+            match change:
+                case Created(table=table) if table not in live:
+                    self._created(since, change, live, held)
+                case Altered(table=table) if table not in live:
+                    self._altered(since, change, held)
+                case Dropped(table=table) | Doubtful(table=TableId() as table) if table not in live:
+                    self._put(table, Shadow(since, None))
+                case Moved(names=names, left=left):
+                    kept = {was: held.shadow(was) or Shadow(since, held.before(was)) for _, was in names}
+                    for name in left:
+                        self._put(name, Shadow(since, None))
+                    for name, was in names:
+                        self._put(name, replace(kept[was], since=since, definition=held.get(name)))
+                case _:
+                    pass
+
+    def _created(self, since: Offset, change: Created, live: dict[TableId, TableSchema], held: Held) -> None:
+        definition = change.definition
+        base = change.like
+        evolution: Evolution | None = None
+        if definition is not None and base is not None:
+            evolution = Evolution.identity(definition)
+        elif definition is not None:
+            base = next((name for name in live if is_copy_of(change.table, name)), None)
+            before = held.before(base) if base is not None else None
+            if before is not None:
+                evolution = Evolution.compared(before, definition, self._server())
+        self._put(change.table, Shadow(since, definition, base, evolution))
+
+    def _altered(self, since: Offset, change: Altered, held: Held) -> None:
+        shadow = held.shadow(change.table)
+        evolution = shadow.evolution if shadow is not None else None
+        if evolution is not None:
+            silent = change.silent
+            keys = {key.parts for key in change.before.keys if key.unique}
+            if any(key.unique and key.parts not in keys for key in change.after.keys):
+                silent = (*silent, "rows that offend a new unique index are left out of the copy")
+            later = Evolution(change.after, tuple(origin.before for origin in change.origins), silent)
+            evolution = evolution.then(later)
+        base = shadow.base if shadow is not None else None
+        self._put(change.table, Shadow(since, change.after, base, evolution))
+
+    def _put(self, table: TableId, shadow: Shadow) -> None:
+        if not self._captured.has_database(table.database):
+            return
+        history = self._histories.setdefault(table, [])
+        history.append(shadow)
+        del history[:-HISTORY_MAX]
+        while len(self._histories) > TABLES_MAX:
+            del self._histories[next(iter(self._histories))]
+
+
+def named_tables(parsed: said.Statement, tables: set[TableId]) -> set[TableId] | None:
+    """Tables that the statement may change, of `tables`, or makes; None: nobody can tell."""
+    match parsed:
+        case said.Unknown():
+            return None
+        case said.CreateTable(table=table):
+            return {table}
+        case said.AlterTable(table=table, actions=actions):
+            others = [action for action in actions if isinstance(action, said.RenameTo | said.ExchangeRows)]
+            return {table, *(one.table if isinstance(one, said.RenameTo) else one.other for one in others)}
+        case said.TruncateTable(table=table):
+            return {table}
+        case said.DropTables(tables=named) | said.RowStatement(tables=named):
+            return set(named) & tables
+        case said.RenameTables(pairs=pairs):
+            return {table for pair in pairs for table in pair}
+        case said.RepairTables(tables=named):
+            return set(named) & tables
+        case said.DropDatabase(name=name) | said.SetDatabase(name=name, replaces=True):
+            return {table for table in tables if table.database == name}
+        case _:
+            return set()

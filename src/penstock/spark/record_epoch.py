@@ -1,0 +1,93 @@
+"""What is written down of an epoch that has been applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.model.offset import Offset
+from penstock.model.plan import EpochPlan, Move, Park
+from penstock.model.table import GONE, TableState
+from penstock.snapshot import staging
+from penstock.spark.table_outcome import TableOutcome, due, only_makes
+from penstock.state import StateStore
+
+
+def record(
+    state: StateStore,
+    plan: EpochPlan,
+    outcomes: list[TableOutcome],
+    lost: Sequence[Move] = (),
+    *,
+    reads_again: bool,
+    merges: bool,
+) -> None:
+    """The epoch, its tables and its chunks become history in one transaction. `lost`: moves whose target was
+    gone. `reads_again`: a table that had to stop may be read again. `merges`: the sink does."""
+    with state.transaction():
+        for outcome in outcomes:
+            _record_table(state, plan, outcome, reads_again=reads_again, merges=merges)
+        for move in lost:
+            table = state.table(move.target)
+            if table is not None:
+                state.put_table(replace(table, due=f"the target of {move.source} was gone"))
+        state.applied(plan)
+
+
+def _record_table(
+    state: StateStore, plan: EpochPlan, outcome: TableOutcome, *, reads_again: bool, merges: bool
+) -> None:
+    table = state.table(outcome.table)
+    if table is None:
+        return
+    planned = next(table for table in plan.tables if table.table == outcome.table)
+    if table.start != planned.start or table.status in GONE:
+        # The statement at the epoch's end made another table of it; this was the end of the one before.
+        if outcome.dropped:
+            table = replace(table, last_epoch=0, begins="", kept=None, written=False)
+        elif outcome.parked is None:
+            table = replace(table, last_epoch=plan.epoch)
+        state.put_table(table)
+        return
+    if outcome.parked is not None:
+        state.put_table(replace(table, written=table.written or outcome.written))
+        offset = Offset(outcome.parked.details.get("offset", plan.range.start))
+        again = due(state, outcome.parked) if reads_again else ""
+        state.park(
+            outcome.table,
+            offset=offset,
+            reason=outcome.parked.message,
+            hint=outcome.parked.hint,
+            due=again,
+            resumes=None if again else _resumes(table, plan, outcome, merges=merges),
+        )
+        return
+    for staged in outcome.voided:
+        staging.discard(staged)
+        state.chunk_void(staged.chunk)
+    state.chunks_placed(outcome.placed)
+    done = table.snapshot == "reading" and set(state.chunk_counts(outcome.table)) <= {"placed"}
+    state.put_table(
+        replace(
+            table,
+            schema=outcome.schema or table.schema,
+            kept=outcome.kept if outcome.schema else table.kept,
+            written=outcome.written or (table.written and not outcome.truncated),
+            last_epoch=plan.epoch if outcome.wrote or only_makes(planned) else table.last_epoch,
+            snapshot="done" if done else table.snapshot,
+            replaces=Offset(0) if outcome.replaced else table.replaces,
+            begins="",
+        )
+    )
+
+
+def _resumes(state: TableState, plan: EpochPlan, outcome: TableOutcome, *, merges: bool) -> Offset | None:
+    """Where a table that is parked may go on one day: its target lacks nothing of the log before, and what it
+    holds of the log behind does no harm when it comes again. None: rows of it were still to be read, or would
+    be in the target twice."""
+    whole = state.snapshot in ("none", "done") and not state.replaces and not state.begins
+    if not whole or outcome.parked is None or outcome.parked.details.get("partial"):
+        return None
+    if isinstance(outcome.failed, Park):
+        return outcome.failed.resumes
+    return plan.range.start if merges or not outcome.committed else None

@@ -1,0 +1,272 @@
+"""One table with cascading keys in one epoch: its versions, its parents' changes, and what makes them
+doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from penstock.cascades import reread_reasons
+from penstock.cascades.keys import comparison, is_case_sensitive, moves_rows
+from penstock.cascades.parent_changes import Watched
+from penstock.model.change import CHANGE_TYPE, SEQUENCE
+from penstock.model.offset import Offset
+from penstock.model.plan import ApplyEvents, TablePlan
+from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
+from penstock.sinks.lake import quoted, spark_type
+from penstock.spark import tasks
+from penstock.spark.consequences import Child, Edge, any_of, compared, follow, outcome
+from penstock.spark.scratch import Scratch
+
+
+@dataclass(frozen=True)
+class Known:
+    """Changes of a parent in files. `places`: which column each number in the files' columns stands for."""
+
+    places: dict[str, int]
+    files: tuple[Path, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"places": self.places, "files": [f"{file.parent.name}/{file.name}" for file in self.files]}
+
+    def rows(self) -> int:
+        return sum(pq.read_metadata(file).num_rows for file in self.files)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any], folder: Path) -> Known:
+        return cls(fields["places"], tuple(folder / file for file in fields["files"]))
+
+
+def places_of(schema: TableSchema) -> dict[str, int]:
+    return {column.name: place for place, column in enumerate(schema.columns)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What foreign keys did to one table. `rows`: the last thing that happened to each key at the target or
+    in the log; `chunks`: the same for rows of chunks; both `c…`, `_deleted`, `_sequence`. `derived`: all of
+    it as changes for tables that refer to this one."""
+
+    rows: DataFrame | pa.Table
+    chunks: DataFrame | pa.Table
+    derived: DataFrame | pa.Table
+
+
+class Relation:
+    """The table, and which of its columns matter: those of its key and its foreign keys, and the `watched`
+    ones; all, where a foreign key may change its key."""
+
+    def __init__(self, types: TypeOptions, table: TablePlan, watched: Watched) -> None:
+        self.schema = table.schema
+        self.types = types
+        self.watched = watched
+        self.places = places_of(table.schema)
+        self.moves = moves_rows(table.schema)
+        self.step = next((one for one in table.steps if isinstance(one, ApplyEvents)), None)
+        """The log's own events of the table in this epoch; None: there are none."""
+        self._kept = table.kept
+        names = {*table.schema.key, *(name for key in table.schema.foreign_keys for name in key.columns)}
+        every = range(len(table.schema.columns))
+        wanted = {*every} if self.moves else {self.places[name] for name in names}
+        self.columns = tuple(sorted(wanted | set(watched.places)))
+
+    def arrow(self, layout: str) -> pa.Schema:
+        whole = tasks.layout(self.schema, layout, self.types)
+        own = list(whole)[len(self.schema.columns) :]
+        return pa.schema([*[whole.field(place) for place in self.columns], *own])
+
+    def of_target(self, target: DataFrame, after: Offset) -> DataFrame:
+        """Versions of rows at the target, of those whose sequence is above `after`."""
+        kept = self._kept
+        held = {}
+        if kept is not None:
+            held = {source: column.name
+                    for column, source in zip(kept.schema.columns, kept.sources, strict=True)}  # fmt: skip
+        kinds = [spark_type(one) for one in self.arrow("rows")]
+        names = [self.schema.columns[place].name for place in self.columns]
+        return target.where(f.col(SEQUENCE) > int(after)).select(
+            *[
+                (f.col(quoted(held.get(name, name))) if kept is None or name in held else f.lit(None))
+                .cast(kind)
+                .alias(f"c{place}")
+                for place, name, kind in zip(self.columns, names, kinds, strict=True)
+            ],
+            f.col(SEQUENCE).alias("_from"),
+            f.lit(False).alias("_chunk"),
+        )
+
+    def of_chunk(self, rows: DataFrame, window: Offset) -> DataFrame:
+        """`rows`: in layout `latest`."""
+        names = [self.schema.columns[place].name for place in self.columns]
+        return rows.select(
+            *[
+                f.col(quoted(name)).alias(f"c{place}")
+                for place, name in zip(self.columns, names, strict=True)
+            ],
+            f.lit(int(window)).cast("long").alias("_from"),
+            f.lit(True).alias("_chunk"),
+        )
+
+
+class Family(Relation):
+    """`changes`: of each parent, those of earlier epochs first."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        types: TypeOptions,
+        table: TablePlan,
+        watched: Watched,
+        changes: dict[TableId, list[Known]],
+        scratch: Scratch,
+    ) -> None:
+        super().__init__(types, table, watched)
+        self._spark = spark
+        self._scratch = scratch
+        edges = [self._edge(key, changes.get(key.parent, [])) for key in self.schema.foreign_keys]
+        self.edges = tuple(edge for edge in edges if edge is not None)
+
+    @property
+    def is_touched(self) -> bool:
+        return bool(self.edges)
+
+    def _edge(self, key: CascadingKey, known: list[Known]) -> Edge | None:
+        if not known:
+            return None
+        places = known[-1].places
+        if not set(key.referenced) <= places.keys():
+            return None  # nobody watched them: it does nothing when they change
+        changes = reduce(DataFrame.unionByName, [self._read(one, places) for one in known])
+        columns = tuple(self.places[name] for name in key.columns)
+        how = tuple(comparison(self.schema.columns[place]) for place in columns)
+        edge = Edge(key, columns, tuple(places[name] for name in key.referenced), how, changes)
+        return None if edge.effective().isEmpty() else edge
+
+    def _read(self, known: Known, places: dict[str, int]) -> DataFrame:
+        frame = self._spark.read.parquet(*[f"file://{file}" for file in known.files])
+        columns = [
+            (f.col(f"{side}{known.places[name]}") if name in known.places else f.lit(None)).alias(
+                f"{side}{place}"
+            )
+            for side in "on"
+            for name, place in places.items()
+        ]
+        return frame.select(*columns, "gone", "p")
+
+    def work_out(
+        self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
+    ) -> Result | None:
+        """`target`: rows with sequences above `after` are of the table. `chunks`: rows in layout `latest`,
+        and their windows. None: nothing was hit."""
+        child = self._child(target, after, chunks)
+        self._refuse_doubtful(child)
+        hits, changes = follow(child, self._scratch)
+        if hits is None or changes is None:
+            return None
+        if reread_reasons.has_virtual_columns(self.schema) and not hits.where("NOT _ends").isEmpty():
+            raise reread_reasons.generated(self.schema.table)
+        placed = outcome(replace(child, logged=None), hits.where("_chunk"))
+        return Result(outcome(child, hits.where("NOT _chunk")), placed, changes)
+
+    # versions -----------------------------------------------------------------------------------------------
+
+    def _child(
+        self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
+    ) -> Child:
+        columns = self.columns
+        logged = self._logged()
+        parts = []
+        if target is not None:
+            parts.append(self.of_target(target, after))
+        if logged is not None:
+            images = logged.where(f.col(CHANGE_TYPE).isin("insert", "update_postimage"))
+            parts.append(images.select(*[f"c{n}" for n in columns], f.col(SEQUENCE).alias("_from"),
+                                       f.lit(False).alias("_chunk")))  # fmt: skip
+        parts += [self._scratch.keep(self.of_chunk(frame, window))[0] for frame, window in chunks]
+        if not parts:
+            parts.append(self._nothing())
+        return Child(
+            key=tuple(self.places[name] for name in self.schema.key),
+            columns=columns,
+            watched=self.watched.places,
+            versions=reduce(DataFrame.unionByName, parts),
+            logged=logged,
+            edges=self.edges,
+            moves=self.moves,
+        )
+
+    def _logged(self) -> DataFrame | None:
+        """Every image of the table in the epoch."""
+        if self.step is None:
+            return None
+        names = tuple(self.schema.columns[place].name for place in self.columns)
+        text = self.schema.to_json()
+        work = tuple(
+            tasks.DecodeTask(text, (split,), "changelog", self.types, columns=names)
+            for split in self.step.splits
+        )
+        kind = from_arrow_schema(self.arrow("changelog"), prefer_timestamp_ntz=True)
+        body = tasks.run_tasks(tasks.decode, work, str(self.schema.table))
+        frame = self._spark.range(0, len(work), 1, len(work)).mapInArrow(body, kind)
+        own = frame.columns[len(self.columns) :]
+        return self._scratch.keep(frame.toDF(*[f"c{n}" for n in self.columns], *own))[0]
+
+    def _nothing(self) -> DataFrame:
+        kinds = [spark_type(one).simpleString() for one in self.arrow("rows")]
+        fields = [f"c{place} {kind}" for place, kind in zip(self.columns, kinds, strict=True)]
+        return self._spark.createDataFrame([], ", ".join([*fields, "_from long", "_chunk boolean"]))
+
+    # doubt --------------------------------------------------------------------------------------------------
+
+    def is_unclear(self) -> bool:
+        """Whether a value that a change took away came back by another one: see `spark/cascades.py`."""
+        for edge in self.edges:
+            changes = edge.effective()
+            numbers = range(len(edge.columns))
+            sets = changes.where(any_of([f.col(f"v{at}").isNotNull() for at in numbers]))
+            if sets.isEmpty():
+                continue
+            if reread_reasons.shares_columns(self.schema, edge.key):
+                return True
+            news = sets.select(*[compared(f.col(f"v{at}"), edge.comparisons[at]).alias(f"w{at}")
+                                 for at in numbers], f.col("p").alias("later"))  # fmt: skip
+            same = [f.col(f"w{at}") == f.col(f"q{at}") for at in numbers]
+            if not news.join(changes, same).where("later > p").isEmpty():
+                return True
+        return False
+
+    def refuse_moves(self, *, reading: bool) -> None:
+        for edge in self.edges:
+            if reading and not set(self.schema.key).isdisjoint(edge.key.columns):
+                sets = any_of([f.col(f"v{at}").isNotNull() for at in range(len(edge.columns))])
+                if not edge.effective().where(sets).isEmpty():
+                    raise reread_reasons.moved_while_read(self.schema.table, edge.key)
+
+    def _refuse_doubtful(self, child: Child) -> None:
+        """Values of which only the server knows whether they are equal."""
+        table = self.schema.table
+        for edge in self.edges:
+            for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):
+                column = self.schema.columns[place]
+                if how == "unknown":
+                    raise reread_reasons.unknown_order(table, edge.key, column)
+                nulls = f.col(f"o{edge.referenced[at]}").isNull()
+                hides = reread_reasons.hides_zero_dates(column, self.types)
+                if hides and not edge.changes.where(nulls).isEmpty():
+                    raise reread_reasons.zero_date(table, edge.key)
+                if is_case_sensitive(column):
+                    continue
+                beyond = ~f.col(f"q{at}").rlike(reread_reasons.PLAIN)
+                own = ~f.col(f"c{place}").rlike(reread_reasons.PLAIN)
+                changed = edge.effective()
+                if not changed.where(beyond).isEmpty() or not child.versions.where(own).isEmpty():
+                    raise reread_reasons.beyond_ascii(table, edge.key, column)

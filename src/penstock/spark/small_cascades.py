@@ -1,0 +1,277 @@
+"""What foreign keys did to one table when that is little: one Spark job finds the rows that may be concerned,
+the rest is done in the driver (`cascades/in_memory.py`). The same as `spark/row_versions.py`, which takes any
+number of rows and, with its many jobs, seconds for the fewest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from penstock.cascades import reread_reasons
+from penstock.cascades.in_memory import (
+    Edge,
+    Hit,
+    Images,
+    Row,
+    Version,
+    arrow,
+    derived,
+    edge_of,
+    follow,
+    outcome,
+    plain,
+)
+from penstock.cascades.keys import comparison, is_case_sensitive
+from penstock.cascades.parent_changes import Watched
+from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
+from penstock.model.offset import LogRange, Offset
+from penstock.model.plan import TablePlan
+from penstock.model.schema import CascadingKey, TableId, TypeOptions
+from penstock.spark import tasks
+from penstock.spark.consequences import any_of, compared
+from penstock.spark.errors import crossing
+from penstock.spark.row_versions import Known, Relation, Result
+
+CHANGES_MAX = 20_000
+ROWS_MAX = 20_000
+WHOLE_ROWS_MAX = 2_000
+"""The same for rows with all their columns."""
+LOGGED_BYTES_MAX = 16 * 1024**2
+STANDS = ("insert", "update_postimage")
+"""Images that say how a row stands from there on."""
+LISTED_MAX = 200
+"""Values that are asked for by name, so that files can be passed over; more of them are joined."""
+
+
+class TooMany(Exception):
+    """More than is done here."""
+
+
+class Few(Relation):
+    """`changes`: of each parent, those of earlier epochs first; what lies outside `reach` is not looked at
+    (None: all of it is). Raises `TooMany`."""
+
+    changes_max = CHANGES_MAX
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        types: TypeOptions,
+        table: TablePlan,
+        watched: Watched,
+        changes: dict[TableId, list[Known]],
+        reach: LogRange | None = None,
+    ) -> None:
+        super().__init__(types, table, watched)
+        self._spark = spark
+        self._reach = reach
+        if self.step is not None and self.step.bytes > self.logged_bytes_max:
+            raise TooMany
+        if sum(known.rows() for several in changes.values() for known in several) > self.changes_max:
+            raise TooMany
+        self._row_of = {place: number for number, place in enumerate(self.columns)}
+        self._fields = tasks.layout(self.schema, "rows", types)
+        edges = [self._edge(key, changes.get(key.parent, [])) for key in self.schema.foreign_keys]
+        self.edges = [edge for edge in edges if edge is not None and self._matters(edge)]
+
+    @property
+    def logged_bytes_max(self) -> int:
+        return LOGGED_BYTES_MAX
+
+    @property
+    def rows_max(self) -> int:
+        return WHOLE_ROWS_MAX if self.moves else ROWS_MAX
+
+    @property
+    def is_touched(self) -> bool:
+        return any(edge.effects for edge in self.edges)
+
+    def _matters(self, edge: Edge) -> bool:
+        return bool(edge.effects)
+
+    def _edge(self, key: CascadingKey, known: list[Known]) -> Edge | None:
+        columns = [self.places[name] for name in key.columns]
+        kinds = [self._fields.field(place).type for place in columns]
+        if not all(map(_is_simple, kinds)):
+            raise TooMany
+        if known and not set(key.referenced) <= known[-1].places.keys():
+            return None  # nobody watched them: it does nothing when they change
+        changes = pa.concat_tables([_none(kinds), *[_read(one, key.referenced, kinds) for one in known]])
+        if self._reach is not None:
+            start, end = int(self._reach.start), int(self._reach.end)
+            changes = changes.filter((pc.field("p") > start) & (pc.field("p") <= end))
+        how = tuple(comparison(self.schema.columns[place]) for place in columns)
+        own = tuple(self._row_of[place] for place in columns)
+        edge = edge_of(key, own, how, changes, tuple(range(len(columns))))
+        if edge.effects:
+            self._check(edge)
+        return edge
+
+    # doubt --------------------------------------------------------------------------------------------------
+
+    def is_unclear(self) -> bool:
+        return any(
+            edge.sets and (reread_reasons.shares_columns(self.schema, edge.key) or edge.brings_back())
+            for edge in self.edges
+        )
+
+    def refuse_moves(self, *, reading: bool) -> None:
+        for edge in self.edges:
+            if reading and edge.sets and not set(self.schema.key).isdisjoint(edge.key.columns):
+                raise reread_reasons.moved_while_read(self.schema.table, edge.key)
+
+    def _check(self, edge: Edge) -> None:
+        """Values of the parent of which only the server knows whether they are equal to others."""
+        for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):
+            column = self.schema.columns[self.columns[place]]
+            if how == "unknown":
+                raise reread_reasons.unknown_order(self.schema.table, edge.key, column)
+            if not is_case_sensitive(column) and not all(is_plain(values[at]) for values in edge.effects):
+                raise reread_reasons.beyond_ascii(self.schema.table, edge.key, column)
+
+    def _check_rows(self, versions: list[Version]) -> None:
+        for edge in self.edges:
+            for place in edge.columns:
+                column = self.schema.columns[self.columns[place]]
+                if not is_case_sensitive(column) and not all(is_plain(one.row[place]) for one in versions):
+                    raise reread_reasons.beyond_ascii(self.schema.table, edge.key, column)
+
+    # rows ---------------------------------------------------------------------------------------------------
+
+    def work_out(
+        self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
+    ) -> Result | None:
+        """See `Family.work_out`."""
+        images = Images(tuple(self._row_of[self.places[name]] for name in self.schema.key))
+        versions = list(self._logged(images))
+        frames = [] if target is None else [self.of_target(target, after)]
+        frames += [self.of_chunk(frame, window) for frame, window in chunks]
+        values = [edge.effects.keys() for edge in self.edges]
+        for frame in frames:
+            versions += self._fetched(frame, values)
+        self._check_rows(versions)
+        return self._result(follow(self.edges, versions, images), images)
+
+    def _result(self, hits: list[Hit], images: Images) -> Result | None:
+        if not hits:
+            return None
+        if reread_reasons.has_virtual_columns(self.schema) and not all(hit.ends for hit in hits):
+            raise reread_reasons.generated(self.schema.table)
+        placed = [hit for hit in hits if hit.chunk]
+        return Result(
+            self._table(outcome((hit for hit in hits if not hit.chunk), images)),
+            self._table(outcome(placed, Images(images.key))),
+            self._changes(hits),
+        )
+
+    def _logged(self, images: Images) -> Iterator[Version]:
+        """Of the log's images in this epoch; `images` learns of all of them."""
+        for batch in self._images():
+            rows, sequences = self._rows(batch), batch.column(SEQUENCE).to_pylist()
+            images.add(rows, sequences)
+            kinds = batch.column(CHANGE_TYPE).to_pylist()
+            for row, sequence, kind in zip(rows, sequences, kinds, strict=True):
+                if kind in STANDS:
+                    yield Version(row, sequence)
+
+    def _images(self) -> Iterator[pa.RecordBatch]:
+        """In layout `changelog`, with the columns that matter."""
+        if self.step is None:
+            return
+        names = tuple(self.schema.columns[place].name for place in self.columns)
+        text = self.schema.to_json()
+        with crossing(str(self.schema.table)).guard():
+            for split in self.step.splits:
+                yield from tasks.decode(
+                    tasks.DecodeTask(text, (split,), "changelog", self.types, columns=names)
+                )
+
+    def _rows(self, images: pa.RecordBatch | pa.Table) -> list[Row]:
+        return list(zip(*[plain(images.column(n)) for n in range(len(self.columns))], strict=True))
+
+    def _fetched(self, frame: DataFrame, values: Sequence[Collection[Row]]) -> Iterator[Version]:
+        """Rows that a change may reach: their foreign keys have `values`, those of each edge. Rows whose
+        texts may equal others come along, to be refused."""
+        wanted: list[Column] = []
+        for number, (edge, asked) in enumerate(zip(self.edges, values, strict=True)):
+            own = [self.columns[place] for place in edge.columns]
+            held = [compared(f.col(f"c{n}"), how) for n, how in zip(own, edge.comparisons, strict=True)]
+            if len(own) == 1 and len(asked) <= LISTED_MAX:
+                wanted.append(held[0].isin([value for (value,) in asked]))
+            else:
+                listed = self._listed(asked, own, number)
+                same = [value == f.col(f"q{number}_{at}") for at, value in enumerate(held)]
+                frame = frame.join(f.broadcast(listed), same, "left")
+                wanted.append(f.col(f"q{number}_0").isNotNull())
+            wanted += [~f.col(f"c{n}").rlike(reread_reasons.PLAIN) for n in own
+                       if not is_case_sensitive(self.schema.columns[n])]  # fmt: skip
+        limit, names = self.rows_max, [f"c{n}" for n in self.columns]
+        found = frame.where(any_of(wanted)).select(*names, "_from", "_chunk").limit(limit + 1).toArrow()
+        if found.num_rows > limit:
+            raise TooMany
+        rows = zip(*[plain(found[name]) for name in names], strict=True)
+        since, chunk = found["_from"].to_pylist(), found["_chunk"].to_pylist()
+        return (Version(*one) for one in zip(rows, since, chunk, strict=True))
+
+    def _listed(self, asked: Collection[Row], own: list[int], number: int) -> DataFrame:
+        arrays = [
+            arrow([values[at] for values in asked], self._fields.field(place).type)
+            for at, place in enumerate(own)
+        ]
+        names = [f"q{number}_{at}" for at in range(len(own))]
+        return self._spark.createDataFrame(pa.table(arrays, names))
+
+    # results ------------------------------------------------------------------------------------------------
+
+    def _table(self, found: list[tuple[tuple[object, ...], bool, int]]) -> pa.Table:
+        fields = [pa.field(f"c{place}", self._fields.field(place).type) for place in self.columns]
+        arrays = [arrow([row[n] for row, _, _ in found], field.type) for n, field in enumerate(fields)]
+        arrays += [pa.array([gone for _, gone, _ in found], pa.bool_()),
+                   pa.array([p for _, _, p in found], pa.int64())]  # fmt: skip
+        own = [pa.field(DELETED, pa.bool_()), pa.field(SEQUENCE, pa.int64())]
+        return pa.Table.from_arrays(arrays, schema=pa.schema([*fields, *own]))
+
+    def _changes(self, hits: list[Hit]) -> pa.Table:
+        found = derived(hits, [self._row_of[place] for place in self.watched.places])
+        columns: dict[str, pa.Array] = {}
+        for side, values in (("o", [one[0] for one in found]), ("n", [one[1] for one in found])):
+            for n, place in enumerate(self.watched.places):
+                kind = self._fields.field(place).type
+                columns[f"{side}{place}"] = arrow([row[n] for row in values], kind)
+        columns["gone"] = pa.array([one[2] for one in found], pa.bool_())
+        columns["p"] = pa.array([one[3] for one in found], pa.int64())
+        return pa.table(columns)
+
+
+def _read(known: Known, referenced: Sequence[str], kinds: Sequence[pa.DataType]) -> pa.Table:
+    """With the columns numbered by their place in the key; a column that was not there then is NULL."""
+    whole = pa.concat_tables([pq.read_table(file) for file in known.files])
+    arrays: dict[str, pa.ChunkedArray] = {}
+    for side in "on":
+        for at, (name, kind) in enumerate(zip(referenced, kinds, strict=True)):
+            column = f"{side}{known.places[name]}" if name in known.places else None
+            found = whole[column].cast(kind) if column is not None else pa.nulls(whole.num_rows, kind)
+            arrays[f"{side}{at}"] = found
+    return pa.table({**arrays, "gone": whole["gone"], "p": whole["p"]})
+
+
+def _none(kinds: Sequence[pa.DataType]) -> pa.Table:
+    arrays = {f"{side}{at}": pa.nulls(0, kind) for side in "on" for at, kind in enumerate(kinds)}
+    return pa.table({**arrays, "gone": pa.nulls(0, pa.bool_()), "p": pa.nulls(0, pa.int64())})
+
+
+def _is_simple(kind: pa.DataType) -> bool:
+    """Spark and Python agree about which of its values are equal."""
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_string(kind) or types.is_binary(kind) or types.is_decimal(kind)
+    )
+
+
+def is_plain(value: object) -> bool:
+    return not isinstance(value, str) or all(" " <= letter <= "~" for letter in value)

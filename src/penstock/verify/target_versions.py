@@ -1,0 +1,126 @@
+"""Brings targets to one place of the source's log, for `penstock verify`.
+
+A running pipeline is asked: first to `hold` (it plans no epoch, so it cannot run past a mark that is about
+to be taken), then to end an epoch at the mark and tell the versions of the targets. Of a pipeline that does
+not run, the targets are as its state says, and will do if nothing of the source's log up to the mark is
+missing. Whether it runs is what the lock on its state says (`directory.is_held`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from penstock.config import PipelineConfig
+from penstock.disk import directory
+from penstock.errors import ConfigError, TransientError
+from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.schema import TableId, TableSchema
+from penstock.relaylog import lease
+from penstock.relaylog.reader import RelayLog
+from penstock.state import StateStore
+from penstock.verify.subject import Held, NotCompared, Subject, Why, not_compared
+
+HOLD_SECONDS_MAX = 60
+CUT_SECONDS_MAX = 900
+RECEIVE_SECONDS_MAX = 60
+"""How long a receiver without a pipeline is waited for."""
+RUN_FIRST = "Run it (`penstock run FILE`, or with --once to catch up), then verify."
+
+
+class PipelineVersions:
+    """`verify.check.VersionsAt` for a pipeline, running or not."""
+
+    def __init__(self, config: PipelineConfig, state: StateStore, relay_log: RelayLog) -> None:
+        self._config = config
+        self._state = state
+        self._log = relay_log
+
+    def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
+        """To be called before a read view is opened: nothing beyond it is applied until its mark is asked
+        for."""
+        self._ask("hold", "", HOLD_SECONDS_MAX)
+        known = self._state.tables()
+        return {name: not_compared(known[name], known) or known[name].schema for name in tables}
+
+    def versions_at(
+        self, tables: Collection[TableId], position: SourcePosition
+    ) -> tuple[Offset, Mapping[TableId, Subject]]:
+        names = [(table.database, table.table) for table in tables]
+        question = {"tables": names, "file": position.file, "position": position.position}
+        answer = self._ask("cut", json.dumps(question), CUT_SECONDS_MAX)
+        if answer is None:
+            return self._stopped(tables, position)
+        found = map(_subject, answer["tables"])
+        return Offset(answer["offset"]), dict(zip(tables, found, strict=True))
+
+    def _stopped(
+        self, tables: Collection[TableId], position: SourcePosition
+    ) -> tuple[Offset, Mapping[TableId, Subject]]:
+        goal = self._reached(position)
+        applied = self._state.applied_offset()
+        if goal is None or applied is None:
+            raise ConfigError(
+                f"The pipeline {self._config.name} is not running, and its relay log ends before "
+                f"{position}, where the source is now.",
+                hint=f"{RUN_FIRST} Where verify itself writes a mark into the source's log "
+                "(`snapshot.watermark_table`), keep the pipeline, or `penstock receive FILE`, running.",
+            )
+        missing = LogRange(min(applied, goal), goal)
+        touched = self._log.tables(missing).keys() if missing else set()
+        if missing and (touched & set(tables) or any(self._log.statements(missing))):
+            raise ConfigError(
+                f"The pipeline {self._config.name} is not running and has {missing.bytes} bytes of log to "
+                f"apply.",
+                hint=RUN_FIRST,
+            )
+        known = self._state.tables()
+        found: dict[TableId, Subject] = {
+            name: not_compared(known[name], known) or Held(None, known[name].schema.version)
+            for name in tables
+        }
+        return applied, found
+
+    def _reached(self, position: SourcePosition) -> Offset | None:
+        """The offset of this place, once the relay log holds it; None: nobody fetches it."""
+        deadline = time.monotonic() + RECEIVE_SECONDS_MAX
+        while True:
+            receives = lease.is_held(self._log.path)
+            self._log.refresh()
+            goal = self._log.offset_reaching(position)
+            if goal is not None or not receives or time.monotonic() > deadline:
+                return goal
+            time.sleep(0.05)  # polls the log, with a limit
+
+    def _ask(self, kind: str, argument: str, seconds: float) -> dict[str, Any] | None:
+        """The pipeline's answer; None: it does not run, or not any more."""
+        request = None
+        deadline = time.monotonic() + seconds
+        while directory.is_held(self._config.state):
+            if request is None:
+                request = self._state.request(kind, argument)
+            answer = self._state.answer_to(request)
+            if answer is not None:
+                return answer
+            if time.monotonic() > deadline:
+                self._state.answer(request, {"given_up": True})
+                raise TransientError(
+                    f"The pipeline {self._config.name} runs, but did not answer within {seconds:.0f} s.",
+                    hint="Does it still start, is its process stopped, does its lag go down? See `penstock "
+                    "status FILE`.",
+                )
+            time.sleep(0.01)  # polls for the answer, with a limit
+        if request is None:
+            return None
+        answer = self._state.answer_to(request)  # it may have answered before it ended
+        if answer is None:
+            self._state.answer(request, {"given_up": True})
+        return answer
+
+
+def _subject(answer: dict[str, Any]) -> Subject:
+    if "why" in answer:
+        return NotCompared(Why(answer["why"]), answer["reason"])
+    return Held(answer["version"], answer["schema"])

@@ -1,0 +1,129 @@
+"""`penstock resnapshot` and `penstock unpark`: what they say and how they end, with a loop that does signals
+as a pipeline's does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import config as configuration
+from penstock.commands.resnapshot import resnapshot, unpark
+from penstock.disk import directory
+from penstock.errors import ConfigError
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.signals.work import Signals
+from penstock.sources.base import TableFilter
+from penstock.state import StateStore
+
+A = TableId("shop", "a")
+LIVE = TableState(
+    A, Offset(4), TableSchema(A, (Column("id", "int"),), ("id",)), snapshot="done", last_epoch=1
+)  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A pipeline that has run, with one table."""
+    config = configuration.parse(
+        {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(tmp_path / "state"),
+         "sink": {"type": "iceberg", "path": str(tmp_path / "lake")}}
+    )  # fmt: skip
+    configuration.save(config, tmp_path / "pipeline.yaml")
+    state = StateStore(config.state)
+    state.put_table(LIVE)
+    state.advance(Offset(9))
+    state.close()
+    return tmp_path / "pipeline.yaml"
+
+
+@contextmanager
+def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
+    """Signals are done; tables that are due begin at once, or are parked for a reason."""
+    config = configuration.load(file)
+    state, stopping = StateStore(config.state), threading.Event()
+
+    def bring_back(table: TableId) -> dict[str, Any]:
+        found = state.table(table)
+        assert found is not None
+        if found.status != "parked":
+            return {"ok": True, "action": "none"}
+        state.put_table(replace(found, due="its rows are not known"))
+        return {"ok": True, "action": "read again", "why": "its rows are not known"}
+
+    signals = Signals(
+        state, config, TableFilter(config.tables), [], discover=lambda reads: None,
+        check_condition=lambda schema, condition: None, unpark=bring_back, limit=lambda limits: None,
+        renew=lambda: None,
+    )  # fmt: skip
+
+    def loop() -> None:
+        while not stopping.is_set():
+            signals.work()
+            for table in state.tables().values():
+                with state.transaction():
+                    if table.due:
+                        state.put_table(replace(table, due="", status="live", snapshot="splitting"))
+                    if table.due and parks:
+                        state.park(table.table, offset=Offset(9), reason=parks, hint="Mend it.")
+            stopping.wait(0.01)
+
+    with directory.held(config.state):
+        thread = threading.Thread(target=loop)
+        thread.start()
+        try:
+            yield state
+        finally:
+            stopping.set()
+            thread.join()
+
+
+def test_a_pipeline_that_does_not_run_finds_the_signal_when_it_does(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resnapshot(file, ["shop.a"], fresh=False, as_json=False)
+    assert capsys.readouterr().out == "shop.a will be read again from its beginning when the pipeline runs.\n"
+    unpark(file, ["shop.a"], as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"shop.a": {"ok": True, "waits": True}}
+    state = StateStore(configuration.load(file).state)
+    assert [(one.type, one.status) for one in state.signals()] == [
+        ("execute-snapshot", "accepted"),
+        ("unpark", "accepted"),
+    ]
+
+
+def test_a_running_pipeline_answers_once_it_has_begun(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(file) as state:
+        resnapshot(file, ["shop.a"], fresh=True, as_json=False)
+        found = state.table(A)
+        assert found is not None and (found.due, found.begins) == ("", "fresh")
+        assert capsys.readouterr().out == (
+            "shop.a is read again from its beginning, into a fresh target.\n"
+        )  # fmt: skip
+        resnapshot(file, ["shop.a"], fresh=False, as_json=True)
+        assert json.loads(capsys.readouterr().out) == {"shop.a": {"ok": True}}
+        unpark(file, ["shop.a"], as_json=False)
+        assert capsys.readouterr().out == "shop.a is not parked: there is nothing to do.\n"
+
+
+def test_what_keeps_a_table_as_it_is_is_an_error(file: Path) -> None:
+    with running(file, parks="no grant"):
+        with pytest.raises(ConfigError, match=r"shop\.b: Table shop\.b is not one of this pipeline's"):
+            resnapshot(file, ["shop.b"], fresh=False, as_json=False)
+        with pytest.raises(ConfigError, match="no grant") as error:
+            resnapshot(file, ["shop.a"], fresh=False, as_json=False)
+        assert error.value.hint == "Mend it."
+        with pytest.raises(ConfigError, match="parked again: no grant"):
+            unpark(file, ["shop.a"], as_json=False)
+    with running(file):
+        unpark(file, ["shop.a"], as_json=True)
+    with pytest.raises(ConfigError):
+        resnapshot(file, ["nodot"], fresh=False, as_json=False)

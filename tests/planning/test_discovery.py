@@ -1,0 +1,62 @@
+"""A table that is read again from its beginning: what becomes of its target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.config import parse as parse_config
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.planning import discovery
+from penstock.sinks.base import Ours
+from penstock.state import StateStore
+
+T = TableId("shop", "t")
+SCHEMA = TableSchema(T, (Column("id", "int"),), ("id",))
+OLD = TableState(T, Offset(10), SCHEMA, snapshot="done", written=True, last_epoch=3)
+
+
+def restarted(folder: Path, patch: pytest.MonkeyPatch, old: TableState, sink: Any) -> TableState:
+    config = parse_config(
+        {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(folder),
+         "sink": {"type": "iceberg"}}
+    )  # fmt: skip
+    state = StateStore(folder)
+    state.put_table(old)
+    patch.setattr(discovery, "at_one_offset", lambda *a, **k: ({T: SCHEMA}, Offset(90), set()))
+    nothing: Any = None
+    discovery.restart_table(
+        state, nothing, nothing, T, config, sink=sink, cascading=set(), wait=nothing
+    )  # fmt: skip
+    found = state.table(T)
+    assert found is not None and found.start == 90 and found.snapshot == "splitting"
+    return found
+
+
+def sink_with(target: Any) -> Any:
+    return SimpleNamespace(append_only=False, open=lambda table: target)
+
+
+def test_rows_of_before_stay_until_all_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = restarted(tmp_path, monkeypatch, OLD, sink_with(Ours(None, ("id",), False)))
+    assert (found.written, found.replaces, found.begins, found.last_epoch) == (True, 90, "", 3)
+
+
+def test_a_fresh_target_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = SimpleNamespace(append_only=False)  # it cannot be opened
+    found = restarted(tmp_path, monkeypatch, replace(OLD, begins="fresh"), sink)
+    assert (found.written, found.replaces, found.begins, found.last_epoch) == (False, 0, "fresh", 0)
+
+
+def test_a_target_that_was_still_to_be_emptied_holds_rows_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = replace(OLD, written=False, begins="empty")
+    found = restarted(tmp_path, monkeypatch, old, sink_with(Ours(None, ("id",), False)))
+    assert found.written and found.replaces == 90

@@ -1,0 +1,140 @@
+"""What a pipeline parks when it starts is decided in one place, which `penstock doctor` asks, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from penstock.cascades.keys import is_held_back, is_unfinished
+from penstock.commands.doctor import with_parked
+from penstock.config import PipelineConfig
+from penstock.config import parse as parse_config
+from penstock.model.offset import Offset
+from penstock.model.schema import CascadingKey, Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.planning.parking import at_start
+from penstock.sources.base import Finding
+
+ID = Column("id", "int", nullable=False)
+
+
+def config(**options: Any) -> PipelineConfig:
+    sink = {"type": "iceberg", **options.pop("sink", {})}
+    document = {"name": "x", "source": {"user": "u"}, "tables": ["*.*"], "state": "/tmp/none", "sink": sink}
+    return parse_config(document | options)
+
+
+def name(text: str) -> TableId:
+    return TableId.parse(text if "." in text else f"shop.{text}")
+
+
+def schema(table: str, *parents: str, key: bool = True, columns: tuple[Column, ...] = ()) -> TableSchema:
+    keys = tuple(
+        CascadingKey(f"to_{parent}", (f"{parent}_id",), name(parent), ("id",), "CASCADE", "NO ACTION")
+        for parent in parents
+    )
+    own = (ID, *(Column(f"{parent}_id", "int") for parent in parents), *columns)
+    return TableSchema(name(table), own, ("id",) if key else (), foreign_keys=keys)
+
+
+def parked(
+    *schemas: TableSchema,
+    known: dict[TableId, TableState] | None = None,
+    cascading: set[str] | None = None,
+    logs_cascades: bool = False,
+    **options: Any,
+) -> dict[str, str]:
+    """Reasons by name."""
+    found = at_start(
+        known or {}, {one.table: one for one in schemas}, {name(one) for one in cascading or ()},
+        config(**options), logs_cascades=logs_cascades,
+    )  # fmt: skip
+    return {table.table: one.reason for table, one in found.items() if one.status == "parked"}
+
+
+def test_a_circle_parks_its_own_tables_as_one_and_what_refers_to_them_until_they_are_mended() -> None:
+    tables = (
+        schema("a", "b"), schema("b", "a"), schema("child", "a"), schema("grandchild", "child"),
+        schema("root"), schema("other", "root"),
+    )  # fmt: skip
+    found = at_start(
+        {}, {one.table: one for one in tables}, (), config(cascades="apply"), logs_cascades=False
+    )
+    why = {table.table: one for table, one in found.items() if one.status == "parked"}
+    assert why.keys() == {"a", "b", "child", "grandchild"}
+    assert "circle" in why["a"].reason and "shop.b" in why["a"].reason and "child" not in why["a"].reason
+    assert "shop.a" in why["child"].reason and "circle" not in why["child"].reason
+    assert not why["a"].due and why["child"].due and why["grandchild"].due
+    assert all(is_held_back(why[one], found) for one in ("child", "grandchild"))
+    assert not is_unfinished(found), "nothing is on its way without anybody's help"
+    assert parked(*tables, cascades="apply", logs_cascades=True) == {}
+    assert parked(*tables, cascades="ignore") == {}
+
+
+def test_a_table_below_one_that_is_parked_waits_for_that_and_not_only_for_its_rows() -> None:
+    tables = (schema("middle", "away"), schema("below", "middle"))
+    found = at_start(
+        {}, {one.table: one for one in tables}, (), config(cascades="apply"), logs_cascades=False
+    )
+    assert {table.table for table, one in found.items() if one.status == "parked"} == {"middle", "below"}
+    assert "does not follow" in found[name("middle")].reason
+    reading = {table: replace(one, snapshot="reading") for table, one in found.items()}
+    assert not is_unfinished(reading)
+
+
+def test_tables_without_a_key_with_a_name_of_ours_or_with_cascades_are_parked_each_for_its_reason() -> None:
+    tables = (
+        schema("keyless", key=False), schema("ours", columns=(Column("_SEQUENCE", "int"),)),
+        schema("child"), schema("fine"),
+    )  # fmt: skip
+    found = parked(*tables, cascading={"child", "keyless"})
+    assert found.keys() == {"keyless", "ours", "child"}
+    assert "no primary key" in found["keyless"] and "_SEQUENCE" in found["ours"]
+    assert "changed by a foreign key" in found["child"]
+    assert parked(*tables, sink={"type": "console"}).keys() == set(), "it takes every change as it is"
+
+
+def test_of_tables_with_one_target_the_first_has_it_and_the_others_say_whose_it_is() -> None:
+    tables = (schema("b.t"), schema("a.t"), schema("c.t", key=False), schema("c.u"))
+    found = at_start({}, {one.table: one for one in tables}, (), config(sink={"namespace": "lake"}),
+                     logs_cascades=False)  # fmt: skip
+    why = {str(table): one.reason for table, one in found.items() if one.status == "parked"}
+    assert why.keys() == {"b.t", "c.t"}
+    assert "is that of a.t already" in why["b.t"] and "no primary key" in why["c.t"]
+    assert parked(*tables[:2]) == {}, "by default each database has a namespace of its own"
+    shards = {"merge_shards": [{"tables": "*.t", "into": "lake.t"}]}
+    assert parked(*tables[:2], sink={"namespace": "lake"}, **shards) == {}
+    known = TableState(name("b.t"), Offset(4), tables[0], last_epoch=3)
+    found = at_start({known.table: known}, {one.table: one for one in tables[:2]}, (),
+                     config(sink={"namespace": "lake"}), logs_cascades=False)  # fmt: skip
+    assert [str(table) for table, one in found.items() if one.status == "parked"] == ["a.t"]
+
+
+def test_another_rule_for_cascades_concerns_tables_that_are_followed_and_not_those_that_are_gone() -> None:
+    child = TableState(name("child"), Offset(4), schema("child", "root"), last_epoch=3)
+    gone = replace(child, table=name("gone"), status="dropped")
+    known = {one.table: one for one in (child, gone)}
+    found = at_start(known, {}, (), config(), logs_cascades=False)
+    assert (found[child.table].status, found[gone.table].status) == ("parked", "dropped")
+    bare = replace(child, schema=replace(child.schema, foreign_keys=()))
+    root = TableState(name("root"), Offset(4), schema("root"), last_epoch=3)
+    again = at_start({bare.table: bare, root.table: root}, {child.table: child.schema}, (),
+                     config(cascades="apply"), logs_cascades=False)  # fmt: skip
+    assert "worked out from now on" in again[bare.table].due
+
+
+def test_doctor_has_one_finding_for_each_parked_table_with_the_sql_that_mends_it() -> None:
+    state = replace(TableState(name("t"), Offset(0), schema("t")), status="parked", reason="No.", hint="Do.")
+    findings = [
+        Finding("ok", "tables", "shop.t", "fine"),
+        Finding("warning", "cascade", "shop.t", "x", "ALTER 1;"),
+        Finding("warning", "cascade", "shop.t", "y", "ALTER 2;"),
+        Finding("warning", "cascade", "shop.other", "z", "ALTER 3;"),
+    ]
+    found = with_parked(findings, {}, {state.table: state})
+    [mine] = [one for one in found if one.parks]
+    assert (mine.check, mine.subject, mine.sql) == ("cascade", "shop.t", "ALTER 1;\nALTER 2;")
+    assert "will be parked" in mine.message and "No. Do." in mine.message
+    assert len(found) == 3
+    [mine] = [one for one in with_parked([], {state.table: state}, {state.table: state}) if one.parks]
+    assert mine.check == "parked" and "is parked" in mine.message

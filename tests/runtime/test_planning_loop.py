@@ -1,0 +1,123 @@
+"""When the planner is asked: nothing that has happened is overlooked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.relaylog.reader import RelayLog
+from penstock.runtime.planning_loop import (
+    AWAKE_SECONDS,
+    IDLE_SECONDS,
+    RESTING_TICK_SECONDS,
+    TICK_SECONDS,
+    Attention,
+    Planning,
+    Renewal,
+)
+from penstock.state import StateStore
+
+ORDERS = TableId("shop", "orders")
+SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False),), ("id",))
+
+
+class Log:
+    def __init__(self) -> None:
+        self.end = Offset(100)
+
+    def refresh(self) -> Offset:
+        return self.end
+
+    def stamp(self) -> tuple[int, int]:
+        return 1, self.end
+
+
+class Planner:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def plan_next(self, cuts: Iterable[Offset] = ()) -> Any:
+        self.asked += 1
+        return None
+
+
+def test_the_planner_is_asked_again_only_after_something_has_changed(tmp_path: Path) -> None:
+    state, log, planner = StateStore(tmp_path), Log(), Planner()
+    asks = Planning(state, cast(RelayLog, log), planner)
+    for _ in range(3):
+        assert not asks.next([])
+    assert planner.asked == 1
+    log.end = Offset(200)
+    asks.next([])
+    state.set_meta("anything", "new")
+    asks.next([])
+    other = StateStore(tmp_path)
+    other.set_meta("anything", "newer")
+    asks.next([])
+    assert planner.asked == 4
+    asks.next([Offset(150)])
+    assert planner.asked == 5
+
+
+def test_a_table_that_catches_up_is_looked_at_every_time(tmp_path: Path) -> None:
+    state, planner = StateStore(tmp_path), Planner()
+    state.put_table(TableState(ORDERS, Offset(4), SCHEMA, resumes=Offset(50)))
+    asks = Planning(state, cast(RelayLog, Log()), planner)
+    for _ in range(3):
+        asks.next([])
+    assert planner.asked == 3
+
+
+def test_attention_is_full_after_anything_has_happened_and_never_ceases(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("penstock.runtime.planning_loop.time.monotonic", lambda: now)
+    state, log = StateStore(tmp_path), Log()
+    attention = Attention(state, cast(RelayLog, log))
+    assert attention.due()
+    now += AWAKE_SECONDS + 1
+    assert attention.due()
+    now += 0.02
+    assert not attention.due() and attention.tick == RESTING_TICK_SECONDS
+    log.end = Offset(101)
+    assert attention.due() and attention.tick == TICK_SECONDS
+    now += AWAKE_SECONDS + 1
+    assert attention.due() and not attention.due()
+    state.set_meta("a", "b")
+    assert attention.due()
+    now += AWAKE_SECONDS + 1
+    assert attention.due() and not attention.due()
+    now += 0.3
+    assert attention.due()
+
+
+def test_only_a_source_that_is_idle_is_connected_to_anew(monkeypatch: Any) -> None:
+    now, times = 1000.0, []
+    monkeypatch.setattr("penstock.runtime.planning_loop.time.monotonic", lambda: now)
+    log = Log()
+    renewal = Renewal(cast(RelayLog, log), lambda: times.append(now))
+    renewal.work()
+    renewal.ask()
+    log.end = Offset(101)
+    renewal.work()
+    now += 2 * IDLE_SECONDS
+    renewal.work()
+    assert not times, "the log went on by itself"
+    renewal.ask()
+    renewal.work()
+    now += 0.6 * IDLE_SECONDS
+    renewal.ask()
+    renewal.work()
+    assert not times
+    now += 0.6 * IDLE_SECONDS
+    renewal.work()
+    renewal.work()
+    assert times == [now], "asked for again it is not put off"
+    now += 10
+    renewal.work()
+    assert len(times) == 1

@@ -1,0 +1,134 @@
+"""When a parked table may go on from where it stopped, and what is answered when it may not.
+
+The state store is the real one; the log is its beginning, the sink what it says of the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.runtime.unpark import unpark
+from penstock.sinks.base import Commit, Foreign, Missing, Ours, TargetState
+from penstock.state import StateStore
+
+T = TableId("shop", "orders")
+PARKED = TableState(
+    T,
+    Offset(4),
+    TableSchema(T, (Column("id", "int"),), ("id",)),
+    status="parked",
+    written=True,
+    last_epoch=7,
+    reason="Not wanted.",
+    parked_at=Offset(90),
+    resumes=Offset(80),
+)
+
+
+@dataclass
+class Log:
+    start: Offset = Offset(4)  # noqa: RUF009 (an int)
+    held: list[Offset] = field(default_factory=list)
+    after_hold: Offset | None = None
+    """Where the log begins from then on."""
+
+    def hold(self, offset: Offset) -> None:
+        self.held.append(offset)
+
+    def refresh(self) -> None:
+        if self.held and self.after_hold is not None:
+            self.start = self.after_hold
+
+
+@dataclass
+class Target:
+    found: TargetState
+
+    def open(self, table: TableId) -> TargetState:
+        return self.found
+
+
+OURS = Ours(Commit("p", 7), ("id",), empty=False)
+
+
+@dataclass
+class Case:
+    folder: Path
+
+    def unpark(
+        self, table: TableState | None, log: Log, target: TargetState
+    ) -> tuple[dict[str, Any], TableState]:
+        state = StateStore(self.folder)
+        if table is not None:
+            state.put_table(table)
+        answer = unpark(state, log, Target(target), T, hold=log.hold)  # type: ignore[arg-type]
+        found = state.table(T)
+        assert found is not None
+        return answer, found
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def test_a_table_that_lost_nothing_goes_on_from_its_own_offset(case: Case) -> None:
+    answer, table = case.unpark(PARKED, Log(), OURS)
+    assert answer == {"ok": True, "action": "goes on", "offset": 80}
+    assert (table.status, table.resumes, table.reason) == ("live", 80, "")
+    assert table.catching_up and not table.planned
+
+
+def test_the_log_is_held_before_it_is_looked_at(case: Case) -> None:
+    log = Log()
+    assert case.unpark(PARKED, log, OURS)[0]["action"] == "goes on"
+    assert log.held == [80]
+    late = Log(after_hold=Offset(81))  # retention was just at work
+    answer, _ = case.unpark(PARKED, late, OURS)
+    assert answer["action"] == "read again" and "begins at offset 81" in answer["why"]
+
+
+@pytest.mark.parametrize(
+    ("table", "log", "target", "why"),
+    [
+        (replace(PARKED, resumes=None), Log(), OURS, "cannot be added"),
+        (PARKED, Log(Offset(81)), OURS, "the relay log begins at offset 81"),
+        (PARKED, Log(), Missing(), "its target is gone"),
+    ],
+)
+def test_a_table_that_lost_something_is_read_again(
+    case: Case, table: TableState, log: Log, target: TargetState, why: str
+) -> None:
+    answer, found = case.unpark(table, log, target)
+    assert answer["action"] == "read again" and why in answer["why"]
+    assert found.due == f"unparked; {answer['why']}"
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "message"),
+    [
+        (None, OURS, "not one of this pipeline's"),
+        (replace(PARKED, status="dropped"), OURS, "gone at the source"),
+        (PARKED, Foreign("lake.shop.orders", "the table of pipeline x", "Name another."), "is taken"),
+    ],
+)
+def test_what_keeps_a_table_from_coming_back_is_said_and_it_stays_as_it_is(
+    case: Case, table: TableState | None, target: TargetState, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        case.unpark(table, Log(), target)
+    assert StateStore(case.folder).table(T) == table
+
+
+def test_a_table_that_is_not_parked_or_comes_back_by_itself_is_left_to_itself(case: Case) -> None:
+    assert case.unpark(replace(PARKED, status="live", resumes=None), Log(), OURS)[0]["action"] == "none"
+    answer, _ = case.unpark(replace(PARKED, due="a partition went"), Log(), OURS)
+    assert (answer["action"], answer["why"]) == ("read again", "a partition went")

@@ -1,0 +1,91 @@
+"""Which chunks the driver reads and places itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.offset import Offset, SourcePosition, Split
+from penstock.model.plan import PlaceChunks, Scan
+from penstock.model.schema import TableId
+from penstock.snapshot.driver_side import BYTES_MAX, ROWS_MAX, places_here, reads_here
+
+TABLE = TableId("shop", "orders")
+ALL = Chunk(TABLE, 0, None, None)
+MARKS = Watermarks("", SourcePosition("binlog.000001", 4))
+STAGED = StagedChunk(ALL, "x", "/x", 10, 100, "", 1, MARKS, "uuid", bytes_read=1000)
+
+
+@pytest.mark.parametrize("rows_guess", [0, 10, ROWS_MAX])
+def test_a_small_table_is_read_here(rows_guess: int) -> None:
+    assert reads_here(ALL, rows_guess)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "rows_guess"),
+    [
+        (ALL, ROWS_MAX + 1),
+        (replace(ALL, upper=("5",)), 10),
+        (replace(ALL, lower=("5",)), 10),
+        (replace(ALL, number=1, lower=("5",), upper=("9",)), 10),
+        (replace(ALL, snapshot=3), 10),
+        (replace(ALL, snapshot=3, condition="paid = 1"), 10),
+    ],
+    ids=["many rows", "the first of several", "the last", "one between", "a part", "a condition"],
+)
+def test_what_may_be_large_is_read_by_a_job(chunk: Chunk, rows_guess: int) -> None:
+    assert not reads_here(chunk, rows_guess)
+
+
+def test_keys_that_are_named_are_read_here_whatever_the_size_of_their_table() -> None:
+    assert reads_here(replace(ALL, snapshot=3, keys=(("1",), ("2",))), 10**9)
+
+
+def split(size: int) -> Split:
+    return Split("segment", Offset(0), Offset(100), Offset(100 + size))
+
+
+def scanning(*sizes: int) -> tuple[Scan, ...]:
+    return tuple(Scan((split(size),), None) for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("here", "step"),
+    [
+        (True, {}),
+        (True, {"scans": scanning(1000)}),
+        (True, {"chunks": (replace(STAGED, bytes_read=BYTES_MAX, rows=10**6),)}),
+        (False, {"chunks": (replace(STAGED, bytes_read=BYTES_MAX + 1),)}),
+        (False, {"chunks": (replace(STAGED, bytes_read=BYTES_MAX // 2 + 1),) * 2}),
+        (False, {"scans": scanning(BYTES_MAX)}),
+        (False, {"scans": scanning(BYTES_MAX // 2, BYTES_MAX // 2)}),
+        (False, {"chunks": (STAGED, replace(STAGED, bytes_read=0))}),
+        (True, {"chunks": (STAGED, replace(STAGED, bytes_read=0, rows=0))}),
+        (True, {"window": Offset(5)}),
+        (False, {"mode": "changes"}),
+    ],
+)
+def test_what_is_appended_is_placed_here_while_it_is_small(here: bool, step: dict[str, Any]) -> None:
+    assert places_here(PlaceChunks(**{"chunks": (STAGED,), "scans": (), "mode": "append"} | step)) == here
+
+
+@pytest.mark.parametrize(
+    ("here", "step"),
+    [
+        (True, {}),
+        (False, {"newer": False}),
+        (False, {"window": Offset(5)}),
+        (True, {"chunks": (replace(STAGED, rows=ROWS_MAX),)}),
+        (False, {"chunks": (replace(STAGED, rows=ROWS_MAX // 2 + 1),) * 2}),
+        (False, {"chunks": (replace(STAGED, rows=1, chunk=replace(ALL, keys=(("1",),) * ROWS_MAX)),)}),
+        (False, {"chunks": (replace(STAGED, bytes_read=BYTES_MAX + 1),)}),
+    ],
+)
+def test_what_is_merged_here_has_few_rows_which_are_newer_than_the_targets(
+    here: bool, step: dict[str, Any]
+) -> None:
+    fields = {"chunks": (STAGED,), "scans": (), "mode": "merge", "newer": True}
+    assert places_here(PlaceChunks(**fields | step)) == here  # type: ignore[arg-type]

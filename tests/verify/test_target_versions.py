@@ -1,0 +1,160 @@
+"""`penstock verify` and the pipeline agree on a place of the log, whether the pipeline runs or not."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import config as configuration
+from penstock.config import PipelineConfig
+from penstock.disk import directory
+from penstock.errors import ConfigError, TransientError
+from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.relaylog.segment import LEASE_FILE
+from penstock.runtime.verify_requests import Requests
+from penstock.state import StateStore
+from penstock.verify import target_versions
+from penstock.verify.subject import Held, NotCompared, Why
+from penstock.verify.target_versions import PipelineVersions
+
+A, B, DOTTED = TableId("shop", "a"), TableId("shop", "b"), TableId("shop", "c.d|e")
+MARK = SourcePosition("binlog.000001", 90)
+
+
+def live(table: TableId, **fields: Any) -> TableState:
+    schema = TableSchema(table, (Column("id", "int"),), ("id",), version=3)
+    return TableState(table, Offset(4), schema, **({"snapshot": "done", "last_epoch": 1} | fields))
+
+
+@dataclass
+class Log:
+    """A relay log whose offsets are the source's positions."""
+
+    reached: int = 100
+    touched: dict[TableId, tuple[int, int]] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    path: Path = Path("/nowhere")
+    grows: int = 0
+
+    def refresh(self) -> None:
+        self.reached += self.grows
+
+    def offset_reaching(self, position: SourcePosition) -> Offset | None:
+        return Offset(position.position) if position.position <= self.reached else None
+
+    def tables(self, reach: LogRange) -> dict[TableId, tuple[int, int]]:
+        return self.touched
+
+    def statements(self, reach: LogRange) -> list[str]:
+        return self.said
+
+
+class Sink:
+    def hold(self, table: TableId) -> str:
+        return f"version of {table.table}"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PipelineConfig:
+    found = configuration.parse(
+        {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(tmp_path / "state"),
+         "sink": {"type": "iceberg", "path": str(tmp_path / "lake")}}
+    )  # fmt: skip
+    with contextlib.closing(StateStore(found.state)) as state:
+        for table in (live(A), live(B, status="parked", reason="No."), live(DOTTED)):
+            state.put_table(table)
+        state.advance(Offset(80))
+    return found
+
+
+def asked(config: PipelineConfig, state: StateStore, log: Log) -> PipelineVersions:
+    return PipelineVersions(config, state, log)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def running(config: PipelineConfig, log: Log) -> Iterator[threading.Event]:
+    """A pipeline's loop, as far as requests go; it applies what it is to end an epoch at."""
+    stopping = threading.Event()
+
+    def loop(held: threading.Event) -> None:
+        with contextlib.closing(StateStore(config.state)) as state, directory.held(config.state):
+            requests = Requests(state, log, Sink())  # type: ignore[arg-type]
+            held.set()
+            while not stopping.wait(0.01):
+                for cut in list(requests.work()):
+                    state.advance(cut)
+
+    began = threading.Event()
+    thread = threading.Thread(target=loop, args=(began,))
+    thread.start()
+    assert began.wait(20)
+    try:
+        yield stopping
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def test_a_running_pipeline_tells_all_versions_at_one_place_and_what_is_not_to_be_compared(
+    config: PipelineConfig,
+) -> None:
+    log = Log()
+    with contextlib.closing(StateStore(config.state)) as state, running(config, log):
+        found = asked(config, state, log)
+        now = found.hold([A, B, DOTTED])
+        assert isinstance(now[A], TableSchema) and isinstance(now[B], NotCompared)
+        offset, held = found.versions_at([A, B, DOTTED], MARK)
+        assert offset == 90
+        assert held[A] == Held("version of a", 3) and held[DOTTED] == Held("version of c.d|e", 3)
+        assert isinstance(held[B], NotCompared) and held[B].why == Why.PARKED
+
+
+def test_a_pipeline_that_ends_while_it_is_asked_is_one_that_does_not_run(config: PipelineConfig) -> None:
+    log = Log(reached=10)  # it never reaches the mark
+    with contextlib.closing(StateStore(config.state)) as state, running(config, log) as stopping:
+        threading.Timer(0.5, stopping.set).start()
+        with pytest.raises(ConfigError, match="is not running"):
+            asked(config, state, log).versions_at([A], MARK)
+
+
+@pytest.mark.parametrize(("touched", "said"), [({A: (1, 10)}, []), ({}, ["ALTER TABLE shop.a"])])
+def test_a_stopped_pipeline_that_has_log_to_apply_is_not_compared(
+    config: PipelineConfig, touched: dict[TableId, tuple[int, int]], said: list[str]
+) -> None:
+    with contextlib.closing(StateStore(config.state)) as state:
+        with pytest.raises(ConfigError, match="10 bytes of log to apply"):
+            asked(config, state, Log(touched=touched, said=said)).versions_at([A], MARK)
+        offset, held = asked(config, state, Log(touched={B: (1, 10)})).versions_at([A, DOTTED], MARK)
+        assert offset == 80 and held == {A: Held(None, 3), DOTTED: Held(None, 3)}
+
+
+def test_a_pipeline_that_holds_its_state_and_does_not_answer_is_named(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_versions, "HOLD_SECONDS_MAX", 0.2)
+    with contextlib.closing(StateStore(config.state)) as state, directory.held(config.state):
+        with pytest.raises(TransientError, match="runs, but did not answer"):
+            asked(config, state, Log()).hold([A])
+        assert state.open_requests() == [], "nobody is asked any more"
+
+
+def test_a_receiver_without_a_pipeline_is_waited_for(config: PipelineConfig, tmp_path: Path) -> None:
+    log = Log(reached=50, grows=10, path=tmp_path)
+    (tmp_path / LEASE_FILE).touch()
+    with contextlib.closing(StateStore(config.state)) as state:
+        with open(tmp_path / LEASE_FILE) as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            offset, _ = asked(config, state, log).versions_at([A], MARK)
+        assert offset == 80
+        with pytest.raises(ConfigError, match="ends before") as error:
+            asked(config, state, Log(reached=50, grows=10, path=tmp_path)).versions_at([A], MARK)
+        assert "penstock receive" in error.value.hint
