@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import random
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +24,8 @@ from penstock.snapshot import staging
 from penstock.snapshot.base import ReadMarks
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
+from penstock.testing import preload
+from penstock.testing.preload import Preloaded
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import Database, MySqlClient
 
@@ -110,6 +116,38 @@ def test_a_chunk_of_another_plan_is_another_chunk_whatever_its_number(tmp_path: 
     other = replace(CHUNK, upper=("9",))
     assert staging.find(tmp_path, other) is None
     assert values_of(staging.stage(ScriptedReader([2]), SCHEMA, other, tmp_path)) == [2]
+
+
+STAGES = """
+import sys
+from pathlib import Path
+from tests.snapshot.test_staging import CHUNK, SCHEMA, ScriptedReader
+from penstock.disk.directory import make, sync
+from penstock.snapshot import staging
+chunks = Path(sys.argv[1]) / "chunks"
+make(chunks, "state")
+sync(chunks.parent)
+staged = staging.stage(ScriptedReader([1, 2, 3]), SCHEMA, CHUNK, chunks / "1757229")
+print(staged.path)
+"""
+
+
+@pytest.mark.skipif(bool(preload.missing()), reason=preload.missing())
+def test_a_staged_chunk_survives_a_loss_of_power_with_the_directories_above_it(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    with Preloaded(tmp_path / "preloaded") as preloaded:
+        environment = {**os.environ, **preloaded.environment(roots=[state])}
+        environment["PYTHONPATH"] = os.pathsep.join([*map(str, sys.path), str(Path(__file__).parents[2])])
+        done = subprocess.run(
+            [sys.executable, "-c", STAGES, str(state)], env=environment, capture_output=True, text=True,
+            check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        preloaded.lose_power(random.Random(1), "strict")
+    (found,) = staging.staged(state / "chunks" / "1757229")
+    assert found.path == done.stdout.strip()
+    assert values_of(found) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])

@@ -231,7 +231,10 @@ def _publish(folder: Path, staged: StagedChunk) -> StagedChunk:
         json.dump(document, file, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())
-    sync(folder)  # the rows' name is durable before a manifest names it
+    # The rows' name, and those of the directories above it, are durable before a manifest names them. To sync
+    # a directory in which nothing was made costs next to nothing.
+    for made in (folder, folder.parent, folder.parent.parent):
+        sync(made)
     final = folder / f"{_chunk_name(staged.chunk)}.json"
     try:
         with suppress(FileExistsError):
