@@ -36,6 +36,8 @@ LINES_BYTES_MAX = 16 * 1024 * 1024
 """Of a file, per look."""
 TOLD_MAX = 20
 """Of what is no signal, in the log, per look; the others are counted."""
+REST_PACKAGES = ("fastapi", "starlette", "uvicorn")
+"""Of the extra `rest`. A plain install has no web server."""
 _READ_TO = "signals of the source read to"
 
 
@@ -247,11 +249,19 @@ def open_channels(
 
 
 def rest_server(config: PipelineConfig, state: StateStore) -> AbstractContextManager[str | None]:
-    """Takes signals over HTTP while the block lasts, if the pipeline file asks for it; the address."""
+    """Takes signals over HTTP while the block lasts, if the pipeline file asks for it; the address. Raises
+    `ConfigError` where the packages of the extra `rest` are missing."""
     if config.signals.rest is None:
         return nullcontext()
-    from penstock.signals.rest import serving  # FastAPI is slow to import
-
+    try:
+        from penstock.signals.rest import serving  # FastAPI is slow to import
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in REST_PACKAGES:
+            raise
+        raise ConfigError(
+            f"`signals.rest` takes signals over HTTP, which needs the package {error.name}.",
+            hint="pip install 'penstock[rest]'",
+        ) from None
     return serving(config.signals.rest, state)
 
 
