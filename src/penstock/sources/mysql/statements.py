@@ -57,6 +57,7 @@ from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinit
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.foreign_key_statements import ADDED, children_of_changed, keys_after
+from penstock.sources.mysql.merge_tables import is_merge, merge_reason, union_of
 from penstock.sources.mysql.online_schema_change import is_copy_of
 from penstock.sources.mysql.uncaptured_tables import Held, Shadows, named_tables
 
@@ -120,6 +121,7 @@ class MySqlStatements:
         for change in changes:
             found += self._effect(change, statement, live, held)
         found += self._unlogged(parsed, statement, live, {effect.table for effect in found})
+        found += _under_merge_table(parsed, statement, live)
         if self._keeps_keys:
             found += children_of_changed(changes, live, {effect.table for effect in found})
         self._shadows.note(statement, changes, live, held, parsed)
@@ -192,6 +194,8 @@ class MySqlStatements:
             and any(key.cascades for key in definition.foreign_keys)
         )
         steps = _cascading(table, statement.end).steps if parks else ()
+        if definition is not None and is_merge(dict(definition.options).get("ENGINE", "")):
+            steps = _parked_for_merge(table, table, statement.end).steps
         fills = change.filled
         return [
             TableEffect(
@@ -377,6 +381,21 @@ def _by_temporary(change: Change, held: Held) -> Change:
             return Doubtful(table, why) if held.may_be_temporary(table) else change
         case _:
             return change
+
+
+def _under_merge_table(
+    parsed: said.Statement, statement: Statement, live: dict[TableId, TableSchema]
+) -> Iterator[TableEffect]:
+    """Captured tables that a MERGE table gets: from here on their rows change under its name."""
+    merge = parsed.table if isinstance(parsed, said.CreateTable | said.AlterTable) else None
+    for table in union_of(parsed) if merge is not None else ():
+        if merge is not None and table in live:
+            yield _parked_for_merge(table, merge, statement.offset)
+
+
+def _parked_for_merge(table: TableId, merge: TableId, offset: Offset) -> TableEffect:
+    reason, hint = merge_reason(table, merge)
+    return TableEffect.parked(table, offset, reason=reason, hint=hint)
 
 
 def _named_by_unknown(

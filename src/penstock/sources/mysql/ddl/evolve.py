@@ -183,7 +183,7 @@ def _engine(options: TableOptions, todo: _Sorted) -> None:
     engine = options.get("ENGINE")
     if engine is not None and engine.upper() not in KEEPS_ROWS:
         todo.silent.append(f"the table moves to the engine {engine}")
-    if options.union:
+    if options.union is not None:
         todo.silent.append("the tables under a MERGE table change")
 
 

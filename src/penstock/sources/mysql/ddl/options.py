@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, keywords
 from penstock.sources.mysql.ddl.types import charset_clause, collation_name
 
@@ -22,12 +23,13 @@ SHOWN = {"ENGINE", "COMMENT", "ROW_FORMAT", "AUTO_INCREMENT", "KEY_BLOCK_SIZE"}
 
 @dataclass(frozen=True)
 class TableOptions:
-    """`charset` and `collation` as written, in lower case (`default`: the database's)."""
+    """`charset` and `collation` as written, in lower case (`default`: the database's). `union`: the tables of
+    a MERGE table; None: the statement does not say."""
 
     charset: str | None = None
     collation: str | None = None
     others: tuple[tuple[str, str], ...] = ()
-    union: bool = False
+    union: tuple[TableId, ...] | None = None
     versioned: bool = False
 
     def get(self, name: str) -> str | None:
@@ -38,7 +40,8 @@ def read_options(cursor: Cursor, *, lenient: bool) -> TableOptions:
     """Options up to what is none. `lenient`: also those nobody here knows, if they read `name = value`."""
     charset = collation = None
     others: list[tuple[str, str]] = []
-    union = versioned = False
+    union: tuple[TableId, ...] | None = None
+    versioned = False
     while not cursor.at_end:
         cursor.take_sign(",")
         cursor.take("DEFAULT")
@@ -48,8 +51,7 @@ def read_options(cursor: Cursor, *, lenient: bool) -> TableOptions:
             collation = collation_name(cursor)
         elif cursor.take("UNION"):
             cursor.take_sign("=")
-            cursor.parenthesised()
-            union = True
+            union = _union(cursor)
         elif cursor.take("DATA", "DIRECTORY") or cursor.take("INDEX", "DIRECTORY"):
             cursor.take_sign("=")
             cursor.string()
@@ -62,6 +64,17 @@ def read_options(cursor: Cursor, *, lenient: bool) -> TableOptions:
         else:
             break
     return TableOptions(charset, collation, tuple(others), union, versioned)
+
+
+def _union(cursor: Cursor) -> tuple[TableId, ...]:
+    """`(table, …)`, which may be empty."""
+    tables: list[TableId] = []
+    if not cursor.take_sign("("):
+        raise NotUnderstood("(")
+    while not cursor.take_sign(")"):
+        tables.append(cursor.table())
+        cursor.take_sign(",")
+    return tuple(tables)
 
 
 def _is_assignment(cursor: Cursor) -> bool:

@@ -126,7 +126,7 @@ def _changes_rows(action: said.Action) -> bool:
         case said.AddElement(element=element):
             return isinstance(element, PeriodSpec)
         case said.SetOptions(options=options):
-            return options.get("ENGINE") is not None or bool(options.union)
+            return options.get("ENGINE") is not None or options.union is not None
         case (
             said.RenameColumn() | said.DropColumn() | said.AlterColumn() | said.DropKey() | said.RenameKey()
             | said.RenameTo() | said.Partitioning() | said.NoChange()
