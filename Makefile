@@ -35,7 +35,8 @@ chaos: setup  ## Faults by seed: SEEDS=1-20 (MINUTES, KINDS="power-loss net", WO
 instructions:  ## Instructions the core needs for a row image, against core/bench/instructions.json (needs valgrind)
 	@python3 scripts/instructions.py $(ARGS)
 
-lint: setup  ## ruff, mypy --strict, rustfmt, clippy
+lint:  ## ruff, mypy --strict, rustfmt, clippy
+	@scripts/setup --lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -12,6 +12,7 @@ libraries give other numbers: renew them together with the tools.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -34,7 +35,7 @@ PASSES = 6
 def main() -> int:
     renew = sys.argv[1:] == ["--renew"]
     if shutil.which("valgrind") is None:
-        print("instructions: NOT CHECKED, valgrind is not installed (apt-get install valgrind)")
+        print(red("instructions: not checked, because valgrind is missing (apt-get install valgrind)"))
         return 1 if renew else 0
     build()
     images, events = (run([*command(COUNTED[name]), "1"])[0] for name in ("changelog", "frame"))
@@ -47,6 +48,12 @@ def main() -> int:
         print(f"instructions: {NUMBERS.relative_to(ROOT)} now has {found}")
         return 0
     return compare(found, json.loads(NUMBERS.read_text()))
+
+
+def red(text: str) -> str:
+    """In red where it can be seen: at a terminal, or in the log of a CI run."""
+    shown = sys.stdout.isatty() or os.environ.get("CI")
+    return f"\033[1;31m{text}\033[0m" if shown and "NO_COLOR" not in os.environ else text
 
 
 def compare(found: dict[str, int], committed: dict[str, int]) -> int:
