@@ -19,7 +19,7 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import build_sink
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing, Sink
 from penstock.sinks.files import Rows
-from penstock.sinks.lake import spark_type
+from penstock.sinks.spark_sql import spark_type
 
 _serial = itertools.count()
 

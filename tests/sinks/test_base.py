@@ -20,8 +20,8 @@ from penstock.sinks.base import (
     namespace_levels,
     refuse_columns,
 )
-from penstock.sinks.delta.commits import commit_of, transaction_version
-from penstock.sinks.iceberg.commits import last_commit
+from penstock.sinks.lake.delta.commits import commit_of, transaction_version
+from penstock.sinks.lake.iceberg.commits import last_commit
 
 names = st.text(min_size=1, max_size=64)
 

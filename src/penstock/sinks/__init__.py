@@ -12,7 +12,7 @@ from penstock.sinks.base import Sink
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.sinks.shards import Lake
+    from penstock.sinks.lake.shards import Lake
 
 
 def build_sink(
@@ -24,22 +24,22 @@ def build_sink(
     lake: Lake
     match config.type:
         case "iceberg":
-            from penstock.sinks.iceberg.sink import IcebergSink
-            from penstock.sinks.shards import ShardedSink
+            from penstock.sinks.lake.iceberg.sink import IcebergSink
+            from penstock.sinks.lake.shards import ShardedSink
 
             lake = IcebergSink(config, spark, pipeline, merged)
             return ShardedSink(lake, shards, spark) if shards else lake
         case "delta":
-            from penstock.sinks.delta.sink import DeltaSink
-            from penstock.sinks.shards import ShardedSink
+            from penstock.sinks.lake.delta.sink import DeltaSink
+            from penstock.sinks.lake.shards import ShardedSink
 
             lake = DeltaSink(config, spark, pipeline, merged)
             return ShardedSink(lake, shards, spark) if shards else lake
         case "parquet":
-            from penstock.sinks.parquet import ParquetSink
+            from penstock.sinks.changelog.sink import ParquetSink
 
             return ParquetSink(config, spark, pipeline)
         case "console":
-            from penstock.sinks.console import ConsoleSink
+            from penstock.sinks.console.sink import ConsoleSink
 
             return ConsoleSink(config, spark, pipeline)

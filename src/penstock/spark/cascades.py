@@ -55,7 +55,7 @@ from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChun
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.sinks.base import Sink
 from penstock.sinks.files import FileWriter, Present, Rows, written
-from penstock.sinks.lake import quoted, spark_type
+from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.errors import crossing, returned
 from penstock.spark.row_versions import Family, Known, Result, places_of

@@ -13,7 +13,7 @@ from penstock.failures.messages import first_line, is_sparks, spark_failed
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.sinks import build_sink
-from penstock.sinks.lake import quoted
+from penstock.sinks.spark_sql import quoted
 from penstock.spark.session import build_session
 
 

@@ -22,7 +22,7 @@ from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyEvents, TablePlan
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
-from penstock.sinks.lake import quoted, spark_type
+from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.consequences import Child, Edge, any_of, compared, follow, outcome
 from penstock.spark.scratch import Scratch

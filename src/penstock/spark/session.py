@@ -22,7 +22,7 @@ from penstock.config import SinkConfig, SparkConfig
 from penstock.disk.directory import PRIVATE
 from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import spark_failed, tail
-from penstock.sinks.delta.checksum import FILES_MAX
+from penstock.sinks.lake.delta.checksum import FILES_MAX
 from penstock.spark import cluster
 from penstock.spark.classes import java_options
 from penstock.spark.jars import jars

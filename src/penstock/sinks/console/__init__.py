@@ -1,0 +1,1 @@
+"""Changes as JSON lines on standard output."""

@@ -1,0 +1,208 @@
+"""Files of a Delta table that were written by us, not by Spark: how to write them, and how Delta learns of
+them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from penstock.sinks.files import FIELD_ID, FileWriter
+from penstock.sinks.lake.delta.commits import Action
+from penstock.sinks.lake.sessions import java_map
+
+STATS_TEXT_MAX = 32
+"""Letters of a text that statistics hold; Delta's own default."""
+STATS_COLUMNS_MAX = 32
+"""Columns that statistics are about; Delta's own default."""
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+"""Delta's names of the types that a target can have; decimals are told by their parameters."""
+
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_ID = "delta.columnMapping.id"
+
+_KNOWN_OF_FIELDS = {_PHYSICAL_NAME, _ID, "delta.typeChanges", "comment"}
+"""Metadata of a column that leave its values as they are. A generated or an identity column has others."""
+
+_KNOWN_FEATURES = {
+    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck",
+    # Without effect unless a property (below) or a column's metadata says so.
+    "appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns", "invariants",
+}  # fmt: skip
+
+_FLAGS = ("delta.appendOnly", "delta.enableChangeDataFeed")
+_CONSTRAINTS = "delta.constraints."
+
+
+def file_writer(spark: SparkSession, snapshot: Any) -> FileWriter | None:
+    """Writes data files of a table without Spark. None: the table needs Spark's writer, because somebody gave
+    it partitions, a feature that asks something of writers, or a place that is not a local directory."""
+    folder, metadata = data_folder(snapshot), snapshot.metadata()
+    if folder is None or not _is_plain(spark, snapshot) or metadata.partitionColumns().nonEmpty():
+        return None
+    fields, names = [], []
+    for column in json.loads(metadata.schemaString())["fields"]:
+        kind, known = _arrow_type(column["type"]), column["metadata"]
+        if kind is None or not column["nullable"] or not {_PHYSICAL_NAME, _ID} <= set(known):
+            return None
+        if set(known) - _KNOWN_OF_FIELDS:
+            return None
+        fields.append(pa.field(known[_PHYSICAL_NAME], kind, metadata={FIELD_ID: str(known[_ID])}))
+        names.append(column["name"])
+    return FileWriter(
+        str(folder), pa.schema(fields), optional=frozenset(names), sources=tuple(names), strict=True
+    )
+
+
+def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
+    """Writes keys in the types that the target has. None: two values of the key can be equal at the source
+    and differ here, or there is no such column."""
+    if not set(key) <= set(writer.columns):
+        return None
+    fields = [writer.fields.field(writer.columns.index(name)) for name in key]
+    if any(pa.types.is_floating(field.type) for field in fields):
+        return None
+    return replace(writer, fields=pa.schema(fields), sources=key, optional=frozenset(), strict=False)
+
+
+def takes_vectors(snapshot: Any) -> bool:
+    wanted = snapshot.metadata().configuration().get("delta.enableDeletionVectors")
+    return bool(wanted.isDefined() and wanted.get() == "true")
+
+
+def data_folder(snapshot: Any) -> Path | None:
+    """The local directory of a table; None: it is none."""
+    url = snapshot.deltaLog().dataPath().toUri()
+    return Path(url.getPath()) if url.getScheme() in (None, "file") else None
+
+
+def local_path(folder: Path, location: str) -> Path | None:
+    """Of a file of the table in `folder`, as its log names it. None: it is not here."""
+    url = urlsplit(location)
+    return folder / unquote(url.path) if url.scheme in ("", "file") else None
+
+
+def _is_plain(spark: SparkSession, snapshot: Any) -> bool:
+    """Whether the table asks nothing of its writers that is not done here."""
+    protocol = json.loads(snapshot.protocol().json())["protocol"]
+    features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
+    if protocol["minWriterVersion"] != 7 or features - _KNOWN_FEATURES:
+        return False
+    convert = spark._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]
+    properties = java_map(spark, convert.asJava(snapshot.metadata().configuration()))
+    if properties.get("delta.columnMapping.mode") != "name":
+        return False
+    if any(name.startswith(_CONSTRAINTS) for name in properties):
+        return False
+    return all(properties.get(name, "false") == "false" for name in _FLAGS)
+
+
+def _arrow_type(name: Any) -> pa.DataType | None:
+    if not isinstance(name, str):
+        return None
+    decimal = re.fullmatch(r"decimal\((\d+),(\d+)\)", name)
+    return _ARROW.get(name) if decimal is None else pa.decimal128(int(decimal[1]), int(decimal[2]))
+
+
+def added(path: str) -> Action:
+    """The log's entry for a data file that stands in the table's directory itself."""
+    file = Path(path)
+    size, stats = file.stat().st_size, statistics(pq.read_metadata(path))
+    return {
+        "add": {
+            "path": file.name,
+            "partitionValues": {},
+            "size": size,
+            "modificationTime": _now_ms(),
+            "dataChange": True,
+            "stats": json.dumps(stats),
+        }
+    }
+
+
+def removed(file: dict[str, Any]) -> Action:
+    """The log's entry for a data file that the table has no longer; `file` is the one by which it came."""
+    kept = ("path", "partitionValues", "size", "tags", "deletionVector", "stats")
+    told = {name: file[name] for name in kept if file.get(name) is not None}
+    gone = {"deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}
+    return {"remove": {**told, **gone}}
+
+
+def marked(file: dict[str, Any], stats: dict[str, Any], vector: dict[str, Any]) -> Action:
+    """The log's entry for a data file that a table has, with another deletion vector."""
+    wider = {**stats, "tightBounds": False}
+    return {"add": {**file, "dataChange": True, "stats": json.dumps(wider), "deletionVector": vector}}
+
+
+def statistics(
+    footer: pq.FileMetaData, *, text_max: int = STATS_TEXT_MAX, columns_max: int = STATS_COLUMNS_MAX
+) -> dict[str, Any]:
+    """Of a file as Delta has them, by the columns' names in it: numbers of rows and NULLs, and the bounds of
+    integers, dates, and texts of at most `text_max` letters."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for place, field in enumerate(footer.schema.to_arrow_schema()):
+        groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
+        found = [group.statistics for group in groups if group.is_stats_set]
+        if place >= columns_max or len(found) < len(groups):
+            continue
+        if not all(one.has_null_count for one in found):
+            continue
+        nulls[field.name] = sum(one.null_count for one in found)
+        held = [one for one, group in zip(found, groups, strict=True) if one.null_count < group.num_values]
+        if not held or not all(one.has_min_max for one in held):
+            continue
+        low = _told(min(one.min_raw for one in held), field.type, text_max)
+        high = _told(max(one.max_raw for one in held), field.type, text_max)
+        if low is not None and high is not None:
+            least[field.name], greatest[field.name] = low, high
+    return {
+        "numRecords": footer.num_rows,
+        "minValues": least,
+        "maxValues": greatest,
+        "nullCount": nulls,
+        "tightBounds": True,
+    }
+
+
+def _told(value: Any, kind: pa.DataType, text_max: int) -> int | str | None:
+    """A value as statistics give it, from the one that Parquet stores; None: they do not."""
+    if pa.types.is_integer(kind):
+        return int(value)
+    if kind == pa.string():
+        text: str = value.decode()
+        return text if len(text) <= text_max else None
+    if kind == pa.date32():
+        try:
+            return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+        except OverflowError:  # MySQL has a year 0
+            return None
+    return None
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,485 @@
+"""Delta tables, one directory per table, with deletion vectors.
+
+Why a replay changes nothing: the commit's key is Delta's own transaction identifier (`txnAppId`,
+`txnVersion`), which Delta stores in the same log entry as the rows. Delta ignores a second write under one
+version, so the version counts epoch and step.
+
+Appends write Parquet in the tasks themselves and commit it here (`sinks/files.py`); so do merges, where all
+that the target has of the rows' keys is older (`merge.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StructType,
+    TimestampNTZType,
+)
+
+from penstock.config import SinkConfig
+from penstock.disk.directory import sync
+from penstock.errors import InternalError
+from penstock.failures.messages import brief
+from penstock.model.change import SEQUENCE
+from penstock.model.plan import Move
+from penstock.model.schema import TableId, TableSchema
+from penstock.sinks.base import (
+    FORMAT,
+    OWN_COLUMNS,
+    SHARDS_BY,
+    SOURCE,
+    Commit,
+    Compacted,
+    EvolvedColumn,
+    Foreign,
+    Missing,
+    Narrowing,
+    Ours,
+    TargetState,
+    check_directory,
+    check_pipeline,
+    directory_name,
+    is_recorded,
+    namespace_levels,
+    other_shape,
+    refuse_foreign,
+    refuse_own_names,
+    shape,
+    source_columns,
+)
+from penstock.sinks.files import WRITTEN, Rows, written
+from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
+from penstock.sinks.lake.delta.files import added, file_writer
+from penstock.sinks.lake.delta.merge import FileMerges
+from penstock.sinks.lake.evolve import Change, assignments, changes, holds
+from penstock.sinks.lake.merge import live_rows, merge, refuse_other_source, target_type
+from penstock.sinks.lake.sessions import Sessions, java_map
+from penstock.sinks.spark_sql import column_definitions, quoted, table_properties, text
+
+log = logging.getLogger(__name__)
+
+PIPELINE = "penstock.pipeline"
+
+_GONE = ".gone-"
+
+PACK_COMMITS = 200
+"""Commits to a table after which its small files are put together."""
+_PACKING = {
+    "spark.databricks.delta.optimize.minFileSize": str(16 * 1024**2),
+    "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024**2),
+    "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.5",
+}
+"""Large files stay, unless half of their rows are gone."""
+
+_CREATING = {"spark.databricks.delta.allFilesInCrc.enabled": "false"}
+"""Of a table without files Delta knows that its checksum has none; told to list them, it asks Spark."""
+
+_PROPERTIES = {
+    "delta.enableDeletionVectors": "true",
+    # Column names may hold any character, and columns can be renamed and dropped without rewriting files.
+    "delta.columnMapping.mode": "name",
+    "delta.feature.timestampNtz": "supported",
+    # Small epochs make commits by the second, and each checkpoint writes the whole state anew.
+    "delta.checkpointInterval": "100",
+}
+
+
+class DeltaSink:
+    append_only = False
+
+    def __init__(
+        self,
+        config: SinkConfig,
+        spark: SparkSession,
+        pipeline: str,
+        merged: Mapping[TableId, str] | None = None,
+    ) -> None:
+        """`merged`: targets that many source tables have together, with the column that tells them apart."""
+        assert config.path is not None
+        self._config = config
+        self._root = config.path
+        self._spark = spark
+        self._pipeline = pipeline
+        self._merged = merged or {}
+        self._commits = Commits(spark, pipeline)
+        self._merges = FileMerges(spark, self._commits)
+        self._sessions = Sessions(spark)
+        self._written: dict[TableId, int] = {}
+
+    def check(self) -> None:
+        check_directory(self._root)
+
+    def open(self, table: TableId) -> TargetState:
+        path = self.path(table)
+        if not path.exists():
+            return Missing()
+        if path.is_dir() and not any(path.iterdir()):
+            return Missing()
+        if not (path / "_delta_log").is_dir():
+            cure = "Name another `sink.path`, or move what is there away."
+            return Foreign(str(path), "it holds something that is not a Delta table", cure)
+        snapshot = self._snapshot(table)
+        if snapshot.version() < 0:
+            return Missing()
+        properties = self._properties(snapshot)
+        owner = properties.get(PIPELINE)
+        if owner != self._pipeline:
+            reason = (
+                "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
+            )
+            cure = "Name another `sink.namespace` or `sink.path`, or remove the table if nobody needs it."
+            return Foreign(str(path), reason, cure)
+        if (other := other_shape(str(path), properties.get(SHARDS_BY), self._merged.get(table))) is not None:
+            return other
+        columns = source_columns(list(snapshot.schema().fieldNames()))
+        return Ours(self._commits.last(snapshot, ""), columns, self._commits.checksums.is_empty(snapshot))
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        refuse_own_names(schema)
+        refuse_foreign(schema.table, self.open(schema.table))
+        properties = {
+            **_PROPERTIES,
+            PIPELINE: self._pipeline,
+            "penstock.format": FORMAT,
+            SOURCE: str(schema.table),
+            **shape(self._merged.get(schema.table)),
+        }
+        with self._sessions.lend(_CREATING) as session:
+            session.sql(
+                f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
+                f"({column_definitions(target_type(arrow))}) USING delta {table_properties(properties)}"
+            )
+        refuse_other_source(self, schema.table)
+
+    def drop(self, table: TableId) -> None:
+        if isinstance(self.open(table), Ours):
+            shutil.rmtree(self.path(table))
+            self._forget_paths()
+
+    def clear(self, table: TableId) -> None:
+        with suppress(Py4JJavaError, PySparkException):  # it cannot be opened
+            state = self.open(table)
+            refuse_foreign(table, state)
+            if isinstance(state, Ours):
+                refuse_other_source(self, table)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self.path(table))
+        self._forget_paths()
+
+    def identity(self, table: TableId) -> str | None:
+        return str(self._snapshot(table).metadata().id()) if isinstance(self.open(table), Ours) else None
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        """A Delta table is its directory: its log names files relative to it. Directories change names one at
+        a time, so every target is first laid aside under its identity, and then under its new name."""
+        self._forget_paths()
+        waiting = [move for move in moves if self.identity(move.target) != move.identity]
+        for move in waiting:
+            if self.identity(move.source) == move.identity:
+                _rename(self.path(move.source), self._aside(move))
+        self._forget_paths()
+        for move in waiting:
+            if self._aside(move).exists():
+                self._make_room(move)
+                _rename(self._aside(move), self.path(move.target))
+        for leftover in self._root.glob(f"{_GONE}*"):
+            shutil.rmtree(leftover)
+        self._forget_paths()
+        lost = [move for move in waiting if self.identity(move.target) != move.identity]
+        for move in moves:
+            if move not in lost:
+                self.set_property(move.target, SOURCE, str(move.target))
+        return lost
+
+    def _aside(self, move: Move) -> Path:
+        return self._root / f".moving-{move.identity}"
+
+    def _make_room(self, move: Move) -> None:
+        """Moved away first: a directory half removed would be nobody's."""
+        refuse_foreign(move.target, self.open(move.target))
+        path = self.path(move.target)
+        if path.exists():
+            _rename(path, self._root / f"{_GONE}{move.identity}")
+
+    def _forget_paths(self) -> None:
+        self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        if (snapshot := self._unless_done(table, commit)) is None:
+            return False
+        writer = file_writer(self._spark, snapshot)
+        if writer is not None:
+            here = rows.here
+            files = list(writer.files(here())) if here else written(rows.through(writer, WRITTEN))
+            self._commits.write(snapshot, commit, map(added, files), reads=False)
+            self._noted(table)
+            return True
+        by_spark = self._fitted(table, live_rows(rows.frame)).write.format("delta").mode("append")
+        for name, value in self._transaction(commit).items():
+            by_spark = by_spark.option(name, value)
+        by_spark.save(str(self.path(table)))
+        return True
+
+    def _fitted(self, table: TableId, frame: DataFrame) -> DataFrame:
+        """Delta's appends take no type but the column's own, which may be wider than the source's."""
+        kinds = {field.name.lower(): field.dataType for field in self.columns(table)}
+        columns = [
+            frame[quoted(field.name)].cast(kinds.get(field.name.lower(), field.dataType)).alias(field.name)
+            for field in frame.schema
+        ]
+        return frame.select(*columns)
+
+    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+        if (snapshot := self._unless_done(table, commit)) is None:
+            return False
+        if self._merges.write(snapshot, rows, key, commit):
+            self._noted(table)
+            return True
+        with self._session(commit) as session:
+            merge(session, table, self.name(table), rows, key)
+        return self._record(table, commit)
+
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
+        return self.delete(table, "true", commit)
+
+    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        return self.delete(table, f"{SEQUENCE} < {int(sequence)}", commit)
+
+    def delete(self, table: TableId, condition: str, commit: Commit) -> bool:
+        if self._done(table, commit):
+            return False
+        with self._session(commit) as session:
+            session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
+        return self._record(table, commit)
+
+    def evolve(
+        self,
+        table: TableId,
+        columns: Sequence[EvolvedColumn],
+        commit: Commit | None,
+        *,
+        narrowing: Narrowing,
+        properties: Mapping[str, str | None] | None = None,
+    ) -> bool:
+        """Delta changes columns one ALTER TABLE at a time, and has no defaults for rows that exist. So values
+        that have to be computed go into columns aside first; then one commit of the table's metadata, which
+        carries the key, renames, drops, adds and reorders all columns at once."""
+        if commit is not None and self._done(table, commit):
+            return False
+        present = self.columns(table)
+        changed = changes(table, present, columns, stored=self.stored, widens=widens, narrowing=narrowing)
+        waiting = [c for c in changed if c.how == "convert" or (c.how == "add" and c.default is not None)]
+        if waiting:
+            self._compute(table, present, waiting)
+        if any(change.how == "widen" for change in changed):
+            self._allow_widening(table)
+        self._commit_columns(table, changed, waiting, commit, properties or {})
+        return True
+
+    def columns(self, table: TableId) -> StructType:
+        return StructType.fromJson(json.loads(self._snapshot(table).schema().json()))
+
+    def _compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
+        missing = [change for change in waiting if change.aside not in present.names]
+        if missing:
+            columns = ", ".join(f"{quoted(c.aside)} {c.kind.simpleString()}" for c in missing)
+            self._spark.sql(f"ALTER TABLE {self.name(table)} ADD COLUMNS ({columns})")
+        self._spark.sql(f"UPDATE {self.name(table)} SET {assignments(present, waiting)}")
+
+    def _allow_widening(self, table: TableId) -> None:
+        name = "delta.enableTypeWidening"
+        if not self._snapshot(table).metadata().configuration().get(name).isDefined():
+            self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ('{name}' = 'true')")
+
+    def _commit_columns(
+        self,
+        table: TableId,
+        changed: list[Change],
+        waiting: list[Change],
+        commit: Commit | None,
+        properties: Mapping[str, str | None],
+    ) -> None:
+        delta = self._jvm.org.apache.spark.sql.delta
+        snapshot = self._snapshot(table)
+        now = snapshot.metadata()
+        fields = {field["name"]: field for field in json.loads(now.schemaString())["fields"]}
+        wanted = [_field(change, fields, aside=change in waiting) for change in changed]
+        wanted += [fields[name] for name in OWN_COLUMNS if name in fields]
+        text_ = json.dumps({"type": "struct", "fields": wanted})
+        transaction = self._commits.begin(snapshot)
+        if any(change.how == "widen" for change in changed):
+            types = self._jvm.org.apache.spark.sql.types.DataType
+            schema = delta.TypeWideningMetadata.addTypeWideningMetadata(
+                transaction, types.fromJson(text_), now.schema()
+            )
+            text_ = schema.json()
+        configuration = now.configuration()
+        for name, value in properties.items():
+            if value is None:
+                configuration = getattr(configuration, "$minus")(name)
+            else:
+                configuration = configuration.updated(name, value)
+        transaction.updateMetadata(
+            now.copy(
+                now.id(), now.name(), now.description(), now.format(), text_, now.partitionColumns(),
+                configuration, now.createdTime(),
+            ),
+            False,
+        )  # fmt: skip
+        operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+        self._commits.end(transaction, commit, operation, [])
+
+    def stored(self, kind: DataType) -> DataType:
+        return kind
+
+    def properties(self, table: TableId) -> dict[str, str]:
+        return self._properties(self._snapshot(table))
+
+    def _properties(self, snapshot: Any) -> dict[str, str]:
+        convert = self._jvm.scala.jdk.javaapi.CollectionConverters
+        return java_map(self._spark, convert.asJava(snapshot.metadata().configuration()))
+
+    def last_commit(self, table: TableId, source: str) -> Commit | None:
+        return self._commits.last(self._snapshot(table), source)
+
+    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        raise InternalError("The delta sink merges; write_changes is for append-only sinks.")
+
+    def version(self, table: TableId) -> str | None:
+        return str(self._snapshot(table).version())
+
+    def hold(self, table: TableId) -> str | None:
+        return self.version(table)  # nothing is removed before Delta's own retention
+
+    def compact(self, table: TableId) -> Compacted:
+        before = self._files(table)
+        self._spark.sql(f"OPTIMIZE {self.name(table)}")
+        return Compacted(before, self._files(table))
+
+    def _noted(self, table: TableId) -> None:
+        """There is one commit more, and each leaves small files. Now and then these are put together."""
+        self._written[table] = self._written.get(table, 0) + 1
+        if self._written[table] < PACK_COMMITS:
+            return
+        self._written[table] = 0
+        try:
+            with self._sessions.lend(_PACKING) as session:
+                session.sql(f"OPTIMIZE {self.name(table)}")
+        except (Py4JJavaError, PySparkException) as error:  # no row changes: it may wait for the next time
+            log.info("%s: OPTIMIZE is put off: %s", table, brief(error))
+
+    def _files(self, table: TableId) -> int:
+        return int(self._spark.sql(f"DESCRIBE DETAIL {self.name(table)}").collect()[0]["numFiles"])
+
+    def close(self) -> None:
+        pass
+
+    def read(self, table: TableId, version: str | None = None) -> DataFrame:
+        reader = self._spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(str(self.path(table)))
+
+    def path(self, table: TableId) -> Path:
+        """The directory of a table's target."""
+        levels = (*namespace_levels(self._config.namespace, table), table.table)
+        return self._root.joinpath(*[directory_name(level) for level in levels])
+
+    # --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
+    def name(self, table: TableId) -> str:
+        return f"delta.{quoted(str(self.path(table)))}"
+
+    def _transaction(self, commit: Commit) -> dict[str, str]:
+        return {"txnAppId": application(commit), "txnVersion": str(transaction_version(commit))}
+
+    def _session(self, commit: Commit) -> Any:
+        prefix = "spark.databricks.delta.write."
+        return self._sessions.lend(
+            {prefix + name: value for name, value in self._transaction(commit).items()}
+        )
+
+    def _snapshot(self, table: TableId) -> Any:
+        jvm = self._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+            self._spark._jsparkSession, str(self.path(table))
+        )
+        return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+
+    def _done(self, table: TableId, commit: Commit) -> bool:
+        return self._unless_done(table, commit) is None
+
+    def _unless_done(self, table: TableId, commit: Commit) -> Any | None:
+        """The target's snapshot as it is now, if it lacks the commit."""
+        check_pipeline(commit, self._pipeline)
+        snapshot = self._snapshot(table)
+        return None if is_recorded(commit, self._commits.last(snapshot, commit.source)) else snapshot
+
+    def _record(self, table: TableId, commit: Commit) -> bool:
+        """A write that changed no row leaves no log entry, and with it no key: then it is recorded by
+        itself."""
+        if not is_recorded(commit, self.last_commit(table, commit.source)):
+            self.set_property(table, property_of(commit.source), str(commit))
+        return True
+
+    def set_property(self, table: TableId, name: str, value: str) -> None:
+        self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({text(name)} = {text(value)})")
+
+
+def _rename(path: Path, name: Path) -> None:
+    """Durable when it returns."""
+    name.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(name)
+    for folder in {path.parent, name.parent}:
+        sync(folder)
+
+
+def _field(change: Change, fields: dict[str, Any], *, aside: bool) -> dict[str, Any]:
+    """The column in the table's metadata; its own metadata say where in the files its values are."""
+    kind = json.loads(change.kind.json())
+    if aside:
+        return {**fields[change.aside], "name": change.name}
+    if change.before is None:
+        return {"name": change.name, "type": kind, "nullable": True, "metadata": {}}
+    return {**fields[change.before], "name": change.name, "type": kind}
+
+
+_INTEGERS: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
+
+
+def widens(old: DataType, kind: DataType) -> bool:
+    if isinstance(old, DecimalType) and isinstance(kind, DecimalType):
+        return holds(kind, old)
+    if type(old) in _INTEGERS and type(kind) in _INTEGERS:
+        return _INTEGERS.index(type(old)) < _INTEGERS.index(type(kind))
+    if isinstance(kind, DoubleType):
+        return isinstance(old, (FloatType, ByteType, ShortType, IntegerType))
+    if isinstance(old, DateType):
+        return isinstance(kind, TimestampNTZType)
+    return isinstance(kind, DecimalType) and type(old) in _INTEGERS and holds(kind, old)

@@ -1,0 +1,220 @@
+"""Rows of data files looked up by their keys: what deletion vectors are made of.
+
+Of a data file only the key's columns are read. Columns are told by their field ids, which the files of
+Iceberg and of Delta carry, so a column may have been renamed or widened since a file was written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+
+from penstock.sinks.files import field_id
+from penstock.sinks.lake import vectors
+from penstock.sinks.lake.vectors import Inline, Vector
+
+LOCAL_THREADS = 2
+LOCAL_ROWS_MAX = 4_000_000
+"""Rows whose keys are looked at in this process; beyond, Spark's tasks share the files."""
+
+BATCH_ROWS = 100_000
+"""Rows looked through at a time: a join takes some hundred bytes of each."""
+KEYS_MAX = 1_000_000
+"""Keys that are looked for at a time: a hundred MB where they are short texts."""
+
+_FILE = "_file"
+_OF_FILE = "_of_file"
+_POSITION = "_position"
+_SEQUENCE = "_sequence"
+_UNSEARCHABLE = -1
+
+
+NEWEST = 2**62
+"""Sequence of keys that concern whatever is there."""
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """A Parquet file of keys: values of the columns with these field ids. It concerns the rows of data files
+    with a lower `sequence`."""
+
+    path: str
+    fields: tuple[int, ...]
+    sequence: int = NEWEST
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file by the name its table gives it, the local path it has, and what is gone from it already."""
+
+    location: str
+    path: str
+    rows: int
+    vector: Vector | Inline | None
+    sequence: int = 0
+
+
+class Unsearchable(Exception):
+    """A file lacks a column of the key, or is not where it can be read."""
+
+
+Found = tuple[str, bytes, int]
+"""A data file's location, the bitmap of its rows that are gone, their number; 0: no more than before."""
+
+
+def rows_gone(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
+    """What `gone` finds, here or in Spark's tasks."""
+    if sum(file.rows for file in files) <= LOCAL_ROWS_MAX:
+        return gone(files, keys, threads=LOCAL_THREADS)
+    count = min(len(files), max(1, spark.sparkContext.defaultParallelism))
+    shares = tuple(tuple(files[share::count]) for share in range(count))
+
+    def body(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in indexes:
+            for share in batch.column(0).to_pylist():
+                try:
+                    found = gone(shares[share], keys)
+                except Unsearchable as why:  # Spark would make it an error of its own
+                    found = [(str(why), b"", _UNSEARCHABLE)]
+                kinds = (pa.string(), pa.binary(), pa.int64())
+                columns = [pa.array([one[n] for one in found], kind) for n, kind in enumerate(kinds)]
+                yield pa.RecordBatch.from_arrays(columns, ["location", "bitmap", "rows"])
+
+    frame = spark.range(0, count, 1, count).mapInArrow(body, "location string, bitmap binary, rows bigint")
+    everything = [(row[0], bytes(row[1]), row[2]) for row in frame.collect()]
+    for why, _, rows in everything:
+        if rows == _UNSEARCHABLE:
+            raise Unsearchable(why)
+    return everything
+
+
+def gone(files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1) -> list[Found]:
+    """Looks the keys up in data files, all of both together: there may be hundreds of small ones of either,
+    of which none is worth a join of its own."""
+    before = [BitMap64() if file.vector is None else vectors.read(file.vector) for file in files]
+    bitmaps = [BitMap64(bitmap) for bitmap in before]
+    by_columns: dict[tuple[int, ...], list[KeyFile]] = {}
+    for one in sorted(keys, key=lambda one: one.sequence):
+        by_columns.setdefault(one.fields, []).append(one)
+
+    def look(concerned: Sequence[tuple[int, DataFile]], part: pa.Table, fields: tuple[int, ...]) -> None:
+        for number, positions in _found(concerned, part, fields):
+            bitmaps[number].update(positions)
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="lookup") as pool:
+        for fields, several in by_columns.items():
+            for newest, part in _parts(several):
+                concerned = [(number, file) for number, file in enumerate(files) if file.sequence < newest]
+                shares = [concerned[share::threads] for share in range(threads)]
+                for _ in pool.map(look, shares, [part] * threads, [fields] * threads):
+                    pass
+    counts = [
+        len(after) if len(after) > len(earlier) else 0 for after, earlier in zip(bitmaps, before, strict=True)
+    ]
+    return [
+        (file.location, bitmap.serialize() if count else b"", count)
+        for file, bitmap, count in zip(files, bitmaps, counts, strict=True)
+    ]
+
+
+def _parts(files: Sequence[KeyFile]) -> Iterator[tuple[int, pa.Table]]:
+    """The keys of several files with the same columns, each once with its greatest sequence, as many at a
+    time as may be held; and the greatest sequence of all of these."""
+    waiting: list[pa.Table] = []
+    newest = 0
+    for file in files:
+        found = _columns(file.path, file.fields)
+        if waiting and sum(map(len, waiting)) + len(found) > KEYS_MAX:
+            yield newest, _distinct(waiting)
+            waiting = []
+        waiting.append(found.append_column(_SEQUENCE, pa.array(np.full(len(found), file.sequence))))
+        newest = file.sequence
+    if waiting:
+        yield newest, _distinct(waiting)
+
+
+def _distinct(keys: Sequence[pa.Table]) -> pa.Table:
+    try:
+        whole = pa.concat_tables(keys, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise Unsearchable(f"keys of one column have several types: {error}") from error
+    names = [name for name in whole.column_names if name != _SEQUENCE]
+    found = whole.group_by(names, use_threads=False).aggregate([(_SEQUENCE, "max")])
+    return found.rename_columns([*names, _SEQUENCE])
+
+
+def _found(
+    files: Sequence[tuple[int, DataFile]], keys: pa.Table, fields: Sequence[int]
+) -> Iterator[tuple[int, Any]]:
+    """Positions of the rows with one of the keys, in pieces, each with the number of its file."""
+    names = [str(number) for number in fields]
+    for rows in _gathered(files, keys.schema.remove(keys.schema.get_field_index(_SEQUENCE)), fields):
+        found = rows.join(keys, names, join_type="inner", use_threads=False)
+        found = found.filter(pc.greater(found[_SEQUENCE], found[_OF_FILE])).sort_by(_FILE)
+        numbers, positions = found[_FILE].to_numpy(), found[_POSITION].to_numpy()
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        for start, end in itertools.pairwise([*starts.tolist(), len(numbers)]):
+            yield int(numbers[start]), positions[start:end].tolist()
+
+
+def _gathered(
+    files: Sequence[tuple[int, DataFile]], schema: pa.Schema, fields: Sequence[int]
+) -> Iterator[pa.Table]:
+    """The key's columns of all files, with each row's file, that one's sequence, and position."""
+    waiting: list[pa.Table] = []
+    for number, file in files:
+        start = 0
+        for batch in _batches(file.path, fields):
+            rows = _fitted(batch, schema)
+            end = start + batch.num_rows
+            rows = rows.append_column(_FILE, pa.array(np.full(batch.num_rows, number)))
+            rows = rows.append_column(_OF_FILE, pa.array(np.full(batch.num_rows, file.sequence)))
+            waiting.append(rows.append_column(_POSITION, pa.array(np.arange(start, end))))
+            start = end
+            if sum(map(len, waiting)) >= BATCH_ROWS:
+                yield pa.concat_tables(waiting)
+                waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _columns(path: str, fields: Sequence[int]) -> pa.Table:
+    """Columns of a small Parquet file, named by their field ids."""
+    with pq.ParquetFile(path) as file:
+        names = _names(file, fields, path)
+        return file.read(columns=names).select(names).rename_columns([str(number) for number in fields])
+
+
+def _batches(path: str, fields: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    # Spark writes timestamps as INT96, and few of them fit into Arrow's nanoseconds.
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        names = _names(file, fields, path)
+        for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
+            columns = [batch.column(name) for name in names]
+            yield pa.RecordBatch.from_arrays(columns, [str(number) for number in fields])
+
+
+def _names(file: pq.ParquetFile, fields: Sequence[int], path: str) -> list[str]:
+    known = {field_id(field): field.name for field in file.schema_arrow}
+    if missing := [number for number in fields if number not in known]:
+        raise Unsearchable(f"{path} has no column with the field id {missing[0]}")
+    return [known[number] for number in fields]
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """In the types of the keys: a column may have been widened since the file was written."""
+    try:
+        arrays = [batch.column(field.name).cast(field.type) for field in schema]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Unsearchable(f"a column of the key cannot be compared: {error}") from error
+    return pa.Table.from_arrays(arrays, names=schema.names)

@@ -1,0 +1,414 @@
+"""Many source tables in one target: each shard has the part of it that its own name marks.
+
+`ShardedSink` offers `Sink` over Iceberg and Delta. To whoever plans, writes, verifies or repairs, a shard is
+a table like any other, and its target is that part: so every promise that is kept table by table is kept for
+shards too. What it comes to at the target:
+
+- Every row has the shard's name in a column; every write names it in its condition (merge, delete, set), so
+  no operation reaches the rows of another shard, and equal keys of two shards never meet.
+- Every commit is recorded under its source table (`Commit.source`), so an epoch that is done again finds for
+  each shard by itself what of it is there.
+- What each shard has of the columns is a property of the target, written in the transaction that changes the
+  columns (`union.py` says what they are).
+- Two shards never write at once: a lock for each target, held from the first look to the commit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+from penstock.errors import ConfigError, InternalError, TableError
+from penstock.model.change import SEQUENCE
+from penstock.model.plan import Move
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.shards import ShardRule, Shards
+from penstock.sinks.base import (
+    OWN_COLUMNS,
+    Commit,
+    Compacted,
+    EvolvedColumn,
+    Foreign,
+    Missing,
+    Narrowing,
+    Ours,
+    Sink,
+    TargetState,
+    is_recorded,
+    refuse_foreign,
+    refuse_own_names,
+    source_columns,
+)
+from penstock.sinks.files import Consume, Rows, then
+from penstock.sinks.lake.sessions import Sessions
+from penstock.sinks.lake.union import Claim, Joined, agree_on_key, joined
+from penstock.sinks.spark_sql import has, quoted, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CLAIM = "penstock.shard."
+"""Properties of a target: what each shard has of it."""
+
+
+class Lake(Sink, Protocol):
+    """What a sink offers beside `Sink`, of a target as a whole. `commit` None: nothing is recorded."""
+
+    def name(self, table: TableId) -> str:
+        """The target's name as Spark SQL."""
+
+    def columns(self, table: TableId) -> StructType: ...
+
+    def properties(self, table: TableId) -> dict[str, str]: ...
+
+    def stored(self, kind: DataType) -> DataType:
+        """The type by which the format keeps a type."""
+
+    def last_commit(self, table: TableId, source: str) -> Commit | None: ...
+
+    def set_property(self, table: TableId, name: str, value: str) -> None: ...
+
+    def delete(self, table: TableId, condition: str, commit: Commit) -> bool: ...
+
+    def evolve(
+        self,
+        table: TableId,
+        columns: Sequence[EvolvedColumn],
+        commit: Commit | None,
+        *,
+        narrowing: Narrowing,
+        properties: Mapping[str, str | None] | None = None,
+    ) -> bool:
+        """`properties` (None: it goes) change in the same transaction."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of `target` that the table `shard` has."""
+
+    shard: TableId
+    rule: ShardRule
+
+    @property
+    def target(self) -> TableId:
+        return self.rule.target
+
+    @property
+    def condition(self) -> str:
+        return has(self.rule.shard_column, str(self.shard))
+
+    @property
+    def property(self) -> str:
+        return CLAIM + str(self.shard)
+
+    def commit(self, commit: Commit) -> Commit:
+        return replace(commit, source=str(self.shard))
+
+
+class ShardedSink:
+    append_only = False
+
+    def __init__(self, lake: Lake, shards: Shards, spark: SparkSession) -> None:
+        self._lake = lake
+        self._shards = shards
+        self._sessions = Sessions(spark)
+        self._locks = {rule.target: threading.RLock() for rule in shards.rules}
+        self._merged = {lake.name(rule.target): rule for rule in shards.rules}
+
+    def check(self) -> None:
+        self._lake.check()
+
+    def open(self, table: TableId) -> TargetState:
+        part = self._part(table)
+        if part is None:
+            place = self._lake.name(table)
+            if place in self._merged:
+                reason = f"it is the target of the tables {', '.join(self._merged[place].patterns)}"
+                return Foreign(place, reason, "Name another table as `into` in `merge_shards`.")
+            return self._lake.open(table)
+        found = self._lake.open(part.target)
+        if not isinstance(found, Ours):
+            return found
+        claim = self._claims(part).get(table)
+        if claim is None:
+            return Missing()
+        return Ours(self._lake.last_commit(part.target, str(table)), claim.columns, empty=False)
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        part = self._part(schema.table)
+        if part is None:
+            refuse_foreign(schema.table, self.open(schema.table))
+            self._lake.create(schema, arrow)
+            return
+        refuse_own_names(schema)
+        fields = [arrow.field(name) for name in source_columns(arrow.names)]
+        with self._locked(part):
+            whole = replace(schema, table=part.target)
+            self._refuse_column(part, fields)
+            if isinstance(self._lake.open(part.target), Missing):
+                by = pa.field(part.rule.shard_column, pa.string())
+                self._lake.create(whole, pa.schema([*fields, by]))
+            refuse_foreign(schema.table, self._lake.open(part.target))
+            agree_on_key(schema.table, schema.key, self._claims(part))
+            claim = Claim(tuple(field.name for field in fields), schema.key)
+            self._join(
+                part, [EvolvedColumn(field, field.name, refills=True) for field in fields], claim, None
+            )
+
+    def clear(self, table: TableId) -> None:
+        part = self._part(table)
+        if part is not None:
+            raise ConfigError(f"The target of {table} is also that of other tables: it is not made anew.")
+        self._lake.clear(table)
+
+    def drop(self, table: TableId) -> None:
+        part = self._part(table)
+        if part is None:
+            self._lake.drop(table)
+            return
+        with self._locked(part):
+            if not isinstance(self.open(table), Ours):
+                return
+            claims = self._claims(part)
+            if claims.keys() <= {table}:
+                self._lake.drop(part.target)
+                return
+            self._sql(f"DELETE FROM {self._lake.name(part.target)} WHERE {part.condition}")
+            left = joined(table, self._held(part), [], claims)
+            self._evolve(part, left, None, None)
+
+    def identity(self, table: TableId) -> str | None:
+        return None if self._part(table) is not None else self._lake.identity(table)
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        return self._lake.move(moves)
+
+    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        part = self._part(table)
+        if part is None:
+            return self._lake.append(table, rows, commit)
+        with self._locked(part):
+            commit = part.commit(commit)
+            if self._is_done(part, commit):
+                return False
+            return self._lake.append(part.target, self._marked(part, rows), commit)
+
+    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+        part = self._part(table)
+        if part is None:
+            return self._lake.merge(table, rows, key, commit)
+        with self._locked(part):
+            commit = part.commit(commit)
+            if self._is_done(part, commit):
+                return False
+            claims = self._claims(part)
+            if set(claims[table].key) != set(key):
+                self._change_key(part, key, claims)
+            return self._lake.merge(part.target, self._marked(part, rows), key, commit)
+
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
+        part = self._part(table)
+        if part is None:
+            return self._lake.truncate(table, commit, sequence=sequence, timestamp_us=timestamp_us)
+        with self._locked(part):
+            return self._lake.delete(part.target, part.condition, part.commit(commit))
+
+    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        part = self._part(table)
+        if part is None:
+            return self._lake.delete_older(table, sequence, commit)
+        condition = f"{part.condition} AND {SEQUENCE} < {int(sequence)}"
+        with self._locked(part):
+            return self._lake.delete(part.target, condition, part.commit(commit))
+
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        """A type that became narrower is kept: other shards may still have the wider one."""
+        part = self._part(table)
+        if part is None:
+            return self._lake.evolve(table, columns, commit, narrowing=narrowing)
+        with self._locked(part):
+            commit = part.commit(commit)
+            if self._is_done(part, commit):
+                return False
+            self._refuse_column(part, [column.field for column in columns])
+            known = self._claims(part)[table]
+            claim = replace(known, columns=tuple(column.field.name for column in columns))
+            self._join(part, columns, claim, commit)
+        return True
+
+    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        return self._lake.write_changes(table, rows, commit)
+
+    def version(self, table: TableId) -> str | None:
+        part = self._part(table)
+        return self._lake.version(table if part is None else part.target)
+
+    def hold(self, table: TableId) -> str | None:
+        part = self._part(table)
+        return self._lake.hold(table if part is None else part.target)
+
+    def compact(self, table: TableId) -> Compacted:
+        part = self._part(table)
+        return self._lake.compact(table if part is None else part.target)
+
+    def close(self) -> None:
+        self._lake.close()
+
+    def read(self, table: TableId, version: str | None = None) -> DataFrame:
+        """Of a shard: its rows, in its columns."""
+        part = self._part(table)
+        if part is None:
+            return self._lake.read(table, version)
+        frame = self._lake.read(part.target, version).where(part.condition)
+        claim = self._claims(part)[table]
+        there = {name.lower(): name for name in frame.columns}
+        columns = [(there[name.lower()], name) for name in claim.columns if name.lower() in there]
+        chosen = [frame[quoted(held)].alias(name) for held, name in columns]
+        return frame.select(*chosen, frame[SEQUENCE])
+
+    # --------------------------------------------------------------------------------------------------------
+
+    def _part(self, table: TableId) -> Part | None:
+        rule = self._shards.rule(table)
+        return None if rule is None else Part(table, rule)
+
+    @contextmanager
+    def _locked(self, part: Part) -> Iterator[None]:
+        with self._locks[part.target]:
+            yield
+
+    def _is_done(self, part: Part, commit: Commit) -> bool:
+        """Looked at before anything else: rows of an epoch that is done again may have columns that the
+        target has no more."""
+        return is_recorded(commit, self._lake.last_commit(part.target, commit.source))
+
+    def _sql(self, statement: str) -> None:
+        with self._sessions.lend({}) as session:
+            session.sql(statement)
+
+    def _claims(self, part: Part) -> dict[TableId, Claim]:
+        return {
+            TableId.parse(name.removeprefix(CLAIM)): Claim.from_json(value)
+            for name, value in self._lake.properties(part.target).items()
+            if name.startswith(CLAIM)
+        }
+
+    def _held(self, part: Part) -> StructType:
+        """The target's columns but for the one that tells shards apart."""
+        columns = self._lake.columns(part.target)
+        return StructType([field for field in columns if field.name != part.rule.shard_column])
+
+    def _refuse_column(self, part: Part, fields: Iterable[pa.Field]) -> None:
+        column = part.rule.shard_column
+        if column.lower() in {field.name.lower() for field in fields}:
+            raise TableError(
+                f"{part.shard} has a column `{column}`, which is the one that tells shards apart in "
+                f"{part.target}.",
+                hint="Give `shard_column` in `merge_shards` another name, and drop the target if there is "
+                f"one; or leave {part.shard} out of `merge_shards`.",
+                table=str(part.shard),
+            )
+
+    def _join(
+        self, part: Part, columns: Sequence[EvolvedColumn], claim: Claim, commit: Commit | None
+    ) -> None:
+        """The shard has these columns of its target from here on."""
+        stored = [
+            replace(
+                one, field=pa.field(one.field.name, to_arrow_type(self._lake.stored(spark_type(one.field))))
+            )
+            for one in columns
+        ]
+        found = joined(part.shard, self._held(part), stored, self._claims(part))
+        name = self._lake.name(part.target)
+        if found.added:
+            added = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in found.added)
+            self._sql(f"ALTER TABLE {name} ADD COLUMNS ({added})")
+        if found.values:
+            values = ", ".join(f"{quoted(column)} = {value}" for column, value in found.values.items())
+            self._sql(f"UPDATE {name} SET {values} WHERE {part.condition}")
+        self._evolve(part, found, claim, commit)
+
+    def _evolve(self, part: Part, found: Joined, claim: Claim | None, commit: Commit | None) -> None:
+        by = part.rule.shard_column
+        self._lake.evolve(
+            part.target,
+            [*found.columns, EvolvedColumn(pa.field(by, pa.string()), by)],
+            commit,
+            narrowing="keep",
+            properties={part.property: None if claim is None else claim.to_json()},
+        )
+
+    def _change_key(self, part: Part, key: tuple[str, ...], claims: Mapping[TableId, Claim]) -> None:
+        agree_on_key(part.shard, key, claims)
+        name, value = part.property, replace(claims[part.shard], key=key).to_json()
+        self._lake.set_property(part.target, name, value)
+
+    def _marked(self, part: Part, rows: Rows) -> Rows:
+        """The rows with all columns of the target, under its names."""
+        from pyspark.sql import functions as f
+
+        frame = rows.frame
+        sources = {name.lower(): name for name in source_columns(frame.columns)}
+        held = self._held(part)
+        fields = {field.name: field.dataType for field in held if field.name in source_columns(held.names)}
+        places = {name: sources.pop(name.lower(), None) for name in fields}
+        if sources:
+            raise InternalError(
+                f"The target of {part.shard} lacks the columns {', '.join(sources.values())}."
+            )
+        kinds = {field.name: field.dataType for field in frame.schema}
+        columns = []
+        for name, source in places.items():
+            value = f.lit(None) if source is None else f.col(quoted(source))
+            same = source is not None and kinds[source] == fields[name]
+            columns.append((value if same else value.cast(fields[name])).alias(name))
+        by, own = part.rule.shard_column, [name for name in frame.columns if name in OWN_COLUMNS]
+        marked = frame.select(*columns, f.lit(str(part.shard)).alias(by), *own)
+        mark = Mark(
+            tuple((name, source, to_arrow_type(fields[name])) for name, source in places.items()),
+            (by, str(part.shard)),
+        )
+
+        def make(consume: Consume, result: str) -> DataFrame:
+            return rows.through(lambda batches: consume(mark(batches)), result)
+
+        present = rows.present
+        if present is not None:
+            said = {
+                name: present.places[source] for name, source in places.items() if source in present.places
+            }
+            present = replace(present, places=said)
+        within = (by, str(part.shard))
+        return Rows(marked, make, present, within, newer=rows.newer, here=then(mark, rows.here))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Batches of a shard's rows as batches of its target's. `columns`: each one's name, the column that fills
+    it (None: NULL) and its type. Pickles."""
+
+    columns: tuple[tuple[str, str | None, pa.DataType], ...]
+    shard: tuple[str, str]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        by, shard = self.shard
+        for batch in batches:
+            arrays = {
+                name: pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
+                for name, source, kind in self.columns
+            }
+            arrays[by] = pa.repeat(shard, batch.num_rows)
+            arrays |= {name: batch.column(name) for name in batch.schema.names if name in OWN_COLUMNS}
+            yield pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))

@@ -1,0 +1,205 @@
+"""The columns of a target that several source tables have together: the union of theirs, by name.
+
+Pure: from the columns the target has, what each shard has claimed of them, and the columns one shard is to
+have from here on, to the columns of the target and the values that rows of this shard get. Nothing here
+touches a value of another shard:
+
+- A column that another shard has too gets a type that holds all values of both, or the shard is refused.
+- A column that the shard gives up stays while another has it; the shard's own rows have NULL in it then.
+- A column that no other shard has is the shard's own, and changes as the column of any target does.
+
+A step that was killed half way is worked out again, so what is done before it is recorded must not matter
+the second time: values are only ever set to constants. A column that goes on under another name while other
+shards keep the old one would need more, so that the shard is read again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StructField,
+    StructType,
+)
+
+from penstock.errors import TableError
+from penstock.model.schema import TableId
+from penstock.printable import argument
+from penstock.sinks.base import EvolvedColumn, other_key, same_key, source_columns
+
+_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
+_EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType, DoubleType)
+
+
+def common_type(one: DataType, other: DataType) -> DataType | None:
+    """The narrowest type that holds every value of both exactly; None: there is none."""
+    if one == other:
+        return one
+    if type(one) in _DIGITS and type(other) in _DIGITS:
+        return max(one, other, key=lambda kind: _DIGITS[type(kind)])
+    if isinstance(one, _EXACT_IN_DOUBLE) and isinstance(other, _EXACT_IN_DOUBLE):
+        return DoubleType()
+    first, second = _decimal(one), _decimal(other)
+    if first is None or second is None:
+        return None
+    scale = max(first.scale, second.scale)
+    precision = max(first.precision - first.scale, second.precision - second.scale) + scale
+    return DecimalType(precision, scale) if precision <= 38 else None
+
+
+def _decimal(kind: DataType) -> DecimalType | None:
+    if type(kind) in _DIGITS:
+        return DecimalType(_DIGITS[type(kind)], 0)
+    return kind if isinstance(kind, DecimalType) else None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one shard has of its target: its columns, by the names they have at the source, and its key."""
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def to_json(self) -> str:
+        return json.dumps({"columns": self.columns, "key": self.key}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Claim:
+        fields = json.loads(text)
+        return cls(tuple(fields["columns"]), tuple(fields["key"]))
+
+    def has(self, column: str) -> bool:
+        return column.lower() in {name.lower() for name in self.columns}
+
+
+@dataclass
+class Joined:
+    """`columns`: all of the target's from here on, without the shard column. `added`: those of them that have
+    to be there before values are set. `values`: by column, what the shard's rows get: Spark SQL."""
+
+    columns: list[EvolvedColumn] = field(default_factory=list)
+    added: list[StructField] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)
+
+
+def joined(
+    shard: TableId,
+    held: StructType,
+    columns: Sequence[EvolvedColumn],
+    claims: Mapping[TableId, Claim],
+) -> Joined:
+    """`held`: the target's columns. `columns`: those of `shard` from here on, in types as the target stores
+    them; `before` as the shard knows them. `claims`: of all shards, what they have until now."""
+    others = {name.lower() for table, claim in claims.items() if table != shard for name in claim.columns}
+    own = {name.lower() for name in claims[shard].columns} if shard in claims else set()
+    names = set(source_columns(held.names))
+    there = {one.name.lower(): one for one in held if one.name in names}
+    leaving = {c.before.lower() for c in columns if c.before and c.before.lower() != c.field.name.lower()}
+    found: dict[str, EvolvedColumn] = {}
+    result = Joined()
+    for column in columns:
+        name = column.field.name.lower()
+        before = column.before.lower() if column.before is not None else None
+        if before is not None and before not in there:
+            if not column.refills:
+                raise _lacking(shard, column)
+            before = None
+        if before is not None and before != name:
+            if before in others or name in others:
+                raise _renamed(shard, column)
+            found[before] = EvolvedColumn(column.field, there[before].name)
+        elif name in there:
+            if name in leaving:
+                raise _again(shard, column, "has the name that another one had")
+            present = there[name]
+            kind = _kind(column)
+            if name in others:
+                kind = _widened(shard, column, present.dataType)
+            found[name] = EvolvedColumn(_arrow(present.name, kind), present.name)
+            if before is None and (column.default is not None or name in own):
+                if column.default is not None and kind != present.dataType:
+                    raise _again(shard, column, "was added with a default, in another type than it had")
+                result.values[present.name] = _constant(column.default, present.dataType)
+        elif column.default is not None:
+            result.added.append(StructField(column.field.name, _kind(column)))
+            result.values[column.field.name] = _constant(column.default, _kind(column))
+            found[name] = EvolvedColumn(column.field, column.field.name)
+        else:
+            found[name] = EvolvedColumn(column.field, None)
+    for name, present in there.items():
+        if name not in found and name in others:
+            found[name] = EvolvedColumn(_arrow(present.name, present.dataType), present.name)
+            if name in own:
+                result.values[present.name] = "NULL"
+    order = [*there, *[name for name in found if name not in there]]
+    result.columns = [found[name] for name in order if name in found]
+    return result
+
+
+def agree_on_key(shard: TableId, key: Sequence[str], claims: Mapping[TableId, Claim]) -> None:
+    """Raises `TableError` if the key of another shard has other columns."""
+    for table, claim in sorted(claims.items()):
+        if table != shard and not same_key(claim.key, key):
+            raise other_key(shard, key, table, claim.key)
+
+
+def _kind(column: EvolvedColumn) -> DataType:
+    from penstock.sinks.spark_sql import spark_type
+
+    return spark_type(column.field)
+
+
+def _arrow(name: str, kind: DataType) -> pa.Field:
+    return pa.field(name, to_arrow_type(kind))
+
+
+def _constant(expression: str | None, kind: DataType) -> str:
+    return "NULL" if expression is None else f"CAST({expression} AS {kind.simpleString()})"
+
+
+def _widened(shard: TableId, column: EvolvedColumn, present: DataType) -> DataType:
+    wide = common_type(present, _kind(column))
+    if wide is not None:
+        return wide
+    raise TableError(
+        f"The column {column.field.name} of {shard} arrives as {_kind(column).simpleString()}, and is "
+        f"{present.simpleString()} in the target that other tables share: no type holds both exactly.",
+        hint="Give it types in all shards that go together, then run "
+        f"`penstock resnapshot FILE {argument(shard)}`; or leave the table out of `merge_shards`. "
+        "Where all shards have the new type by now: stop the pipeline, drop the target, and `resnapshot` all "
+        "its shards.",
+        table=str(shard),
+    )
+
+
+def _lacking(shard: TableId, column: EvolvedColumn) -> TableError:
+    return TableError(
+        f"The target of {shard} has no column {column.before}, which {column.field.name} comes from.",
+        hint=f"Run `penstock resnapshot FILE {argument(shard)}`.",
+        table=str(shard),
+    )
+
+
+def _renamed(shard: TableId, column: EvolvedColumn) -> TableError:
+    return _again(shard, column, f"was {column.before} before, and other shards have one of the two")
+
+
+def _again(shard: TableId, column: EvolvedColumn, why: str) -> TableError:
+    return TableError(
+        f"The column {column.field.name} of {shard} {why}.",
+        hint=f"Run `penstock resnapshot FILE {argument(shard)}`.",
+        table=str(shard),
+        again=True,
+    )

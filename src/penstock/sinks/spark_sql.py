@@ -1,0 +1,77 @@
+"""Names, values and types of rows as Spark SQL writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DateType,
+    DecimalType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from penstock.errors import InternalError
+
+
+def quoted(name: str) -> str:
+    """An identifier as Spark SQL, whatever characters it holds."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text(value: str) -> str:
+    """A string literal of Spark SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def has(column: str, value: str) -> str:
+    """The condition that a column has a value."""
+    return f"{quoted(column)} = {text(value)}"
+
+
+def spark_type(field: pa.Field) -> DataType:
+    try:
+        return from_arrow_type(field.type, prefer_timestamp_ntz=True)
+    except Exception as error:
+        raise InternalError(f"Column {field.name}: Spark has no type for Arrow's {field.type}.") from error
+
+
+def column_definitions(struct: StructType) -> str:
+    return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in struct.fields)
+
+
+def table_properties(properties: dict[str, str]) -> str:
+    """The TBLPROPERTIES clause."""
+    return (
+        f"TBLPROPERTIES ({', '.join(f'{text(name)} = {text(value)}' for name, value in properties.items())})"
+    )
+
+
+def constant(spark: SparkSession, expression: str | None, kind: DataType) -> Any:
+    """The value of a column's default as Spark computes it, in the column's type; timestamps as text in
+    UTC."""
+    if expression is None:
+        return None
+    text_ = f"CAST({expression} AS {kind.simpleString()})"
+    if isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
+        text_ = f"CAST({text_} AS STRING)"
+    return spark.sql(f"SELECT {text_}").collect()[0][0]
+
+
+def literal_form(value: Any, kind: DataType) -> Any:
+    """A value in a form from which Iceberg makes a literal of the type."""
+    if isinstance(kind, TimestampType):
+        return value.replace(" ", "T") + "+00:00"
+    if isinstance(kind, TimestampNTZType):
+        return value.replace(" ", "T")
+    if isinstance(kind, DecimalType):
+        return str(value)
+    if isinstance(kind, BinaryType):
+        return bytes(value)
+    return str(value) if isinstance(kind, DateType) else value

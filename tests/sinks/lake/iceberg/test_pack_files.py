@@ -1,0 +1,199 @@
+"""Small files of Iceberg tables put together without Spark. Spark's own reading judges."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+from tests.sinks.conftest import Place, column
+from tests.sinks.lake.iceberg.test_small_commit import files, folded, here, iceberg, summary, target
+from tests.sinks.lake.test_file_merge import newer
+
+from penstock.sinks.lake.iceberg import maintenance
+from penstock.sinks.lake.iceberg import pack_files as packing
+from penstock.sinks.lake.iceberg.maintenance import MIB, file_sizes, rewrite
+from penstock.sinks.lake.iceberg.pack_files import Tier, pack
+from penstock.sinks.lake.lookup import Unsearchable
+
+Make = Callable[..., Place]
+
+TIER = Tier(MIB, 4 * MIB, 2)
+
+
+def packed(it: Place, seen: Any = None) -> bool:
+    return pack(it.spark, iceberg(it)._classes, target(it) if seen is None else seen, TIER)
+
+
+def whole(it: Place) -> list[tuple[Any, ...]]:
+    """All rows with what Iceberg knows them by."""
+    name = iceberg(it).name(it.table)
+    it.spark.catalog.refreshTable(name)
+    found = it.spark.sql(f"SELECT *, _row_id, _last_updated_sequence_number FROM {name}").collect()
+    return sorted(map(tuple, found), key=str)
+
+
+def commits(it: Place, numbers: range, text: str = "a") -> None:
+    """Small ones, each of three rows, two of which the one before had."""
+    for n in numbers:
+        rows = [(key, text, False, n) for key in range(n, n + 3)]
+        it.sink.merge(it.table, here(it, *rows), it.key, it.commit(n))
+
+
+def test_rows_and_their_identity_stay_while_files_become_one(place: Make) -> None:
+    it = place("iceberg").create()
+    it.sink.append(it.table, it.latest(*[(n, "s", False, 1) for n in range(100, 110)]), it.commit(1))
+    commits(it, range(2, 8))
+    before = whole(it)
+    assert len({row[-2] for row in before}) == len(before), "each has an id of its own"
+    assert packed(it), "with deletes that nobody has folded"
+    assert len(file_sizes(target(it))) == 1
+    assert whole(it) == before
+    commits(it, range(8, 12), "b")
+    assert folded(it)
+    before = whole(it)
+    assert packed(it), "a file that says itself what its rows are known by, and some that do not"
+    assert len(file_sizes(target(it))) == 1
+    assert whole(it) == before
+    assert summary(it)["total-position-deletes"] == "0", "vectors of files that went are gone"
+
+
+def test_files_from_before_columns_changed_are_read_as_the_table_is_now(place: Make) -> None:
+    it = place("iceberg", arrow=pa.schema([("id", pa.int32()), ("name", pa.string())])).create()
+    commits(it, range(1, 5))
+    it.sink.append(it.table, it.latest((50, "spark's", False, 5)), it.commit(5))
+    changed = [("id", pa.int64(), "id", None), ("label", pa.string(), "name", None),
+               ("count", pa.int64(), None, "7"), ("price", pa.decimal128(9, 2), None, "1.50"),
+               ("note", pa.string(), None, "'new'"), ("nothing", pa.int32(), None, None)]  # fmt: skip
+    it.evolve(6, *[column(name, kind, old, default=default) for name, kind, old, default in changed])
+    it.sink.merge(it.table, here(it, (2**40, "b", 8, 2, "n", None, False, 7)), it.key, it.commit(7))
+    before = whole(it)
+    assert packed(it)
+    assert len(file_sizes(target(it))) == 1
+    assert whole(it) == before
+
+
+def test_what_cannot_be_taken_over_as_it_is_goes_through_spark(
+    place: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = place("iceberg").create()
+    commits(it, range(1, 5))
+    it.evolve(5, *[column(n, k, n) for n, k in (("id", pa.int64()), ("name", pa.string()))],
+              column("day", pa.date32(), default="DATE '2020-02-02'"))  # fmt: skip
+    before = it.rows()
+    assert before[0][2] == date(2020, 2, 2)
+    assert not packed(it), "a default that is not told as the value itself"
+    monkeypatch.setattr(maintenance, "TIERS", (TIER,))
+    iceberg(it)._maintenance.tidy(it.table)
+    assert len(file_sizes(target(it))) == 1
+    assert it.rows() == before
+
+
+def test_files_from_before_partitions_were_removed_go_through_spark(
+    place: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = place("iceberg").create()
+    name = iceberg(it).name(it.table)
+    it.spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(2, id)")
+    for n in (1, 2):
+        rows = [(key, "a", False, n) for key in range(n, n + 3)]
+        it.sink.merge(it.table, newer(it, *rows), it.key, it.commit(n))
+    it.spark.sql(f"ALTER TABLE {name} DROP PARTITION FIELD bucket(2, id)")
+    commits(it, range(3, 6))
+    before = it.rows()
+    with pytest.raises(Unsearchable, match="other partitions"):
+        packed(it)
+    monkeypatch.setattr(maintenance, "TIERS", (TIER,))
+    iceberg(it)._maintenance.tidy(it.table)
+    assert len(file_sizes(target(it))) == 1
+    assert it.rows() == before and summary(it)["total-equality-deletes"] == "0"
+
+
+def test_small_commits_meanwhile_stand(place: Make) -> None:
+    it = place("iceberg").create()
+    commits(it, range(1, 5))
+    before = target(it)
+    commits(it, range(5, 8), "b")
+    expected = whole(it)
+    assert packed(it, before), "it knows nothing of the last three"
+    assert len(file_sizes(target(it))) == 4
+    assert whole(it) == expected
+    assert folded(it) and packed(it)
+    assert whole(it) == expected
+
+
+def test_files_that_get_a_vector_meanwhile_are_left(place: Make) -> None:
+    it = place("iceberg").create()
+    commits(it, range(1, 5))
+    before = target(it)
+    assert folded(it)
+    expected = whole(it)
+    with pytest.raises(Py4JJavaError, match="found new position delete"):
+        packed(it, before)
+    assert whole(it) == expected
+    assert packed(it)
+    assert whole(it) == expected
+
+
+def test_files_that_others_put_together_meanwhile_are_left(place: Make) -> None:
+    it = place("iceberg").create()
+    commits(it, range(1, 5))
+    before = target(it)
+    rewrite(it.spark, target(it), {"rewrite-all": "true"})
+    expected, present = whole(it), files(it)
+    with pytest.raises(Py4JJavaError, match="Missing required files to delete"):
+        packed(it, before)
+    assert whole(it) == expected and files(it) == present
+
+
+def test_files_of_which_no_row_is_left_go(place: Make) -> None:
+    it = place("iceberg").create()
+    for n in range(1, 5):
+        it.sink.merge(it.table, here(it, (1, "a", False, n)), it.key, it.commit(n))
+    it.sink.merge(it.table, here(it, (1, "a", True, 9)), it.key, it.commit(9))
+    assert packed(it)
+    assert file_sizes(target(it)) == [] and it.rows() == []
+
+
+def test_so_much_at_a_time(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = place("iceberg").create()
+    commits(it, range(1, 9))
+    before, size = whole(it), file_sizes(target(it))[0]
+    monkeypatch.setattr(packing, "INPUT_BYTES_MAX", 4 * size + size // 2)
+    assert packed(it)
+    assert len(file_sizes(target(it))) == 5
+    assert whole(it) == before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
+    choose = random.Random(seed)
+    it = place("iceberg").create()
+    model: dict[int, tuple[str, int]] = {}
+    stale = target(it)
+    for epoch in range(1, 25):
+        way = choose.choice(["small", "small", "small", "fold", "pack", "pack an older state", "remember"])
+        if way == "fold":
+            folded(it)
+        elif way == "pack":
+            packed(it)
+        elif way == "pack an older state":
+            try:
+                packed(it, stale)
+            except Py4JJavaError as error:
+                assert "ValidationException" in str(error)
+            stale = target(it)
+        elif way == "remember":
+            stale = target(it)
+        else:
+            rows = [(n, f"{epoch}", choose.random() < 0.3, epoch) for n in choose.sample(range(12), 4)]
+            it.sink.merge(it.table, here(it, *rows), it.key, it.commit(epoch))
+            for number, text, deleted, at in rows:
+                model.pop(number, None)
+                if not deleted:
+                    model[number] = (text, at)
+        assert it.rows() == sorted((n, *value) for n, value in model.items()), (seed, epoch, way)
