@@ -19,9 +19,9 @@ test: setup  ## The tests, without the slow ones (ARGS="-k name" chooses)
 	cd core && $(CARGO) test --release --quiet
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(ARGS)
 
-test-all: setup  ## All tests, also crash tests and other slow ones
-	cd core && $(CARGO) test --release --quiet
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+test-all: setup  ## All tests, also the slow ones; PART=servers runs one part, an hour at most (tests/parts.py)
+	$(if $(filter-out units,$(PART)),,cd core && $(CARGO) test --release --quiet)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(if $(PART),--part $(PART)) $(ARGS)
 
 bench: setup  ## Penstock and its peers on the same logs (PARTS, WORKLOADS, PEERS, SCALE, ROWS: docs/performance.md)
 	@$(BIN)/python -m bench.run $(if $(PARTS),--parts "$(PARTS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") \

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.parts import PARTS, parts_of
 
 from penstock.testing import servers
 
@@ -20,11 +21,19 @@ LONG_FIRST = ("crash", "scenarios", "sinks", "properties", "verify", "relaylog")
 """Folders of files that take long. Where files run side by side, what is begun last should be short."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", choices=list(PARTS), help="run only this part (tests/parts.py)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(TESTS).parts[0]
         return LONG_FIRST.index(folder) if folder in LONG_FIRST else len(LONG_FIRST)
 
+    if part := config.getoption("part"):
+        others = [item for item in items if parts_of(item.path) != [part]]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if parts_of(item.path) == [part]]
     items.sort(key=rank)
 
 

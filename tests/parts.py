@@ -1,0 +1,66 @@
+"""The parts of `make test-all`, each an hour at most on two cores: `make test-all PART=servers`.
+
+A test file belongs to the part that names it, or else to the part that names the nearest folder above it.
+`tests/test_parts.py` checks that this is exactly one part for every test file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+PARTS: dict[str, tuple[str, ...]] = {
+    # No server and no Spark, or hardly: everything that is not named below.
+    "units": (".",),
+    # Each kind of server: what it logs, what is read from it, and what the core makes of that.
+    "servers": (
+        "cascades",
+        "changes",
+        "commands",
+        "core",
+        "properties/test_values.py",
+        "relaylog",
+        "snapshot/test_single_view.py",
+        "sources",
+        "testing",
+        "verify",
+    ),
+    "sinks": ("sinks", "spark"),
+    "crash": ("chaos", "crash"),
+    # Long series of random events against a model.
+    "histories": ("properties", "snapshot/test_histories.py"),
+    # Whole pipelines: what users do with them …
+    "scenarios": ("scenarios",),
+    # … what schema changes do to them …
+    "schema": (
+        "scenarios/test_online_schema_change.py",
+        "scenarios/test_renames.py",
+        "scenarios/test_schema_follows.py",
+        "scenarios/test_schema_hard.py",
+        "scenarios/test_schema_statements.py",
+        "scenarios/test_schema_storm.py",
+        "scenarios/test_statement_format.py",
+        "scenarios/test_without_row_events.py",
+    ),
+    # … and what goes wrong around them.
+    "faults": (
+        "scenarios/test_bad_input.py",
+        "scenarios/test_bad_spark.py",
+        "scenarios/test_bad_state.py",
+        "scenarios/test_bad_target.py",
+        "scenarios/test_failover.py",
+        "scenarios/test_hangs.py",
+        "scenarios/test_hostile_names.py",
+        "scenarios/test_parked_at_start.py",
+    ),
+}
+
+
+def parts_of(path: Path) -> list[str]:
+    """The parts that name a test file, or the nearest folder above it that any part names."""
+    relative = path.relative_to(TESTS)
+    for place in (relative, *relative.parents):
+        if found := [part for part, places in PARTS.items() if str(place) in places]:
+            return found
+    return []
