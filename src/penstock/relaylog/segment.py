@@ -25,6 +25,11 @@ _CLOCK_TICK_NS = 100_000_000
 """Much longer than the steps in which file systems count time."""
 
 FORMAT = 1
+"""How the files of a relay log are laid out."""
+MYSQL_BINLOG = "mysql-binlog"
+"""The segment format of MySQL and MariaDB: each segment is a valid binlog file."""
+SEGMENT_FORMATS = (MYSQL_BINLOG,)
+"""The segment formats that the core can read."""
 RELAY_FILE = "relay.json"
 LEASE_FILE = "lease"
 STATUS_FILE = "receiver.json"
@@ -129,11 +134,16 @@ def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
 
 
 def read_relay(folder: Path) -> dict[str, Any]:
-    """What `relay.json` says: the log's identity, its source and its start."""
+    """What `relay.json` says: the log's identity, its segment format, its source and its start.
+
+    Raises `ConfigError` if there is no relay log, or one whose segments this Penstock cannot read, and
+    `RelayLogCorrupt` if the file is damaged.
+    """
     path = folder / RELAY_FILE
     try:
         found = json.loads(path.read_bytes())
         if isinstance(found, dict) and "uuid" in found:
+            _check_segment_format(folder, found)
             return found
         reason = "it holds no log's identity"
     except FileNotFoundError:
@@ -144,3 +154,28 @@ def read_relay(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         reason = str(error)
     raise RelayLogCorrupt(f"{path} is damaged: {reason}.", hint=DAMAGED_HINT, path=str(path), offset=0)
+
+
+def check_writable(folder: Path) -> None:
+    """Raises `ConfigError` if the folder holds a relay log whose segments this Penstock cannot read: its
+    writer would cut them in the wrong places. A folder without a readable `relay.json` passes, because the
+    receiver reads that file itself and reports what is wrong with it."""
+    try:
+        found = json.loads((folder / RELAY_FILE).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return
+    if isinstance(found, dict):
+        _check_segment_format(folder, found)
+
+
+def _check_segment_format(folder: Path, relay: dict[str, Any]) -> None:
+    """Logs of earlier versions name no format: they hold binlog files."""
+    name = relay.get("segment_format", MYSQL_BINLOG)
+    if name not in SEGMENT_FORMATS:
+        raise ConfigError(
+            f"The relay log {folder} has segments of the format {json.dumps(name)}, which this Penstock "
+            f"cannot read. It reads {', '.join(SEGMENT_FORMATS)}.",
+            hint="Use the version of Penstock that wrote the log, or set relay_log.path to another folder.",
+            path=str(folder),
+            segment_format=name,
+        )

@@ -38,6 +38,7 @@ from penstock.relaylog.lease import Lease
 from penstock.relaylog.segment import (
     DAMAGED_HINT,
     SegmentName,
+    check_writable,
     leftovers,
     list_segments,
     replace_file,
@@ -130,12 +131,15 @@ class _OpenSegment:
 
 
 class RelayLogWriter:
-    """Holds the lease of `folder` until `close`. `end` is the end of the log after recovery."""
+    """Holds the lease of `folder` until `close`. `end` is the end of the log after recovery.
+
+    Raises `ConfigError`, and touches nothing, if the folder's segments have a format that is not known."""
 
     def __init__(
         self, folder: Path, config: RelayLogConfig, *, on_committed: Callable[[], None] = lambda: None
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        check_writable(folder)
         self.folder = folder
         self.config = config
         self.lease = Lease(folder)

@@ -37,7 +37,7 @@ from penstock.errors import (
 )
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay, replace_file
+from penstock.relaylog.segment import FORMAT, MYSQL_BINLOG, RELAY_FILE, read_relay, replace_file
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
@@ -123,7 +123,12 @@ class Receiver:
         path = self.folder / RELAY_FILE
         if path.exists():
             return read_relay(self.folder)
-        return {"format": FORMAT, "uuid": str(uuids.uuid4()), "created": time.time()}
+        return {
+            "format": FORMAT,
+            "segment_format": MYSQL_BINLOG,
+            "uuid": str(uuids.uuid4()),
+            "created": time.time(),
+        }
 
     # sessions
     # --------------------------------------------------------------------------------------------------

@@ -1,0 +1,71 @@
+"""A relay log says what its segments hold; nobody reads or writes segments of a format that is not known."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.relaylog.conftest import SPAN_SIZE, Received
+
+from penstock.commands.inspect import log_files
+from penstock.config import RelayLogConfig
+from penstock.errors import ConfigError
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.writer import RelayLogWriter
+
+CONFIG = RelayLogConfig(disk_free_min=0, span_size=SPAN_SIZE)
+
+
+@pytest.fixture
+def folder(received: Received, tmp_path: Path) -> Path:
+    copy = tmp_path / "relay"
+    shutil.copytree(received.folder, copy)
+    return copy
+
+
+def change(folder: Path, **fields: object) -> None:
+    """Writes fields into `relay.json`; those that are None are removed."""
+    path = folder / "relay.json"
+    relay = json.loads(path.read_text()) | fields
+    path.write_text(json.dumps({name: value for name, value in relay.items() if value is not None}))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_log_that_a_receiver_creates_names_the_format_of_its_segments(received: Received) -> None:
+    assert json.loads((received.folder / "relay.json").read_text())["segment_format"] == "mysql-binlog"
+
+
+def test_a_log_without_a_segment_format_is_read_and_written_as_binlog(
+    received: Received, folder: Path
+) -> None:
+    change(folder, segment_format=None)
+    assert RelayLog.open(folder).end == received.log.end
+    writer = RelayLogWriter(folder, CONFIG)
+    writer.close()
+    assert writer.end == received.log.end
+
+
+@pytest.mark.parametrize("name", ["postgres-wal", "", 7, ["mysql-binlog"]])
+def test_a_reader_refuses_an_unknown_segment_format_and_names_format_and_log(
+    folder: Path, name: object
+) -> None:
+    change(folder, segment_format=name)
+    for read in (RelayLog.open, log_files):
+        with pytest.raises(ConfigError) as refused:
+            read(folder)
+        assert json.dumps(name) in refused.value.message
+        assert str(folder) in refused.value.message
+        assert refused.value.details["segment_format"] == name
+
+
+def test_a_writer_refuses_an_unknown_segment_format_before_it_touches_anything(folder: Path) -> None:
+    change(folder, segment_format="postgres-wal")
+    before = contents(folder)
+    with pytest.raises(ConfigError, match="postgres-wal"):
+        RelayLogWriter(folder, CONFIG)
+    assert contents(folder) == before
