@@ -112,9 +112,9 @@ STATUS: dict[str, Any] = {
             "rows_placed": 0,
             "rows_estimate": 0,
             "parked": {"reason": HOSTILE, "hint": HOSTILE},
-            "due": None,
+            "resnapshot_pending": None,
             "catching_up": None,
-            "changed": None,
+            "last_change": None,
             "verified": {"at": "2026", "verdict": HOSTILE, "keys_different": 0, "offset": 1},
         }
     ],

@@ -105,8 +105,8 @@ def status(
 def resnapshot(
     file: File,
     tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Make the target anew first, empty (default: merge into it).")
+    recreate: Annotated[
+        bool, typer.Option("--recreate", help="Drop and recreate the target first (default: merge into it).")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -114,7 +114,7 @@ def resnapshot(
     does it at its next start."""
     from penstock.commands.resnapshot import resnapshot as command
 
-    command(file, tables, fresh=fresh, as_json=as_json)
+    command(file, tables, recreate=recreate, as_json=as_json)
 
 
 @app.command()

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-BEGIN_ANEW = (
-    "begin anew: move the pipeline's `state` and relay log away, drop its targets or name another "
-    "sink.namespace, and run it again; the tables are then read from their beginning (a new snapshot)."
+START_OVER = (
+    "start over: move the pipeline's `state` and relay log away, drop its targets or choose another "
+    "sink.namespace, and run it again. It then takes a new snapshot of all tables."
 )
-"""The end of hints where what was lost cannot be made up for."""
+"""The end of hints for losses that cannot be repaired."""
 
 
 class PenstockError(Exception):

@@ -304,7 +304,7 @@ def test_a_reader_that_comes_back_under_its_name_is_the_same_and_two_at_once_are
     server, receiver = source
     with follow(receiver.file, ["shop.orders"], name="cache") as changes:
         begin, first = changes.offset, changes.consumer_id
-        with pytest.raises(ConfigError, match="has a follower called cache already"):
+        with pytest.raises(ConfigError, match="A follower named cache is already running"):
             follow(receiver.file, ["shop.orders"], name="cache")
     server.execute("INSERT INTO shop.orders VALUES (1, 'a', 1)")
     receiver.wait_until_level()

@@ -103,7 +103,7 @@ class Signals:
             return f"{said}, {self.send('resume-snapshot', {})}"
         if choice == 4:
             return self.send("set-limits", {"parallel": dice.randint(1, 3)})
-        return self.send("execute-snapshot", {"data-collections": [table], "target": "fresh"})
+        return self.send("execute-snapshot", {"data-collections": [table], "target": "recreate"})
 
     def park(self) -> str:
         table = f"{self._database}.{self._dice.choice(('orders', 'items', 'products'))}"

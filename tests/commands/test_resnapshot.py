@@ -57,7 +57,7 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
         if found.status != "parked":
             return {"ok": True, "action": "none"}
         state.put_table(replace(found, due="its rows are not known"))
-        return {"ok": True, "action": "read again", "why": "its rows are not known"}
+        return {"ok": True, "action": "resnapshot", "reason": "its rows are not known"}
 
     signals = Signals(
         state, config, TableFilter(config.tables), [], discover=lambda reads: None,
@@ -89,10 +89,10 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
 def test_a_pipeline_that_does_not_run_finds_the_signal_when_it_does(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    resnapshot(file, ["shop.a"], fresh=False, as_json=False)
-    assert capsys.readouterr().out == "shop.a will be read again from its beginning when the pipeline runs.\n"
+    resnapshot(file, ["shop.a"], recreate=False, as_json=False)
+    assert capsys.readouterr().out == "shop.a will be read again when the pipeline runs.\n"
     unpark(file, ["shop.a"], as_json=True)
-    assert json.loads(capsys.readouterr().out) == {"shop.a": {"ok": True, "waits": True}}
+    assert json.loads(capsys.readouterr().out) == {"shop.a": {"ok": True, "pending": True}}
     state = StateStore(configuration.load(file).state)
     assert [(one.type, one.status) for one in state.signals()] == [
         ("execute-snapshot", "accepted"),
@@ -102,28 +102,26 @@ def test_a_pipeline_that_does_not_run_finds_the_signal_when_it_does(
 
 def test_a_running_pipeline_answers_once_it_has_begun(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(file) as state:
-        resnapshot(file, ["shop.a"], fresh=True, as_json=False)
+        resnapshot(file, ["shop.a"], recreate=True, as_json=False)
         found = state.table(A)
         assert found is not None and (found.due, found.begins) == ("", "fresh")
-        assert capsys.readouterr().out == (
-            "shop.a is read again from its beginning, into a fresh target.\n"
-        )  # fmt: skip
-        resnapshot(file, ["shop.a"], fresh=False, as_json=True)
+        assert capsys.readouterr().out == "shop.a is being read again into a new target.\n"
+        resnapshot(file, ["shop.a"], recreate=False, as_json=True)
         assert json.loads(capsys.readouterr().out) == {"shop.a": {"ok": True}}
         unpark(file, ["shop.a"], as_json=False)
-        assert capsys.readouterr().out == "shop.a is not parked: there is nothing to do.\n"
+        assert capsys.readouterr().out == "shop.a is not parked.\n"
 
 
 def test_what_keeps_a_table_as_it_is_is_an_error(file: Path) -> None:
     with running(file, parks="no grant"):
-        with pytest.raises(ConfigError, match=r"shop\.b: Table shop\.b is not one of this pipeline's"):
-            resnapshot(file, ["shop.b"], fresh=False, as_json=False)
+        with pytest.raises(ConfigError, match=r"shop\.b: The pipeline does not capture shop\.b"):
+            resnapshot(file, ["shop.b"], recreate=False, as_json=False)
         with pytest.raises(ConfigError, match="no grant") as error:
-            resnapshot(file, ["shop.a"], fresh=False, as_json=False)
+            resnapshot(file, ["shop.a"], recreate=False, as_json=False)
         assert error.value.hint == "Mend it."
         with pytest.raises(ConfigError, match="parked again: no grant"):
             unpark(file, ["shop.a"], as_json=False)
     with running(file):
         unpark(file, ["shop.a"], as_json=True)
     with pytest.raises(ConfigError):
-        resnapshot(file, ["nodot"], fresh=False, as_json=False)
+        resnapshot(file, ["nodot"], recreate=False, as_json=False)

@@ -132,7 +132,7 @@ def test_a_receiver_that_is_gone_is_not_taken_for_the_process_that_has_its_numbe
         assert describe_receiver(tmp_path) == f"streaming (process {os.getpid()})"
         said["clock"] = [said["clock"][0], said["clock"][1] - 40]
         (tmp_path / STATUS_FILE).write_text(json.dumps(said))
-        assert "has said nothing for 40 s" in describe_receiver(tmp_path)
+        assert "last report 40 s ago" in describe_receiver(tmp_path)
 
 
 def test_a_pipeline_that_was_never_run_is_refused_by_every_command_alike(tmp_path: Path) -> None:

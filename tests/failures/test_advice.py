@@ -37,10 +37,10 @@ def text(name: str) -> str:
         ("io-impl", "org.apache.iceberg.aws.s3.S3FileIO", "iceberg-aws-bundle"),
         ("s3a", "org.apache.hadoop.fs.s3a.S3AFileSystem", "hadoop-aws"),
         ("s3", "no file system for s3:// paths", "s3a://"),
-        ("wh-file", "something above it is a file", "directory of its own"),
+        ("wh-file", "a part of its path is a file", "directory of its own"),
         ("wh-ro", "/data/disk/", "writable"),
-        ("worker-full", "A disk is full.", "Make room"),
-        ("memory-300m", "304087040 bytes, at least 471859200", "driver_memory"),
+        ("worker-full", "A disk is full.", "Free space"),
+        ("memory-300m", "304087040 bytes of memory and needs at least 471859200", "driver_memory"),
         ("driver-port", "service sparkDriver", "spark.driver.port"),
         ("bind", "service sparkDriver", "spark.driver.bindAddress"),
         ("master-k8s", "cannot be reached: /127.0.0.1:", "address"),
@@ -60,7 +60,7 @@ def test_a_stack_trace_becomes_one_sentence_with_the_cure(name: str, said: str, 
         ("memory-huge", "memory-huge.spark.stderr", "as much memory", "Lower `spark.driver_memory`"),
         ("master-yarn", "master-yarn.spark.stderr", "`spark.master`", "HADOOP_CONF_DIR"),
         ("master-word", "master-word.spark.stderr", "`spark.master`", "local[*]"),
-        ("master-nobody", "master-nobody.spark_log", "No Spark master answered", "runs"),
+        ("master-nobody", "master-nobody.spark_log", "No Spark master answered", "running"),
         ("ui-port", "ui-port.spark_log", "service SparkUI", "spark.ui.port"),
     ],
 )
@@ -124,7 +124,7 @@ def test_what_jars_of_other_versions_do_is_named() -> None:
         "UnsupportedClassVersionError: X",
     ):
         found = advise(f": java.lang.{thrown}\n\tat a.B.c(D.java:1)\n", rows=True)
-        assert found is not None and "do not fit" in found.message and found.lasting
+        assert found is not None and "not compatible" in found.message and found.lasting
         assert thrown.split(":")[0] in found.message and "Spark 4.1" in found.hint
 
 

@@ -58,7 +58,9 @@ def test_two_pipelines_of_one_name_do_not_delete_what_the_other_has_not_read(fol
 
 def test_a_name_that_lives_is_refused_and_one_that_does_not_is_free(tmp_path: Path) -> None:
     pipeline = Consumer(tmp_path, "shop", needs=Offset(5), id="u1", kind="pipeline", place="/data/shop")
-    with pytest.raises(ConfigError, match="has a pipeline called shop already, whose state is /data/shop"):
+    with pytest.raises(
+        ConfigError, match="A pipeline named shop, whose state is /data/shop, is already running"
+    ):
         Consumer(tmp_path, "shop", needs=Offset(9))
     with pytest.raises(ConfigError, match="under the same id"):
         Consumer(tmp_path, "other", needs=Offset(9), id="u1")

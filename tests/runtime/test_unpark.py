@@ -82,18 +82,18 @@ def case(tmp_path: Path) -> Case:
 
 def test_a_table_that_lost_nothing_goes_on_from_its_own_offset(case: Case) -> None:
     answer, table = case.unpark(PARKED, Log(), OURS)
-    assert answer == {"ok": True, "action": "goes on", "offset": 80}
+    assert answer == {"ok": True, "action": "continue", "offset": 80}
     assert (table.status, table.resumes, table.reason) == ("live", 80, "")
     assert table.catching_up and not table.planned
 
 
 def test_the_log_is_held_before_it_is_looked_at(case: Case) -> None:
     log = Log()
-    assert case.unpark(PARKED, log, OURS)[0]["action"] == "goes on"
+    assert case.unpark(PARKED, log, OURS)[0]["action"] == "continue"
     assert log.held == [80]
     late = Log(after_hold=Offset(81))  # retention was just at work
     answer, _ = case.unpark(PARKED, late, OURS)
-    assert answer["action"] == "read again" and "begins at offset 81" in answer["why"]
+    assert answer["action"] == "resnapshot" and "begins at offset 81" in answer["reason"]
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_a_table_that_lost_something_is_read_again(
     case: Case, table: TableState, log: Log, target: TargetState, why: str
 ) -> None:
     answer, found = case.unpark(table, log, target)
-    assert answer["action"] == "read again" and why in answer["why"]
+    assert answer["action"] == "resnapshot" and why in answer["reason"]
     assert found.due == f"unparked; {answer['why']}"
 
 
 @pytest.mark.parametrize(
     ("table", "target", "message"),
     [
-        (None, OURS, "not one of this pipeline's"),
+        (None, OURS, "The pipeline does not capture"),
         (replace(PARKED, status="dropped"), OURS, "gone at the source"),
         (PARKED, Foreign("lake.shop.orders", "the table of pipeline x", "Name another."), "is taken"),
     ],
@@ -131,4 +131,4 @@ def test_what_keeps_a_table_from_coming_back_is_said_and_it_stays_as_it_is(
 def test_a_table_that_is_not_parked_or_comes_back_by_itself_is_left_to_itself(case: Case) -> None:
     assert case.unpark(replace(PARKED, status="live", resumes=None), Log(), OURS)[0]["action"] == "none"
     answer, _ = case.unpark(replace(PARKED, due="a partition went"), Log(), OURS)
-    assert (answer["action"], answer["why"]) == ("read again", "a partition went")
+    assert (answer["action"], answer["reason"]) == ("resnapshot", "a partition went")

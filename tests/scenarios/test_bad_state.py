@@ -257,10 +257,10 @@ def test_a_relay_log_that_lacks_what_was_read_is_refused_and_not_touched(
     with kept(relay_of(case)):
         place = damage(case)
         before = binlogs(case)
-        refusal(case.command("run", "--once"), place, "begin anew")
+        refusal(case.command("run", "--once"), place, "start over")
         assert binlogs(case) == before
         if damage.__name__ not in ("emptied", "anothers"):  # only the pipeline knows what it has followed
-            refused(case, place, "begin anew", command="receive")
+            refused(case, place, "start over", command="receive")
             assert binlogs(case) == before
 
 
@@ -333,7 +333,7 @@ def receive_all(case: Scenario) -> None:
 def test_a_source_that_was_reset_is_not_followed(received: Scenario, command: str) -> None:
     received.server.execute("RESET MASTER", "INSERT INTO t VALUES (2)")
     before = binlogs(received)
-    refused(received, "does not have transactions that we hold", "reset", "begin anew", command=command)
+    refused(received, "does not have transactions that we hold", "reset", "start over", command=command)
     assert binlogs(received) == before
 
 
@@ -343,7 +343,7 @@ def test_log_that_was_purged_before_it_was_received_is_named(received: Scenario,
     received.server.execute("FLUSH BINARY LOGS")
     oldest = received.server.position()[0]
     received.server.execute(f"PURGE BINARY LOGS TO '{oldest}'")
-    refused(received, "no longer has", oldest, "begin anew", command=command)
+    refused(received, "no longer has", oldest, "start over", command=command)
 
 
 def test_gtids_turned_off_are_named_with_the_statement(received: Scenario) -> None:

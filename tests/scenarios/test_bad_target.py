@@ -127,7 +127,7 @@ def test_a_target_whose_disk_is_full_is_told_by_status_and_written_once_there_is
             [retry] = case.status()["retrying"]
             assert retry["what"] == "epoch" and "A disk is full" in retry["reason"], retry
             shown = " ".join(case.command("status").stdout.split())
-            assert "epoch" in shown and "is tried again since" in shown, shown
+            assert "retrying epoch" in shown and " since " in shown, shown
             disk.free()
             status = case.drain(pipeline)
             assert status["retrying"] == []

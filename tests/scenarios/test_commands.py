@@ -170,7 +170,7 @@ def check_changes_of_tables(
     wait_for(lambda: run.table("items")["snapshot"] == "done", "items to be read again", seconds=300)
     server.execute("ALTER TABLE shop.keyless ADD COLUMN id INT NOT NULL AUTO_INCREMENT PRIMARY KEY")
     case.drain(pipeline)
-    assert run("unpark", "shop.keyless")["shop.keyless"]["action"] == "read again"
+    assert run("unpark", "shop.keyless")["shop.keyless"]["action"] == "resnapshot"
     wait_for(lambda: run.table("keyless")["snapshot"] == "done", "keyless to be read", seconds=300)
     server.execute("DROP TABLE shop.gone", "RENAME TABLE shop.moved TO shop.there")
     case.drain(pipeline)

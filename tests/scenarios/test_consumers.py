@@ -54,17 +54,17 @@ def test_one_name_is_one_reader_at_a_time_and_nothing_kept_is_open_to_others(
         case.server.execute("INSERT INTO t VALUES (3)")
         case.drain(pipeline)
         assert open_places(state) == []
-        with pytest.raises(ConfigError, match="has a pipeline called scenario already"):
+        with pytest.raises(ConfigError, match=r"A pipeline named scenario.* is already running"):
             follow(case.file, [f"{case.database}.t"], name="scenario")
         with follow(case.file, [f"{case.database}.t"], name="cache", start="earliest"):
             listed = json.loads(case.command("consumers", "--json").stdout)
-            assert {(one["name"], one["kind"], one["alive"]) for one in listed} == {
+            assert {(one["name"], one["kind"], one["running"]) for one in listed} == {
                 ("scenario", "pipeline", True),
                 ("cache", "follower", True),
             }
             refusal(case.command("consumers", "--remove", "cache"), "cache", "is running")
         other = case.write_file(state=str(case.folder / "second"), relay_log={"path": str(relay)})
-        refusal(case.command("run", "--once"), "has a pipeline called scenario already", str(state))
+        refusal(case.command("run", "--once"), "A pipeline named scenario", "is already running", str(state))
         assert other == case.file
         case.write_file()
         told = case.command("status").stdout

@@ -149,7 +149,7 @@ def test_every_change_stands_in_the_history_with_what_was_made_of_it(group: Grou
     assert [decision for _, decision in group.changes("dropped")] == ["captured", "target kept"]
     renamed = [one for one in group.history if one["table"].endswith(".renamed_column")][-1]
     assert renamed["statement"].startswith("ALTER TABLE renamed_column CHANGE") and renamed["version"] == 2
-    assert renamed["committed"] and group.table("renamed_column")["changed"] == renamed
+    assert renamed["committed"] and group.table("renamed_column")["last_change"] == renamed
 
 
 def test_every_change_stands_once_in_a_table_beside_the_targets(group: Group) -> None:
@@ -157,7 +157,7 @@ def test_every_change_stands_once_in_a_table_beside_the_targets(group: Group) ->
     history = group.case.target("scenario_schema_history").where("table LIKE '%.renamed_column'")
     [row] = history.where("version = 2").collect()
     assert row["statement"].startswith("ALTER TABLE renamed_column CHANGE") and row["decision"] == "applied"
-    assert row["committed"] is not None and row["committed"] <= row["noted"]
+    assert row["committed"] is not None and row["committed"] <= row["recorded"]
 
 
 def test_verify_finds_source_and_target_equal(group: Group) -> None:

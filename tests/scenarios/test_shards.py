@@ -108,7 +108,9 @@ def live_through(lived: Lived) -> None:
             )
         case.drain(pipeline)
         pipeline.wait_until(
-            lambda s: not any(one["due"] for one in s["tables"]), "what is read again", seconds=400
+            lambda s: not any(one["resnapshot_pending"] for one in s["tables"]),
+            "what is read again",
+            seconds=400,
         )
         lived.status = case.drain(pipeline)
         lived.then = sharded.difference(case, shards)
@@ -203,7 +205,7 @@ def test_kill_9_at_any_moment_loses_and_doubles_no_row_of_any_shard(
                 pipeline.ensure_alive()
         case.drain(pipeline, restart=True)
         pipeline.wait_until(
-            lambda s: not any(one["due"] for one in s["tables"]),
+            lambda s: not any(one["resnapshot_pending"] for one in s["tables"]),
             "what is read again",
             seconds=400,
             restart=True,

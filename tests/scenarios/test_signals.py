@@ -102,8 +102,8 @@ def test_parts_of_tables_are_read_again_beside_the_log(scenario: Callable[..., S
         assert send(case, "execute-snapshot", f"{at}.keyed", *keys, "--wait")["status"] == "done"
         bounds = json.dumps({"data-collections": [f"{at}.ranged"], "from": 100, "to": 900})
         assert send(case, "execute-snapshot", "--data", bounds, "--wait")["status"] == "done"
-        done = case.command("resnapshot", f"{at}.anew", "--fresh")
-        assert done.returncode == 0 and "into a fresh target" in done.stdout, done.stderr
+        done = case.command("resnapshot", f"{at}.anew", "--recreate")
+        assert done.returncode == 0 and "into a new target" in done.stdout, done.stderr
         case.server.execute(f"UPDATE {at}.anew SET n = 3 WHERE id = 2000")
         case.drain(pipeline)
         assert pipeline.stop() == 0
@@ -134,7 +134,7 @@ def test_a_broken_target_is_left_behind_though_the_driver_is_killed(
     case.server.execute(
         f"DELETE FROM {at}.broken WHERE id < 10", f"INSERT INTO {at}.other VALUES (99, 'x', 1)"
     )
-    done = case.command("resnapshot", f"{at}.broken", "--fresh")
+    done = case.command("resnapshot", f"{at}.broken", "--recreate")
     assert done.returncode == 0 and "when the pipeline runs" in done.stdout, done.stderr
     epoch = case.status()["epoch"]
     with case.running() as pipeline:
@@ -174,7 +174,7 @@ def test_tables_come_and_go_and_rest_while_the_others_go_on(scenario: Callable[.
     with case.running() as pipeline:  # all of it holds after a restart
         case.drain(pipeline)
         back = send(case, "unpark", f"{at}.first", "--wait")
-        assert back["answer"]["tables"][f"{at}.first"]["action"] == "goes on"
+        assert back["answer"]["tables"][f"{at}.first"]["action"] == "continue"
         assert send(case, "add-table", f"{at}.third", "--wait")["status"] == "done"
         case.server.execute(f"UPDATE {at}.second SET n = 6 WHERE id < 3")
         case.drain(pipeline)

@@ -85,7 +85,7 @@ def test_a_table_parked_by_policy_goes_on_from_where_it_stopped_and_one_that_los
         case.drain(pipeline)
         parked(case, "t", "lost")
         said = answer(case, "t", "lost", "other")
-        assert (said["t"]["action"], said["lost"]["action"]) == ("goes on", "read again")
+        assert (said["t"]["action"], said["lost"]["action"]) == ("continue", "resnapshot")
         assert said["other"] == {"ok": True, "action": "none"}
         case.server.execute("INSERT INTO t VALUES (5, 'new', 2)", f"INSERT INTO {lost} VALUES (5, 50, 'm')")
         case.drain(pipeline)
@@ -117,7 +117,7 @@ def test_a_table_unparked_while_nothing_runs_catches_up_under_kill_9_and_joins_t
         parked(case, "t")
         assert pipeline.stop() == 0
         case.write_file(schema={"changes": "evolve"})
-        assert answer(case, "t") == {"t": {"ok": True, "waits": True}}
+        assert answer(case, "t") == {"t": {"ok": True, "pending": True}}
         pipeline.start()
         for victim in ("driver", "jvm"):
             before = pipeline.latest.get("epoch", 0)
@@ -163,7 +163,7 @@ def test_a_table_catches_up_while_everything_that_may_go_is_deleted_at_once(scen
         parked(case, "t")
         assert pipeline.stop() == 0
         case.write_file(schema={"changes": "evolve"})
-        assert answer(case, "t") == {"t": {"ok": True, "waits": True}}
+        assert answer(case, "t") == {"t": {"ok": True, "pending": True}}
         thread = threading.Thread(target=retain, daemon=True)
         pipeline.start()
         pipeline.wait_until(
@@ -195,7 +195,7 @@ def test_what_cannot_be_unparked_is_answered_with_the_reason(scenario: Make) -> 
         done = case.command("unpark", f"{case.database}.t")
         assert done.returncode == 1 and "parked again" in done.stderr and "ADD COLUMN" in done.stderr
         done = case.command("unpark", f"{case.database}.nowhere")
-        assert done.returncode == 1 and "not one of this pipeline's" in done.stderr
+        assert done.returncode == 1 and "The pipeline does not capture" in done.stderr
         done = case.command("unpark", f"{case.database}.other")
         assert done.returncode == 0 and "nothing to do" in done.stdout
         case.server.execute(

@@ -92,7 +92,7 @@ def test_what_is_no_signal_is_passed_over(
     path.write_bytes(bad + line("a").encode())
     FileChannel(path, state).poll()
     assert [one.id for one in state.signals()] == ["a"]
-    assert bad == b"\n" or "is no signal" in caplog.text
+    assert bad == b"\n" or "is not a signal" in caplog.text
 
 
 def test_answers_are_appended_for_signals_of_this_channel(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_log_says_where_what_is_no_signal_stands_and_never_what_it_holds(
     path.write_bytes(before + b"\n" + bad + b"\n")
     FileChannel(path, state).poll()
     assert CANARY not in caplog.text
-    assert f"{path}: the line at byte {len(before) + 1} is no signal: " in caplog.text
+    assert f"{path}: the line at byte {len(before) + 1} is not a signal: " in caplog.text
 
 
 def test_a_file_of_nonsense_does_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -136,7 +136,7 @@ def deep(levels: int) -> bytes:
         (422, b"", "type"),
         (422, b"{}", "type"),
         (422, {"type": 7}, "type"),
-        (422, {"type": "nonsense"}, "There is no signal 'nonsense'"),
+        (422, {"type": "nonsense"}, "Unknown signal type 'nonsense'"),
         (422, {"type": "x" * 900_000}, "type"),
         (422, LOG | {"id": 5}, "id"),
         (422, LOG | {"id": ""}, "id"),
@@ -189,14 +189,14 @@ def test_there_are_no_pages_about_the_interface(client: Client) -> None:
 
 def test_health_and_status_are_those_of_this_process(client: Client) -> None:
     """A report that another process left behind, or an old one, is no sign of life."""
-    assert client.ask("GET", "/health", token=None) == (503, {"works": False})
+    assert client.ask("GET", "/health", token=None) == (503, {"healthy": False})
     assert client.ask("GET", "/status")[0] == 503
     client.report(pid=1)
     assert client.ask("GET", "/health", token=None)[0] == client.ask("GET", "/status")[0] == 503
     client.report(updated=time.time() - 600)
     assert client.ask("GET", "/health", token=None)[0] == 503
     client.report(epoch=7)
-    assert client.ask("GET", "/health", token=None) == (200, {"works": True})
+    assert client.ask("GET", "/health", token=None) == (200, {"healthy": True})
     status, report = client.ask("GET", "/status")
     assert status == 200 and report["epoch"] == 7
 

@@ -146,7 +146,7 @@ def test_signals_are_gone_on_with_after_a_restart_and_never_done_twice(pipeline:
     ("data", "change", "named"),
     [
         ({"data-collections": ["shop.none"]}, {}, "shop.none"),
-        (PART, {"due": "so"}, "read again anyway"),
+        (PART, {"due": "so"}, "full resnapshot is pending"),
         (PART, {"status": "parked"}, "parked"),
         (PART, {"schema": replace(schema(ORDERS), key=())}, "no key"),
         (WHOLE | {"keys": ["x"]}, {}, "'x'"),
@@ -241,7 +241,7 @@ def test_a_table_is_added_once_it_can_be_found(pipeline: Pipeline) -> None:
     pipeline.ready = False
     assert pipeline.send("add-table", {"tables": ["crm.*"]}).status == "running"
     pipeline.ready = True
-    assert pipeline.work().answer["tables"] == {"crm.people": {"reads": "all of it", "status": "reading"}}
+    assert pipeline.work().answer["tables"] == {"crm.people": {"reads": "whole table", "status": "reading"}}
     pipeline.state.put_table(replace(pipeline.table(other), snapshot="done"))
     assert pipeline.work().status == "done"
 
@@ -268,16 +268,16 @@ def test_limits_hold_from_now_on_and_after_a_restart(pipeline: Pipeline) -> None
 
 def test_a_fresh_target_is_for_whole_tables_that_have_one(pipeline: Pipeline) -> None:
     pipeline.state.put_table(replace(pipeline.table(LINES), last_epoch=0))
-    both = {"data-collections": ["shop.*"], "target": "fresh"}
+    both = {"data-collections": ["shop.*"], "target": "recreate"}
     assert pipeline.send("execute-snapshot", both).status == "running"
     assert (pipeline.table(ORDERS).begins, pipeline.table(LINES).begins) == ("fresh", "")
     assert read_again(CONFIG, pipeline.state)["renewed"] == {ORDERS}
-    refused = pipeline.send("execute-snapshot", PART | {"target": "fresh"}, "part")
+    refused = pipeline.send("execute-snapshot", PART | {"target": "recreate"}, "part")
     assert refused.status == "refused" and "whole tables" in refused.answer["message"]
 
 
 def test_what_accepted_signals_want_read_again_is_known_before_they_are_done(pipeline: Pipeline) -> None:
-    pipeline.state.send("a", "execute-snapshot", WHOLE | {"target": "fresh"}, "test")
+    pipeline.state.send("a", "execute-snapshot", WHOLE | {"target": "recreate"}, "test")
     pipeline.state.send("b", "execute-snapshot", {"data-collections": ["shop.lines"]}, "test")
     pipeline.state.send("c", "execute-snapshot", {"data-collections": ["other.*"]}, "test")
     assert read_again(CONFIG, pipeline.state) == {"asked": {ORDERS, LINES}, "renewed": {ORDERS}}
@@ -311,6 +311,6 @@ def test_a_target_of_several_tables_is_not_made_anew(pipeline: Pipeline) -> None
     rule = {"tables": ["shop.orders", "shop.lines"], "into": "shop.all"}
     told = CONFIG.model_dump(mode="json", by_alias=True) | {"merge_shards": [rule]}
     pipeline.signals._config = parse_config(told)
-    refused = pipeline.send("execute-snapshot", WHOLE | {"target": "fresh"})
+    refused = pipeline.send("execute-snapshot", WHOLE | {"target": "recreate"})
     assert refused.status == "refused" and "other tables" in refused.answer["message"]
     assert not pipeline.table(ORDERS).due and pipeline.table(ORDERS).begins == ""

@@ -371,7 +371,7 @@ class History:
             case "whole":
                 self._send("execute-snapshot", name)
             case "fresh":
-                into = {} if self.target.append_only else {"target": "fresh"}
+                into = {} if self.target.append_only else {"target": "recreate"}
                 self._send("execute-snapshot", name | into)
             case "keys":
                 self._send("execute-snapshot", name | {"keys": keys})

@@ -210,7 +210,7 @@ def test_a_row_that_the_target_has_twice_is_named(mysql: Database, spark: Any) -
     frame = as_frame(spark, pa.concat_tables([rows, rows.slice(5, 1)]))
     report = report_on(mysql, frame, schema, Stopped())
     key = {"id": str(rows.column("id")[5].as_py())}
-    assert [(found.key, found.kind) for found in report.keys_different] == [(key, "doubled")]
+    assert [(found.key, found.kind) for found in report.keys_different] == [(key, "duplicate")]
 
 
 def test_a_table_that_is_gone_is_an_error_of_that_table(mysql: Database, spark: Any) -> None:

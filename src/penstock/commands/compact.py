@@ -1,4 +1,5 @@
-"""`penstock compact FILE [TABLE…]`: writes targets' files again so that they are cheap to read."""
+"""`penstock compact FILE [TABLE…]`: rewrites small files and deletes of targets, so that reads get
+cheaper."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from penstock.state import StateStore
 
 
 def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
-    """The pipeline may run meanwhile."""
+    """Safe while the pipeline runs."""
     from penstock.sinks import build_sink
     from penstock.spark.session import build_session
 
@@ -25,8 +26,8 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
     ensure_run(config)
     if config.sink.append_only:
         raise ConfigError(
-            f"The sink {config.sink.type} keeps every change in files of its own: nothing to put together.",
-            hint="compact works with the sinks iceberg and delta.",
+            f"The sink {config.sink.type} is a change log, whose files are not compacted.",
+            hint="`penstock compact` works with the sinks iceberg and delta.",
         )
     done = {}
     with closing(StateStore(config.state)) as state:

@@ -1,4 +1,5 @@
-"""`penstock consumers FILE|RELAY_LOG`: who keeps how much of a relay log, and who shall not any more."""
+"""`penstock consumers FILE|RELAY_LOG`: lists the readers of a relay log and how much log is kept for each;
+`--remove` unregisters one."""
 
 from __future__ import annotations
 
@@ -19,22 +20,24 @@ from penstock.relaylog.reader import RelayLog
 def consumers(file: Path, *, remove: str | None, as_json: bool) -> None:
     folder = file if file.is_dir() else configuration.load(file).relay_log_path
     if not folder.is_dir():
-        raise ConfigError(f"There is no relay log {folder} yet.", hint="Start the pipeline, or the receiver.")
+        raise ConfigError(
+            f"There is no relay log {folder} yet.", hint="Start the pipeline, or `penstock receive FILE`."
+        )
     if remove is not None:
         gone = registry.remove(folder, remove)
-        told = f"{gone.name} ({gone.id}) is forgotten: no log is kept for it any more."
-        say_json({"removed": gone.id, "name": gone.name}) if as_json else say(told)
+        message = f"Removed {gone.name} ({gone.id}). No log is kept for it any more."
+        say_json({"removed": gone.id, "name": gone.name}) if as_json else say(message)
         return
     holders = Holders(folder, _log(folder)).find()
     if as_json:
         say_json([holder.to_json() for holder in holders])
         return
     table = Table()
-    for name in ("name", "kind", "running", "offset", "holds", "oldest", "last seen", "id"):
+    for name in ("name", "kind", "running", "offset", "log kept", "oldest", "last seen", "id"):
         table.add_column(name, overflow="fold")
     for holder in holders:
         table.add_row(*map(cell, cells(holder)))
-    console().print(table if holders else "Nobody has read this relay log yet; all of it is kept.")
+    console().print(table if holders else "No reader is registered for this relay log, so all of it is kept.")
 
 
 def cells(holder: Holder) -> tuple[str, ...]:
@@ -60,7 +63,7 @@ def age_text(seconds: float) -> str:
 
 
 def _log(folder: Path) -> RelayLog | None:
-    """None: it cannot be read, but consumers can be listed and removed all the same."""
+    """None if the relay log cannot be read. Its consumers can still be listed and removed."""
     try:
         return RelayLog.open(folder)
     except (PenstockError, OSError):

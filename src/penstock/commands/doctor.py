@@ -1,5 +1,4 @@
-"""`penstock doctor FILE`: everything about the source that keeps a pipeline from working, and the SQL that
-mends it."""
+"""`penstock doctor FILE`: checks the source and prints the SQL that fixes what is wrong."""
 
 from __future__ import annotations
 
@@ -29,9 +28,9 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("er
 
 
 def doctor(file: Path, *, as_json: bool) -> int:
-    """Prints what preflight finds, and which tables `penstock run` parks, worst first; the exit code: 1 if
-    anything must be mended before a pipeline can run. Looks also at tables that signals added. Reads only,
-    also while the pipeline runs."""
+    """Prints the findings of preflight and the tables that `penstock run` would park, worst first. Returns
+    the exit code: 1 if something must be fixed before the pipeline can run. Includes tables added by signals.
+    Changes nothing, so it may be used while the pipeline runs."""
     config, found = configuration.load(file), list[Finding]()
     known: dict[TableId, TableState] = {}
     removed: list[TableId] = []
@@ -57,7 +56,7 @@ def doctor(file: Path, *, as_json: bool) -> int:
 def _at_start(
     config: PipelineConfig, known: Mapping[TableId, TableState], removed: Collection[TableId]
 ) -> dict[TableId, TableState]:
-    """The tables as they are when `penstock run` begins to follow them."""
+    """The tables in the state in which `penstock run` would start to follow them."""
     source = SourceSession(config.source, config.relay_log_path, foreign_keys=config.cascades == "apply")
     with closing(source):
         captured = TableFilter(config.tables, fold_case=source.traits.fold_case)
@@ -73,8 +72,8 @@ def with_parked(
     known: Mapping[TableId, TableState],
     tables: Mapping[TableId, TableState],
 ) -> list[Finding]:
-    """The findings, with one for each table that is left alone, in place of what else was found about its
-    keys. `tables`: as they are once the pipeline has started."""
+    """The findings, plus one for each table that is or will be parked. That one replaces other findings about
+    the table's keys. `tables`: their states once the pipeline has started."""
     parked = {str(name): state for name, state in tables.items() if state.status == "parked"}
     kept, replaced = list[Finding](), dict[str, list[Finding]]()
     for one in findings:
@@ -85,7 +84,7 @@ def with_parked(
     for name, state in parked.items():
         was = known.get(state.table)
         now = "is parked" if was is not None and was.status == "parked" else "will be parked"
-        message = f"{name} {now}; the other tables go on. {state.reason} {state.hint}".strip()
+        message = f"{name} {now}; other tables are not affected. {state.reason} {state.hint}".strip()
         instead = replaced.get(name, [])
         check = instead[0].check if instead else "parked"
         sql = "\n".join(dict.fromkeys(one.sql for one in instead if one.sql))
@@ -105,7 +104,7 @@ def _show(findings: list[Finding]) -> None:
     out.print(table)
     cures = list(dict.fromkeys(one.sql for one in findings if one.sql and one.level != "ok"))
     if cures:
-        out.print("\nSQL that mends it, to be run at the source:\n", style="bold")
+        out.print("\nSQL to run at the source:\n", style="bold")
         for sql in cures:
             # Not wrapped, so that it can be copied.
             out.print(Text("\n".join(map(printable, sql.split("\n")))), soft_wrap=True)

@@ -22,13 +22,14 @@ PLAIN_EVERY_SECONDS = 5
 PARKED_SHOWN_MAX = 5
 RETRIES_SHOWN_MAX = 5
 TABLES_SHOWN_MAX = 50
-"""To draw a thousand rows twice a second would cost more than the pipeline does."""
+"""Drawing a thousand rows twice a second would cost more CPU time than the pipeline itself."""
 
 
 def run(file: Path, *, once: bool, as_json: bool) -> None:
-    """Runs until SIGTERM or SIGINT, or, with `once`, until all that is committed now has arrived.
+    """Runs until SIGTERM or SIGINT. With `once`, runs until everything committed so far is at the targets.
 
-    Raises `TablesParked` if a run with `once` leaves tables behind: a scheduler must not take that for done.
+    Raises `TablesParked` if a run with `once` ends with parked tables, so that a scheduler does not take it
+    for a success.
     """
     pipeline = Pipeline.load(file)
     pipeline.exits = True
@@ -50,7 +51,7 @@ def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:
 
 
 def refuse_parked(tables: list[dict[str, Any]]) -> None:
-    """Raises `TablesParked` with the reason and the cure of each."""
+    """Raises `TablesParked`, with the reason and the hint of each parked table, if there is one."""
     parked = [table for table in tables if table["status"] == "parked"]
     if parked:
         reasons = [
@@ -58,10 +59,10 @@ def refuse_parked(tables: list[dict[str, Any]]) -> None:
         ]
         more = len(reasons) - PARKED_SHOWN_MAX
         raise TablesParked(
-            f"{len(parked)} of {len(tables)} tables are parked, the others have arrived. "
+            f"{len(parked)} of {len(tables)} tables are parked; the others are up to date. "
             + " ".join(reasons[:PARKED_SHOWN_MAX])
-            + (f" And {more} more." if more > 0 else ""),
-            hint="`penstock status FILE` lists all.",
+            + (f" {more} more are parked." if more > 0 else ""),
+            hint="`penstock status FILE` lists all tables with the reasons.",
             tables=[table["table"] for table in parked],
         )
 
@@ -89,7 +90,7 @@ def summary_line(status: dict[str, Any]) -> str:
             f"{snapshot['rows_placed']:,} rows" + (f", {left} s left" if left is not None else "")
         )
     if snapshot["throttled"]:
-        parts.append(f"snapshot waits: {snapshot['throttled']}")
+        parts.append(f"snapshot paused: {snapshot['throttled']}")
     parts += [_retry(retry) for retry in status["retrying"]]
     parked = [table["table"] for table in status["tables"] if table["status"] == "parked"]
     if parked:
@@ -113,7 +114,7 @@ def render(status: dict[str, Any]) -> Table:
         left = status["snapshot"].get("seconds_left")
         caption += f", {left} s left" if left is not None and not status["snapshot"]["done"] else ""
     if status["snapshot"]["throttled"]:
-        caption += "\n" + printable(f"snapshot waits: {status['snapshot']['throttled']}")
+        caption += "\n" + printable(f"snapshot paused: {status['snapshot']['throttled']}")
     for retry in status["retrying"][:RETRIES_SHOWN_MAX]:
         caption += f"\n{printable(_retry(retry))}"
     if (more := len(status["retrying"]) - RETRIES_SHOWN_MAX) > 0:
@@ -136,11 +137,12 @@ def render(status: dict[str, Any]) -> Table:
     for item in shown:
         chunks = item["chunks"]
         state = item["status"] if item["status"] != "live" else _phase(item["snapshot"])
-        state = "to be read again" if item["due"] else "catching up" if item["catching_up"] else state
+        state = "catching up" if item["catching_up"] else state
+        state = "resnapshot pending" if item["resnapshot_pending"] else state
         remarks = f"{item['parked']['reason']} {item['parked']['hint']}".strip() if item["parked"] else ""
         remarks = printable(remarks)
-        if not remarks and item["changed"]:
-            remarks = printable(_last_change(item["changed"]))
+        if not remarks and item["last_change"]:
+            remarks = printable(_last_change(item["last_change"]))
         if item["verified"]:
             remarks = "\n".join(filter(None, (remarks, printable(_last_verified(item["verified"])))))
         placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
@@ -149,33 +151,36 @@ def render(status: dict[str, Any]) -> Table:
             rows += f" of ~{item['rows_estimate']:,}"
         table.add_row(cell(item["table"]), state, placed, rows, Text(remarks))
     if more := len(status["tables"]) - len(shown):
-        table.add_row(f"… and {more:,} more", "", "", "", "`penstock status FILE --json` lists all.")
+        table.add_row(f"… and {more:,} more", "", "", "", "`penstock status FILE --json` lists all tables.")
     return table
 
 
 def _retry(retry: dict[str, Any]) -> str:
-    """What does not go on, since when, and what it waits for."""
+    """What is failing and being retried, since when, and why."""
     what = retry["what"] + (f" of {retry['table']}" if retry["table"] else "")
     since = retry["since"][:19].replace("T", " ")
-    return f"{what} is tried again since {since} UTC ({retry['attempts']} attempts): {retry['reason']}"
+    return f"retrying {what} since {since} UTC ({retry['attempts']} attempts): {retry['reason']}"
 
 
 def shown_first(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As many as a terminal has room for; of more, those with which something is going on."""
+    """At most `TABLES_SHOWN_MAX` tables, in their order. Parked tables come first, then those being read."""
     if len(tables) <= TABLES_SHOWN_MAX:
         return tables
 
     def rank(item: dict[str, Any]) -> int:
         if item["status"] == "parked":
             return 0
-        return 1 if item["due"] or item["catching_up"] or item["snapshot"] in ("splitting", "reading") else 2
+        busy = (
+            item["resnapshot_pending"] or item["catching_up"] or item["snapshot"] in ("splitting", "reading")
+        )
+        return 1 if busy else 2
 
     chosen = {item["table"] for item in sorted(tables, key=rank)[:TABLES_SHOWN_MAX]}
     return [item for item in tables if item["table"] in chosen]
 
 
 def _last_change(change: dict[str, Any]) -> str:
-    at = (change["committed"] or change["noted"])[:19].replace("T", " ")
+    at = (change["committed"] or change["recorded"])[:19].replace("T", " ")
     return f"version {change['version']} ({at} UTC): {change['what']}, {change['decision']}"
 
 

@@ -1,5 +1,5 @@
-"""`penstock signal FILE TYPE …` and `penstock signals FILE`: telling a pipeline what to do, and reading what
-became of it."""
+"""`penstock signal FILE TYPE …` sends a command to a pipeline; `penstock signals FILE` lists what was sent
+and the answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.signals import commands
 from penstock.signals.channels import accept
 from penstock.state import StateStore
 
-BEGIN_SECONDS_MAX = 600
+START_SECONDS_MAX = 600
 
 
 def signal(
@@ -37,29 +37,29 @@ def signal(
     wait: bool,
     as_json: bool,
 ) -> int:
-    """The exit code: 1 if the signal was refused, or some of it could not be done."""
+    """Returns the exit code: 1 if the signal was refused, or failed for some of its tables."""
     config = configuration.load(file)
     fields = commands.parse_data(data) if data is not None else _data(kind, tables, where, keys)
     if data is not None and (tables or where or keys):
-        raise ConfigError("Give --data, or tables and options: not both.")
-    commands.parse(kind, fields)  # what is wrong with it in itself is said at once
+        raise ConfigError("Give either --data, or tables and options, not both.")
+    commands.parse(kind, fields)  # invalid data is refused before anything is sent
     ensure_run(config)
     state = StateStore(config.state)
     state.limit_signals(config.signals)
     try:
-        until = has_ended if wait else is_begun
+        until = has_ended if wait else is_started
         found = sent(state, kind, fields, config.state, signal_id=signal_id, until=until)
     finally:
         state.close()
     if as_json:
         say_json(found.to_json())
     else:
-        _tell(found)
+        _print(found)
     return 1 if found.status in ("refused", "failed") else 0
 
 
 def _data(kind: str, tables: list[str], where: str | None, keys: list[str]) -> dict[str, Any]:
-    """What Debezium would have us write as JSON."""
+    """The signal's data in Debezium's layout, from the command line's options."""
     if kind in ("add-table", "remove-table", "park", "unpark"):
         return {"tables": tables}
     fields: dict[str, Any] = {"data-collections": tables} if tables else {}
@@ -83,23 +83,24 @@ def sent(
     signal_id: str | None = None,
     until: Callable[[Signal], bool],
 ) -> Signal:
-    """The signal when it is as it is waited for; as it is now, if the pipeline does not run, or has not even
-    begun it for long."""
+    """Sends the signal and waits until `until` holds; returns its current state. Does not wait if the
+    pipeline does not run, and gives up after `START_SECONDS_MAX` if the pipeline has not started to process
+    it."""
     signal_id = signal_id or str(uuid.uuid4())
     accept(state, signal_id, kind, data, "command")
-    deadline = time.monotonic() + BEGIN_SECONDS_MAX
+    deadline = time.monotonic() + START_SECONDS_MAX
     while True:
         found = state.signal(signal_id)
         assert found is not None
         if until(found) or not directory.is_held(folder):
             return found
-        waits = any(one.get("status") == "waits" for one in found.answer.get("tables", {}).values())
-        if (waits or not is_begun(found)) and time.monotonic() > deadline:
+        waits = any(one.get("status") == "waiting" for one in found.answer.get("tables", {}).values())
+        if (waits or not is_started(found)) and time.monotonic() > deadline:
             return found
         time.sleep(0.1)  # polls for the answer, with a limit
 
 
-def is_begun(signal: Signal) -> bool:
+def is_started(signal: Signal) -> bool:
     return signal.status != "accepted"
 
 
@@ -107,15 +108,15 @@ def has_ended(signal: Signal) -> bool:
     return signal.status in ENDED
 
 
-def _tell(found: Signal) -> None:
-    say(f"signal {found.id}: {_said(found)}")
+def _print(found: Signal) -> None:
+    say(f"signal {found.id}: {_summary(found)}")
     for name, item in found.answer.get("tables", {}).items():
         say(f"  {name}: {', '.join(f'{key} {value}' for key, value in item.items())}")
 
 
-def _said(found: Signal) -> str:
+def _summary(found: Signal) -> str:
     if found.status == "accepted":
-        return "accepted; it is done when the pipeline runs"
+        return "accepted; the pipeline processes it when it runs"
     if found.status == "refused":
         return f"refused: {found.answer.get('message', '')} {found.answer.get('hint', '')}".rstrip()
     plain = {name: value for name, value in found.answer.items() if name not in ("tables", "offset", "found")}
@@ -134,12 +135,14 @@ def signals(file: Path, signal_id: str | None, *, types: bool, as_json: bool) ->
         state.close()
     known = [one for one in found if one is not None]
     if signal_id is not None and not known:
-        raise ConfigError(f"There is no signal {signal_id!r}.", hint="`penstock signals FILE` lists them.")
+        raise ConfigError(
+            f"There is no signal with the id {signal_id!r}.", hint="`penstock signals FILE` lists all."
+        )
     if as_json:
         say_json([one.to_json() for one in known])
         return
     if signal_id is not None:
-        _tell(known[0])
+        _print(known[0])
         return
     table = Table("id", "type", "channel", "status", "received")
     for one in known:

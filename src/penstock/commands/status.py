@@ -1,4 +1,4 @@
-"""`penstock status FILE`: how a pipeline is doing."""
+"""`penstock status FILE`: offset, lag, snapshot progress, and the state of each table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def status(file: Path, *, history: bool, as_json: bool) -> None:
     if not document["running"] and document.get("ended"):
         out.print(cell(f"{document['ended']['at'][:19]}: {document['ended']['message']}"), soft_wrap=True)
     for one in document.get("consumers", ()):
-        if one["name"] != document["pipeline"] or not one["alive"]:
+        if one["name"] != document["pipeline"] or not one["running"]:
             out.print(cell(consumer_line(one)), soft_wrap=True)
     if document.get("receiver"):
         out.print(cell(f"receiver: {document['receiver']}"), soft_wrap=True)
@@ -55,11 +55,11 @@ def _running(document: dict[str, Any]) -> str:
     if not document["running"]:
         return "no"
     silent = document["silent_seconds"]
-    return "yes" if silent is None else f"yes, but it has reported nothing for {silent} s"
+    return "yes" if silent is None else f"yes, but its last report is {silent} s old"
 
 
 def ensure_run(config: PipelineConfig) -> None:
-    """Raises `ConfigError` for a pipeline that was never run: no other command has anything to work on."""
+    """Raises `ConfigError` if the pipeline has never run: other commands need its state."""
     if not StateStore.exists(config.state):
         raise ConfigError(
             f"Pipeline {config.name} has not been run yet: {config.state} holds no state.",
@@ -68,8 +68,9 @@ def ensure_run(config: PipelineConfig) -> None:
 
 
 def describe(config: PipelineConfig) -> dict[str, Any]:
-    """What the running pipeline says, else what its files say. `running`: a process holds its state;
-    `silent_seconds`: that process has not reported for so long."""
+    """The running pipeline's last report; without a recent one, what its files say. `running`: a process
+    holds the lock on its state. `silent_seconds`: the age of that process's last report, if it is not
+    recent."""
     ensure_run(config)
     lives = is_held(config.state)
     report = read_status(config.state) if lives else None
@@ -87,15 +88,17 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
 
 
 def consumer_line(one: dict[str, Any]) -> str:
-    """Another reader of the relay log, or this pipeline when it does not run."""
-    oldest = "" if one["seconds"] is None else f", the oldest {age_text(one['seconds'])} old"
-    running = "runs" if one["alive"] else "does not run"
-    seen = "" if one["seen"] is None else f", last seen {age_text(time.time() - one['seen'])} ago"
-    return f"relay log: {size_text(one['bytes'])} kept for {one['name']}{oldest} ({running}{seen})"
+    """How much log is kept for one reader of the relay log."""
+    age = one["oldest_seconds"]
+    oldest = "" if age is None else f", oldest change {age_text(age)} old"
+    running = "running" if one["running"] else "not running"
+    seen = one["last_seen"]
+    last_seen = "" if seen is None else f", last seen {age_text(time.time() - seen)} ago"
+    return f"relay log: {size_text(one['bytes'])} kept for {one['name']}{oldest} ({running}{last_seen})"
 
 
 def _history(config: PipelineConfig, *, as_json: bool) -> None:
-    """Every change of a definition, oldest first: what happened, and what was made of it."""
+    """Prints every schema change, oldest first, with what the pipeline did about it."""
     ensure_run(config)
     state = StateStore(config.state, read_only=True)
     try:
@@ -109,14 +112,14 @@ def _history(config: PipelineConfig, *, as_json: bool) -> None:
     for name in ("committed (UTC)", "table", "version", "what", "decision", "statement"):
         table.add_column(name, overflow="fold")
     for change in changes:
-        at = (change["committed"] or change["noted"])[:23].replace("T", " ")
+        at = (change["committed"] or change["recorded"])[:23].replace("T", " ")
         cells = (change["table"], str(change["version"]), change["what"], change["decision"])
         table.add_row(*map(cell, (at, *cells, change["statement"])))
     console().print(table)
 
 
 def describe_receiver(folder: Path) -> str:
-    """What the receiver of a relay log does, if there is one; else what it ended with."""
+    """What the receiver of a relay log is doing, or how it ended; empty if it never ran."""
     report = read_receiver(folder)
     if not report:
         return ""

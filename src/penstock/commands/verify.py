@@ -1,4 +1,4 @@
-"""`penstock verify FILE [TABLE…]`: is the target equal to the source? Writes may go on meanwhile."""
+"""`penstock verify FILE [TABLE…]`: compares targets with the source, while writes continue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock.verify.window import RelayLogWindow
 
 
 def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
-    """The exit code: see `verify.report.exit_code`."""
+    """Returns the exit code of `verify.report.exit_code`."""
     config = configuration.load(file)
     ensure_run(config)
     state = StateStore(config.state)
@@ -53,7 +53,8 @@ def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
 
 
 def document(reports: Iterable[TableReport], code: int) -> dict[str, Any]:
-    """`tables` are those that were compared, or should have been; `equal`: the exit code is 0."""
+    """The `--json` document. `tables`: those that were compared or should have been. `equal`: the exit code
+    is 0."""
     found = sorted(reports, key=lambda report: report.table)
     return {
         "equal": code == ALL_EQUAL,
@@ -63,7 +64,7 @@ def document(reports: Iterable[TableReport], code: int) -> dict[str, Any]:
 
 
 def remember(state: StateStore, report: TableReport) -> None:
-    """For `penstock status`: what came of it, when, and at which place of the log."""
+    """Stores result, time and offset of the comparison for `penstock status`."""
     if report.not_compared is None:
         summary = report.summary() | {"at": time.time()}
         state.set_meta(VERIFIED + str(report.table), json.dumps(summary))
@@ -111,8 +112,8 @@ def verified(
         sink = build_sink(config.sink, spark, state.uuid, config.merge_shards)
         if sink.append_only:
             raise ConfigError(
-                f"The sink {config.sink.type} keeps every change, so there is no table to compare with.",
-                hint="verify works with the sinks iceberg and delta.",
+                f"The sink {config.sink.type} is a change log, so there is no table to compare with.",
+                hint="`penstock verify` works with the sinks iceberg and delta.",
             )
         with telling("The comparison failed", folder):
             sink.check()

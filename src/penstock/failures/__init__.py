@@ -1,2 +1,2 @@
-"""Failures that are not ours alone (Spark's, a catalog's, a disk's, a bug's): what the user is told, and
-where the rest is kept."""
+"""Turns failures of Spark, catalogs, stores and the operating system, and bugs, into one message with a hint.
+The stack trace goes to a file."""

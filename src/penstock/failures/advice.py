@@ -1,9 +1,8 @@
-"""From a stack trace to one sentence and its cure. Pure.
+"""Finds the message and the hint for a stack trace. Pure.
 
-Each rule knows one kind of failure by the text that Java, Spark or Python gives it. The order matters: the
-first rule that fits any cause wins, so rules about one thing stand before rules about a whole family. A rule
-shows only what it has matched itself: names of classes, hosts, files and options, never row values.
-"""
+Each rule recognises one kind of failure by the text that Java, Spark or Python gives it. The first rule that
+matches any cause wins, so specific rules come before general ones. A rule shows only text that its own
+pattern has matched: names of classes, hosts, files and options, never row values."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ SPARK_VERSION = "4.1"
 CAUSES_MAX = 30
 LINES_MAX, LINE_LENGTH_MAX = 300, 1000
 SHOWN_MAX = 300
-"""Characters of what a rule has matched."""
+"""Characters shown of one matched text."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """`lasting`: trying again cannot help."""
+    """`lasting`: a retry cannot succeed."""
 
     message: str
     hint: str
@@ -58,7 +57,7 @@ RULES = (
     # Python of the workers
     _rule(
         "PYTHON_VERSION_MISMATCH|Python in worker has different version",
-        "The workers' Python has another version than the driver's.",
+        "The workers run another Python version than the driver.",
         "Give the workers the driver's Python version: set PYSPARK_PYTHON to its path on the workers.",
     ),
     _rule(
@@ -70,13 +69,13 @@ RULES = (
     _rule(
         'Cannot run program "([^"]*)"',
         "Spark cannot run {1}.",
-        "Set PYSPARK_PYTHON to a Python that is there on every worker.",
+        "Set PYSPARK_PYTHON to a Python that exists on every worker.",
     ),
     # starting the JVM and Spark
     _rule(
         r"^(?:builtins\.)?(?:ConnectionRefusedError|ConnectionResetError)|Py4JNetworkError|"
         "JAVA_GATEWAY_EXITED|Answer from Java side is empty",
-        "Spark's JVM has ended.",
+        "Spark's JVM has exited.",
         "",  # its logs say more
         lasting=False,
     ),
@@ -87,18 +86,18 @@ RULES = (
     ),
     _rule(
         "Master must either be yarn|HADOOP_CONF_DIR or YARN_CONF_DIR must be set",
-        "Spark cannot use `spark.master` as it is.",
-        "It is local[*], spark://host:7077, k8s://https://…, or yarn (with HADOOP_CONF_DIR set).",
+        "`spark.master` is not valid.",
+        "Use local[*], spark://host:7077, k8s://https://…, or yarn (with HADOOP_CONF_DIR set).",
     ),
     _rule(
         r"(Invalid (?:maximum|initial) heap size: \S+)",
-        "Java refused the memory it was given: {1}.",
+        "Java refused its memory setting: {1}.",
         "Check `spark.driver_memory`: a number and a unit, such as 2g.",
     ),
     _rule(
         "Could not reserve enough space|insufficient memory for the Java|"
         "Cannot allocate memory|exceeds the maximum representable size",
-        "Java cannot have as much memory as `spark.driver_memory` asks for.",
+        "The machine does not have as much memory as `spark.driver_memory` asks for.",
         "Lower `spark.driver_memory`, or run on a machine with more memory.",
     ),
     _rule(
@@ -108,7 +107,7 @@ RULES = (
     ),
     _rule(
         r"INVALID_DRIVER_MEMORY\] System memory (\d+) must be at least (\d+)",
-        "Spark needs more memory than it has: {1} bytes, at least {2}.",
+        "Spark has {1} bytes of memory and needs at least {2}.",
         "Give Spark more memory: `spark.driver_memory`, for example 2g.",
     ),
     _rule(
@@ -118,25 +117,25 @@ RULES = (
     ),
     _rule(
         r"(?:BindException|Address already in use).*?[Ss]ervice '(\w+)' failed",
-        "Spark's service {1} cannot have its port or address.",
+        "Spark's service {1} cannot bind its port or address.",
         "Choose a free port, or an address of this machine, in `spark.conf` (such as "
-        "spark.driver.port, spark.ui.port, spark.driver.bindAddress), or allow others "
+        "spark.driver.port, spark.ui.port, spark.driver.bindAddress), or let Spark try more ports "
         "(spark.port.maxRetries).",
     ),
     _rule(
         r"Could not parse Master URL: '?([^'\n]*?)'?(?:\s|$)",
-        "Spark knows no master {1}.",
+        "Spark does not understand the master {1}.",
         "Check `spark.master`: local[*], spark://host:7077, yarn or k8s://host:443.",
     ),
     _rule(
         "All masters are unresponsive",
         "No Spark master answered at `spark.master`.",
-        "Check the address, and that the master runs.",
+        "Check the address, and that the master is running.",
     ),
     _rule(
         r"Master removed our application: (\w+)",
         "The cluster ended the application ({1}): its workers could not start executors.",
-        "The log of a worker says why. Check that executors fit (spark.executor.memory, "
+        "A worker's log shows the reason. Check that executors fit on the workers (spark.executor.memory, "
         "spark.executor.cores in `spark.conf`).",
     ),
     # classes
@@ -144,7 +143,7 @@ RULES = (
         "(?:NoSuchMethodError|NoSuchFieldError|AbstractMethodError|"
         "IncompatibleClassChangeError|UnsupportedClassVersionError|VerifyError|"
         "IllegalAccessError)",
-        "Jars on Spark's class path do not fit each other or this Java ({name}).",
+        "Jars on Spark's class path are not compatible with each other or with this Java ({name}).",
         "Penstock works with Spark 4.1 (Scala 2.13). Remove jars for other versions from "
         "spark.jars, spark.jars.packages and spark.driver.extraClassPath in `spark.conf`, "
         "and unset SPARK_HOME.",
@@ -153,111 +152,110 @@ RULES = (
         r"((?:org[./]apache[./]hadoop[./]fs[./](?:s3a|azure\w*|gs)|software[./]amazon|"
         "com[./]amazonaws|org[./]apache[./]iceberg[./](?:aws|gcp|azure)|"
         r"com[./]google[./]cloud)[\w./$]*)",
-        "Spark lacks a class for the store of the target: {1}.",
-        "Add the jars of the store to `spark.conf`: for s3a:// paths spark.jars with "
-        "hadoop-aws and the AWS bundle that it names, of Spark's own Hadoop version; for "
-        "S3FileIO iceberg-aws-bundle of Iceberg 1.12.",
+        "Spark lacks a class for the target's store: {1}.",
+        "Add the store's jars to `spark.conf`. For s3a:// paths: hadoop-aws of Spark's own Hadoop version "
+        "and the AWS bundle that it names, in spark.jars. For S3FileIO: iceberg-aws-bundle of Iceberg 1.12.",
     ),
     _rule(
         r"No FileSystem for scheme \"?([\w-]+)\"?",
         "Spark knows no file system for {1}:// paths.",
-        "For S3 write s3a://… or use S3FileIO. Add the jars of the store to `spark.conf`: "
-        "for s3a:// paths spark.jars with hadoop-aws and the AWS bundle that it names, of "
-        "Spark's own Hadoop version; for S3FileIO iceberg-aws-bundle of Iceberg 1.12.",
+        "For S3 write s3a://… or use S3FileIO, and add the store's jars to `spark.conf`. For s3a:// paths: "
+        "hadoop-aws of Spark's own Hadoop version and the AWS bundle that it names, in spark.jars. For "
+        "S3FileIO: iceberg-aws-bundle of Iceberg 1.12.",
     ),
     _rule(
         r"Cannot find catalog plugin class for catalog '?([\w-]+)'?: ([\w.$]+)",
         "Spark does not find the class {2} of the catalog {1}.",
-        "Check how it is spelt in `spark.conf`, and name the jar that holds it in spark.jars "
-        "(or spark.driver.extraClassPath) there.",
+        "Check its spelling in `spark.conf`, and add its jar to spark.jars (or "
+        "spark.driver.extraClassPath) there.",
     ),
     _rule(
         "(?:ClassNotFoundException: (?:Class )?|"
         r"NoClassDefFoundError: (?:Could not initialize class )?|Missing )([\w./$]+)",
         "Spark does not find the class {1}.",
-        "Check how it is spelt in `spark.conf`, and name the jar that holds it in spark.jars "
-        "(or spark.driver.extraClassPath) there.",
+        "Check its spelling in `spark.conf`, and add its jar to spark.jars (or "
+        "spark.driver.extraClassPath) there.",
     ),
     _rule(
         r"No suitable driver found for jdbc:(\w+)|No suitable driver()",
         "Spark has no JDBC driver for jdbc:{1} addresses.",
-        "Name the driver's jar in spark.driver.extraClassPath (and spark.jars on a cluster) in `spark.conf`.",
+        "Add the driver's jar to spark.driver.extraClassPath (and spark.jars on a cluster) in `spark.conf`.",
     ),
     # disks and files
     _rule(
         "No space left on device|Disk quota exceeded|ENOSPC",
         "A disk is full.",
-        "Make room at the target, the `state` directory and Spark's scratch space "
+        "Free space at the target, in the `state` directory and in Spark's scratch space "
         "(spark.local.dir). Nothing is lost.",
         lasting=False,
     ),
     _rule(
         "Read-only file system",
         "A file system is read-only.",
-        "Mount it writable, or give `sink.path` (or the catalog's warehouse) and `state` other places.",
+        "Mount it writable, or move `sink.path` (or the catalog's warehouse) and `state` to another one.",
     ),
     _rule(
         r"AccessDeniedException: (?<![^\s:'])(/\S+)|"
         r"(?:FileNotFoundException: )?(?<![^\s:'])(/\S+) \(Permission denied\)|"
         "Permission denied: '(/[^']*)'|Permission denied()",
-        "This account may not write {1}{2}{3}.",
-        "Give it the right to, or choose another place for `sink.path` or the catalog's warehouse.",
+        "This account is not allowed to write {1}{2}{3}.",
+        "Grant it write access, or choose another directory for `sink.path` or the catalog's warehouse.",
     ),
     _rule(
         r"Failed to create directory (?<![^\s:'])(/\S+)|"
         r"Mkdirs failed to create (?<![^\s:'])(/\S+)|Failed to create local dir in (?<![^\s:'])(/\S+?)\.?$",
-        "The directory {1}{2}{3} cannot be made.",
-        "Check that the file system is writable and that this account may write there.",
+        "The directory {1}{2}{3} cannot be created.",
+        "Check that the file system is writable and that this account may write to it.",
     ),
     _rule(
         r"(?<![^\s:'])(/\S+): Not a directory|(?<![^\s:'])(/\S+) \(Not a directory\)|"
         r"Not a directory: '(/[^']*)'|"
         r"ParentNotDirectoryException: (?<![^\s:'])(/\S+)",
-        "{1}{2}{3}{4} cannot be used: something above it is a file.",
+        "{1}{2}{3}{4} cannot be used: a part of its path is a file, not a directory.",
         "Give `sink.path` (or the catalog's warehouse) a directory of its own.",
     ),
     # services
     _rule(
         r"UnknownHostException: ([\w.-]+)",
-        "The host {1} is not known.",
-        "Check the address and the network, and that the service runs. The pipeline goes on "
-        "from where it is.",
+        "The host name {1} cannot be resolved.",
+        "Check the address and the network, and that the service is running. The pipeline "
+        "continues from where it is.",
         lasting=False,
     ),
     _rule(
         r"Connect to (\S+?) (?:\[[^\]]*\] )?failed: (Connection refused|\w+ timed out)|"
         r"(?:Connection refused|timed out): (?:\S+?)?(/[\d.:]+)",
         "A service that Spark needs cannot be reached: {1}{3}.",
-        "Check the address and the network, and that the service runs. The pipeline goes on "
-        "from where it is.",
+        "Check the address and the network, and that the service is running. The pipeline "
+        "continues from where it is.",
         lasting=False,
     ),
     _rule(
         "Failed to connect to Hive Metastore",
         "The Hive metastore of the catalog cannot be reached or used.",
-        "Check the catalog's `type` and `uri` (thrift://host:9083) in `spark.conf`. A "
-        "catalog that is not Hive's needs a `type`: hadoop, rest, jdbc, glue or nessie.",
+        "Check the catalog's `type` and `uri` (thrift://host:9083) in `spark.conf`. A catalog "
+        "other than Hive needs a `type`: hadoop, rest, jdbc, glue or nessie.",
     ),
     _rule(
         "Version information not found in metastore|"
         r"Unable to instantiate \S*HiveMetaStoreClient",
-        "The catalog has no Hive metastore that can be used.",
+        "The catalog has no usable Hive metastore.",
         "Give the catalog a `type` in `spark.conf` (hadoop, rest, jdbc, glue, nessie), or "
         "the `uri` of a Hive metastore.",
     ),
     _rule(
         "Connection refused|ConnectException|SocketTimeoutException|NoRouteToHostException",
         "A service that Spark needs cannot be reached.",
-        "Check the address and the network, and that the service runs. The pipeline goes on "
-        "from where it is.",
+        "Check the address and the network, and that the service is running. The pipeline "
+        "continues from where it is.",
         lasting=False,
     ),
 )
 
 
 def advise(text: str, *, rows: bool) -> Advice | None:
-    """None: the text holds no error. `rows`: rows were at work, so a message that no rule knows is not
-    shown."""
+    """None: the text contains no error. `rows`: rows were being processed, so a message that no rule knows is
+    not shown, because it may contain row values."""
     chain = causes(text)
     searched = [
         f"{cause.kind}: {cause.message}" for cause in reversed(chain[:1] + chain[1:][-CAUSES_MAX:])
@@ -267,7 +265,7 @@ def advise(text: str, *, rows: bool) -> Advice | None:
 
 
 def advise_log(text: str) -> Advice | None:
-    """The same for the end of a log file, of which any line may tell something; only what a rule knows."""
+    """The same for the end of a log file. Looks at every line, and only returns what a rule knows."""
     lines = [line for line in text.splitlines() if not re.match(r"\s", line)]
     return _by_rule(lines[-LINES_MAX:])
 
@@ -288,7 +286,7 @@ def _filled(template: str, match: re.Match[str], said: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Addresses and options without their passwords, keys and tokens."""
+    """The text with passwords, keys and tokens of addresses and options replaced by `***`."""
     return _SECRET_OPTION.sub(r"\1***", re.sub(r"(\w+://[^\s/@:]*):[^\s/@]*@", r"\1:***@", text))
 
 

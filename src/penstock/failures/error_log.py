@@ -1,9 +1,8 @@
-"""Where the details of failures are kept: `logs/errors.log` of the pipeline's state. Only this account may
-read it: the text of an exception may hold row values.
+"""Writes stack traces to `logs/errors.log` in the pipeline's state. Only this account may read that file,
+because the text of an exception may contain row values.
 
-A failure without a pipeline (a file that cannot be read, `inspect`, `prepare`) goes to the cache's `logs`,
-and where that cannot be written to a file in the temporary directory.
-"""
+A failure outside of a pipeline (an unreadable pipeline file, `inspect`, `prepare`) goes to `logs` in the
+cache directory. If that cannot be written, it goes to a file in the temporary directory."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ from penstock.artifacts.maven import cache_directory
 
 FILE = "errors.log"
 FILE_BYTES_MAX = 4 * 1024 * 1024
-"""A file that is larger is moved to errors.log.1, over the one before."""
+"""A larger file is renamed to errors.log.1 and replaces the previous one."""
 ENTRY_BYTES_MAX = 1024 * 1024
 
 
 def keep(error: BaseException, state: Path | None, *, more: str = "") -> Path | None:
-    """Appends the whole stack trace, and `more` of what is known; the file. None: nothing can be written."""
+    """Appends the stack trace, then the text `more`. Returns the file; None if nothing could be written."""
     text = "".join(traceback.format_exception(error))
     return keep_text(f"{text}\n{more}" if more else text, state)
 
@@ -46,7 +45,7 @@ def keep_text(text: str, state: Path | None) -> Path | None:
 
 
 def _folders(state: Path | None) -> Iterator[Path]:
-    """A state that is not there is not made: nothing of this pipeline has run yet."""
+    """The folders to try. A missing state directory is not created: the pipeline has not run yet."""
     if state is not None and state.is_dir():
         yield state / "logs"
     yield cache_directory() / "logs"

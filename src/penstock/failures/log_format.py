@@ -1,4 +1,4 @@
-"""Log records as one line each. A stack trace goes to the file of details."""
+"""Formats each log record as one line. Stack traces go to `errors.log`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNS = ("Traceback (most recent call last)", "\n\tat ", "JVM stacktrace:")
 
 
 class OneLine(LogFormatter):
-    """`state`: of the pipeline at work, if it is known by now."""
+    """`state` returns the state directory of the pipeline, once it is known."""
 
     def __init__(self, state: Callable[[], Path | None]) -> None:
         super().__init__(FORMAT)
@@ -42,7 +42,7 @@ class OneLine(LogFormatter):
 
 
 def shortened(message: str) -> str:
-    """What a message says before the stack trace in it, and in one sentence what the trace says. Pure."""
+    """The message with its stack trace replaced by one sentence. Pure."""
     if not any(sign in message for sign in _SIGNS):
         return " ".join(message.split("\n")).strip()
     advice = advise(message, rows=True)

@@ -1,5 +1,5 @@
-"""What a user is told about an exception that is not one of `penstock.errors`: one sentence, its cure, and
-where the stack trace is."""
+"""Converts any exception into one of `penstock.errors`: one sentence, a hint, and the file with the stack
+trace."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FOREIGN = ("py4j", "pyspark")
 
 
 def is_sparks(error: BaseException) -> bool:
-    """Whether Spark, or what it runs on, raised it. Works without importing pyspark."""
+    """Whether pyspark or py4j raised it. Does not import pyspark."""
     return any(kind.__module__.split(".")[0] in _FOREIGN for kind in type(error).__mro__)
 
 
 def text_of(error: BaseException) -> str:
-    """What is known of an error, with Java's stack trace if there is one."""
+    """The text of an error, with Java's stack trace if there is one."""
     try:
         said = getattr(error, "_desc", None)  # PySpark asks the JVM for an option before it shows an error
         text = said if isinstance(said, str) else str(error)
@@ -40,8 +40,8 @@ def text_of(error: BaseException) -> str:
 
 @contextmanager
 def telling(doing: str, state: Path, *, rows: bool = True) -> Iterator[None]:
-    """Errors of Spark leave the block as `SparkFailed`, bugs as `InternalError`; ours, and those of the
-    operating system, as they are."""
+    """Raises Spark's errors as `SparkFailed` and unexpected ones as `InternalError`. Our own errors and those
+    of the operating system pass unchanged. `doing` begins the message: what failed."""
     try:
         yield
     except ConnectionError as error:  # py4j's: the JVM is gone
@@ -67,7 +67,8 @@ def brief(error: BaseException) -> str:
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether trying again cannot help. Our own errors have been tried again where that may help."""
+    """Whether a retry cannot succeed. Our own errors count as lasting: they were retried where they were
+    raised."""
     if isinstance(error, PenstockError):
         return not isinstance(error, SparkFailed)
     found = advise(text_of(error), rows=True) if is_sparks(error) else None
@@ -88,8 +89,8 @@ def tail(path: Path, *, start: int = 0) -> str:
 def spark_failed(
     error: BaseException, doing: str, state: Path | None, *, rows: bool, logs: str = ""
 ) -> SparkFailed:
-    """`doing`: what could not be done, as the beginning of a sentence. `logs`: what Spark itself has written,
-    for errors that say only that the JVM has gone."""
+    """`doing` begins the message: what failed. `logs`: Spark's own log, for errors that say only that the JVM
+    has exited."""
     text = text_of(error)
     found = advice_of(text, logs, rows=rows)
     kept = error_log.keep(error, state, more=logs)
@@ -100,7 +101,7 @@ def spark_failed(
 
 
 def advice_of(text: str, logs: str = "", *, rows: bool) -> Advice | None:
-    """What the logs tell is taken where the error itself says only that the JVM is gone, or nothing."""
+    """Advice from the error's text; from the logs, if the text gives no hint."""
     own = advise(text, rows=rows)
     if logs and (own is None or not own.hint):
         return advise_log(logs) or own
@@ -110,8 +111,8 @@ def advice_of(text: str, logs: str = "", *, rows: bool) -> Advice | None:
 def told(
     error: BaseException, state: Path | None, *, doing: str = "Spark failed", rows: bool = True
 ) -> PenstockError:
-    """One of our errors, for any exception. What nobody expected is a bug: its own text, which may hold row
-    values, is kept in the file alone."""
+    """Converts any exception into one of our errors. An unexpected one is a bug: its text may contain row
+    values, so it is written only to the file."""
     if isinstance(error, PenstockError):
         return _with_details(error, state)
     if is_sparks(error):
@@ -121,36 +122,37 @@ def told(
     if isinstance(error, OSError) and error.errno is not None:
         name = f" ({error.filename})" if isinstance(error.filename, str) else ""
         return PenstockError(
-            f"The operating system refused something that Penstock needs{name}: {os.strerror(error.errno)}.",
+            f"The operating system reported an error{name}: {os.strerror(error.errno)}.",
             hint=f"{_OS_CURES.get(error.errno, '')} {_details(kept)}".strip(),
         )
     if isinstance(error, MemoryError):
         return PenstockError(
-            "The process ran out of memory.", hint=f"Give it more memory. {_details(kept)}".strip()
+            "The process ran out of memory.", hint=f"Give the process more memory. {_details(kept)}".strip()
         )
     return InternalError(
         f"This is a bug in Penstock: {type(error).__name__} {_place(error)}.",
-        hint=f"Nothing is lost: the same command goes on where this one stopped. Please report it. "
+        hint=f"Nothing is lost: run the same command again to continue. Please report the bug. "
         f"{_details(kept)}".strip(),
     )
 
 
 _OS_CURES = {
-    errno.ENOSPC: "Make room on the disk.",
-    errno.EDQUOT: "Make room: the quota is used up.",
+    errno.ENOSPC: "Free space on the disk.",
+    errno.EDQUOT: "The disk quota is used up: free space or raise it.",
     errno.EROFS: "The file system is read-only: mount it writable.",
-    errno.EACCES: "Give this account the right to.",
-    errno.EPERM: "Give this account the right to.",
+    errno.EACCES: "Grant this account access to it.",
+    errno.EPERM: "Grant this account access to it.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
     errno.ENFILE: "Raise the system's limit of open files.",
-    errno.ENOMEM: "Give it more memory.",
+    errno.ENOMEM: "Give the process more memory.",
     errno.EAGAIN: "Raise the limit of processes (ulimit -u).",
-    errno.EIO: "The disk or the file system is damaged: see the system's log.",
+    errno.EIO: "The disk or the file system is damaged: check the system log.",
 }
 
 
 def _with_details(error: PenstockError, state: Path | None) -> PenstockError:
-    """An error of ours that was made of one of Spark's: the stack trace of that one is kept, too."""
+    """Writes the stack trace of a Spark error that caused one of ours to the file, and adds it to the
+    hint."""
     cause = error.__cause__
     if cause is not None and is_sparks(cause) and "log" not in error.details:
         kept = error_log.keep(error, state)

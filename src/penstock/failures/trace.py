@@ -1,10 +1,9 @@
-"""What a stack trace of Java or Python says, without the trace. Pure.
+"""Parses stack traces of Java and Python. Pure.
 
-Spark reports a failure as text: a Java exception with its causes, in which the trace of a Python worker may
-be contained. `causes` finds the chain, `decisive` the one link that tells most, and `without_traces` what may
-be shown on a terminal. Messages may hold row values (a cast that fails names the value), so nothing here
-decides whether a message may be shown: the caller knows whether rows were at work.
-"""
+Spark reports a failure as text: a Java exception with its causes, which may include the traceback of a Python
+worker. `causes` returns the chain, `decisive` its most informative link, and `without_traces` the text
+without stack frames. Messages may contain row values: a failed cast names the value. So this module does not
+decide whether a message may be shown; the caller knows whether rows were being processed."""
 
 from __future__ import annotations
 
@@ -12,13 +11,14 @@ import re
 from dataclasses import dataclass
 
 TEXT_MAX = 256 * 1024
-"""Of a text that is looked at: its beginning. A trace that is longer repeats itself."""
+"""Only the beginning of a text is parsed. A longer trace repeats itself."""
 MESSAGE_MAX = 400
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One link: the exception's full class name, and the first paragraph of its message, on one line."""
+    """One link of the chain: the exception's full class name, and the first paragraph of its message on one
+    line."""
 
     kind: str
     message: str
@@ -57,7 +57,7 @@ _WRAPPERS = {
     "Py4JJavaError",
     "Py4JError",
 }
-"""They say only that something else went wrong."""
+"""Exceptions that only wrap another one."""
 
 
 def causes(text: str) -> list[Cause]:
@@ -84,7 +84,7 @@ def causes(text: str) -> list[Cause]:
 
 
 def decisive(text: str) -> Cause | None:
-    """The innermost cause that says something: what has to be mended is usually there."""
+    """The innermost cause that has a message. It usually names what has to be fixed."""
     chain = [cause for cause in causes(text) if cause.name not in _WRAPPERS]
     spoken = [cause for cause in chain if cause.message]
     return spoken[-1] if spoken else chain[-1] if chain else None

@@ -118,7 +118,7 @@ def restart_table(
     old = state.table(table)
     if old is None:
         raise ConfigError(
-            f"Table {table} is not one of this pipeline's.", hint="`penstock status` lists them."
+            f"The pipeline does not capture {table}.", hint="`penstock status FILE` lists its tables."
         )
     found, start, restless = at_one_offset(relay_log, source, wait, lambda: _one(source, table))
     if restless:

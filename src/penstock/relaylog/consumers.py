@@ -1,23 +1,22 @@
-"""Who reads a relay log, and how far each has come.
+"""The registered readers (consumers) of a relay log and their offsets.
 
-**Identity.** A consumer is known by its id: the uuid of a pipeline's state, or a uuid of a follower's own.
-`consumers/ID.json` says how far it has come; retention deletes nothing that a registered consumer still
-needs. The name is a label: two consumers may have had one name, one after the other, and each keeps its own
-log. Two that run at the same time may not.
+**Identity.** A consumer is identified by its id: the uuid of a pipeline's state, or a uuid of its own for a
+follower. `consumers/ID.json` has its offset. Retention deletes nothing that a registered consumer still
+needs. The name is only a label. Two consumers may use the same name one after the other, and log is kept for
+each of them. They may not run at the same time.
 
-**Alive** is whoever holds the lock on `consumers/ID.lock`. The lock belongs to the open file, so it ends with
-the process, also after kill -9. To ask whether it is held does not take it, so a question never disturbs a
-consumer that starts.
+**Running** is a consumer whose process holds the lock on `consumers/ID.lock`. The lock belongs to the open
+file, so it ends with the process, also after kill -9. Testing the lock does not take it, so a test never
+disturbs a consumer that is starting.
 
-**One at a time.** Whoever registers, returns to an older offset or is removed holds `consumers/lock`
-meanwhile, and so does retention from the moment it reads the consumers until the segments are deleted.
-Therefore, when `Consumer` or `Consumer.hold` returns, retention has either seen the offset or has finished;
-what the log begins with then stays. To go forward needs no lock: it only allows to delete more.
+**Mutual exclusion.** A consumer holds `consumers/lock` while it registers, moves to an older offset or is
+removed. Retention holds it from reading the offsets until the segments are deleted. So when `Consumer` or
+`Consumer.hold` returns, retention has either seen the offset or has finished deleting. The log's first
+segment is then safe. Moving forward needs no lock, because it only allows more to be deleted.
 
-**Files of others.** A file that is damaged, or says what cannot be true, counts as a consumer that has read
-nothing: log is kept until an operator removes it. Files of earlier versions (`consumers/NAME.json`, without
-an id) hold log as before, until their owner takes them over.
-"""
+**Damaged files.** A consumer's file that is damaged or not plausible counts as a consumer that has read
+nothing. Log is kept for it until an operator removes it. Files of earlier versions (`consumers/NAME.json`,
+without an id) keep log too, until their owner replaces them."""
 
 from __future__ import annotations
 
@@ -45,10 +44,10 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["pipeline", "follower", "unknown"]
 
-SAID_SECONDS = 60.0
-"""An offset that has not changed is written again so often: it says when the consumer was last seen."""
+REWRITE_SECONDS = 60.0
+"""An unchanged offset is written again after this time, to record when the consumer was last seen."""
 LOCK_SECONDS_MAX = 10.0
-"""Others hold `consumers/lock` for moments."""
+"""How long to wait for `consumers/lock`, which others hold only for moments."""
 FILE_BYTES_MAX = 64 * 1024
 
 _LOCK = "lock"
@@ -58,8 +57,8 @@ _FLOCK = struct.Struct("hh4xqqi4x")  # struct flock of 64-bit Linux
 
 @dataclass(frozen=True)
 class Registered:
-    """A consumer as its file says. `id` is also the name of the file. `place`: the state directory of a
-    pipeline. `damaged`: why its file counts as one that has read nothing."""
+    """A consumer as described by its file. `id` is also the file's name. `alive`: it is running. `place`: the
+    state directory of a pipeline. `damaged`: why the file is not usable; empty if it is."""
 
     id: str
     name: str
@@ -72,7 +71,7 @@ class Registered:
 
 
 def registered(path: str | Path) -> list[Registered]:
-    """Every consumer, by name. Raises `OSError` if the folder is there and cannot be read."""
+    """Every consumer, ordered by name. Raises `OSError` if the folder exists but cannot be read."""
     folder = Path(path) / CONSUMERS_FOLDER
     try:
         with os.scandir(folder) as entries:
@@ -84,12 +83,12 @@ def registered(path: str | Path) -> list[Registered]:
 
 
 def offsets(path: str | Path) -> list[Offset]:
-    """What each registered consumer has passed."""
+    """The offset of each registered consumer."""
     return [one.offset for one in registered(path)]
 
 
 def _read(folder: Path, stem: str) -> Registered | None:
-    """None: it was removed meanwhile."""
+    """None if the consumer was removed in the meantime."""
     try:
         data = _content(folder / f"{stem}.json")
         return replace(_parsed(stem, data), alive=_is_locked(folder / f"{stem}.lock"))
@@ -102,11 +101,11 @@ def _read(folder: Path, stem: str) -> Registered | None:
 
 
 def _content(path: Path) -> bytes:
-    """Never waits, never follows a link, and reads a bounded number of bytes."""
+    """The file's content. Never blocks, never follows a link, and reads a bounded number of bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         data = os.read(descriptor, FILE_BYTES_MAX + 1)
     finally:
         os.close(descriptor)
@@ -121,28 +120,29 @@ def _parsed(stem: str, data: bytes) -> Registered:
         raise ValueError("it holds no JSON object")
     offset, updated, kind = fields.get("offset"), fields.get("updated"), fields.get("kind")
     if type(offset) is not int or not 0 <= offset < 2**63:
-        raise ValueError("its offset is no offset")
+        raise ValueError("its offset is not valid")
     seen = float(updated) if isinstance(updated, int | float) and 0 <= updated < 2**40 else None
     if "id" not in fields:
         return Registered(stem, stem, "unknown", Offset(offset), seen)
     name, place = fields.get("name"), fields.get("place", "")
     if fields["id"] != stem or kind not in ("pipeline", "follower"):
-        raise ValueError("its id is not that of its file")
+        raise ValueError("its id or kind is not valid")
     if not isinstance(name, str) or not _NAME.match(name) or not isinstance(place, str):
-        raise ValueError("its name is no name")
+        raise ValueError("its name or place is not valid")
     shown = "".join(letter if letter.isprintable() else "?" for letter in place[:4096])
     return Registered(stem, name, kind, Offset(offset), seen, place=shown)
 
 
 class Consumer:
-    """Registered from construction on, also after `close`; alive until `close`, or until its process ends.
+    """A registered reader. It stays registered after `close`, and is running until `close` or until its
+    process ends.
 
-    `id`: the uuid of a pipeline's state; None: a follower, which comes back as the follower of its name that
-    is not alive, if there is one, else is new. `needs`: the log behind this offset. What an earlier life of
-    it still needed is kept until `needs` is called. `owns_name`: whether a file that an earlier version wrote
-    under the name is its own.
+    `id`: the uuid of a pipeline's state. None: a follower; it takes over the id of a registered follower of
+    the same name that is not running, or gets a new one. `needs`: the log after this offset is kept. Log that
+    an earlier run still needed is kept until `needs` is called. `owns_name`: whether a file that an earlier
+    version wrote under this name belongs to it.
 
-    Raises `ConfigError` while another consumer with this name or this id is alive, or if the folder cannot be
+    Raises `ConfigError` while another consumer with this name or id is running, or if the folder cannot be
     written.
     """
 
@@ -198,11 +198,11 @@ class Consumer:
         return offset
 
     def needs(self, offset: Offset) -> None:
-        """Says durably that nothing at or before `offset` is needed any more. If that cannot be written, more
-        log is kept than necessary."""
+        """Records durably that nothing at or before `offset` is needed any more. If that cannot be written,
+        more log is kept than necessary."""
         with self._thread_lock:
             said, at = self._said
-            if offset == said and time.monotonic() < at + SAID_SECONDS:
+            if offset == said and time.monotonic() < at + REWRITE_SECONDS:
                 return
             if offset < said:
                 self._hold(offset)
@@ -215,9 +215,9 @@ class Consumer:
             self._said = offset, time.monotonic()
 
     def hold(self, offset: Offset) -> None:
-        """Keeps the log behind `offset`, which may lie before what was needed so far. Once this returns,
-        retention deletes nothing behind it; look then whether the log still reaches back so far. Raises
-        `TransientError`."""
+        """Keeps the log after `offset`, which may be older than the current one. Once this returns, retention
+        deletes nothing after `offset`. Part of it may already be gone, so check the log's start afterwards.
+        Raises `TransientError`."""
         with self._thread_lock:
             self._hold(offset)
 
@@ -237,14 +237,14 @@ class Consumer:
         replace_file(self._folder / f"{self.id}.json", data, durable=True)
 
     def close(self) -> None:
-        """It stays registered, and is not alive any more."""
+        """Ends the run. The consumer stays registered, so log is still kept for it."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
 
 def remove(path: str | Path, name_or_id: str) -> Registered:
-    """Forgets a consumer that is not alive: the log is not kept for it any more. Raises `ConfigError`."""
+    """Unregisters a consumer that is not running, so that no log is kept for it. Raises `ConfigError`."""
     folder = Path(path) / CONSUMERS_FOLDER
     with _one_at_a_time(folder):
         known = registered(path)
@@ -254,18 +254,18 @@ def remove(path: str | Path, name_or_id: str) -> Registered:
         if not found:
             raise ConfigError(
                 f"The relay log {path} has no consumer {name_or_id!r}.",
-                hint="`penstock consumers` lists those it has.",
+                hint="`penstock consumers` lists them.",
             )
         if len(found) > 1:
             ids = ", ".join(one.id for one in found)
             raise ConfigError(
-                f"{len(found)} consumers are called {name_or_id!r}.", hint=f"Give an id: {ids}."
+                f"{len(found)} consumers are named {name_or_id!r}.", hint=f"Use one of the ids: {ids}."
             )
         [one] = found
         if one.alive:
             raise ConfigError(
                 f"The consumer {one.name} ({one.id}) of the relay log {path} is running.",
-                hint="Stop it first. What it still needs would be deleted under it.",
+                hint="Stop it first. Otherwise log that it still needs could be deleted.",
             )
         (folder / f"{one.id}.json").unlink(missing_ok=True)
         (folder / f"{one.id}.lock").unlink(missing_ok=True)
@@ -274,7 +274,7 @@ def remove(path: str | Path, name_or_id: str) -> Registered:
 
 
 def _former_id(known: list[Registered], name: str) -> str | None:
-    """Of a follower that comes back."""
+    """The id of a stopped follower of this name; the one that needs most log if there are several."""
     followers = [one for one in known if one.kind == "follower" and one.name == name and not one.alive]
     return min(followers, key=lambda one: one.offset).id if followers else None
 
@@ -287,13 +287,13 @@ def _refuse_living(known: list[Registered], name: str, id_: str, path: Path) -> 
     for one in known:
         if one.alive and one.id == id_:
             raise ConfigError(
-                f"The consumer {one.name} of the relay log {path} runs already under the same id, {id_}.",
-                hint="Was the `state` directory copied? Two pipelines need states of their own.",
+                f"The consumer {one.name} of the relay log {path} is already running with the id {id_}.",
+                hint="Was the `state` directory copied? Each pipeline needs its own.",
             )
         if one.alive and one.name == name:
-            where = f", whose state is {one.place}" if one.place else ""
+            where = f", whose state is {one.place}," if one.place else ""
             raise ConfigError(
-                f"The relay log {path} has a {one.kind} called {name} already{where}, which is running.",
+                f"A {one.kind} named {name}{where} is already running on the relay log {path}.",
                 hint="Stop it, or choose another name: `name` of the pipeline file, or of `follow`.",
             )
 
@@ -317,8 +317,8 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[bool]:
-    """Whether nobody else registers or deletes while the block lasts. Does not wait. `folder` is that of the
-    consumers."""
+    """Tries to take `consumers/lock` for the block, without waiting. Yields whether it was taken. `folder`:
+    the folder of the consumers."""
     try:
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
@@ -331,7 +331,7 @@ def exclusive(folder: Path) -> Iterator[bool]:
 
 
 def _taken(path: Path) -> IO[bytes]:
-    """The lock is held until the file is closed. Call it only when nobody else may take it."""
+    """Locks the file until it is closed. The caller must hold `consumers/lock`."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     file = open(path, "r+b", buffering=0, opener=lambda name, _: os.open(name, flags, 0o600))  # noqa: SIM115
     if not _try_lock(file.fileno()):
@@ -349,7 +349,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _is_locked(path: Path) -> bool:
-    """Does not take the lock. What cannot be told counts as locked."""
+    """Whether somebody holds the lock. Does not take it. On an error the answer is yes."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

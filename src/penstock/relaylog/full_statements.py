@@ -1,5 +1,5 @@
-"""Statements in full, from their events: the index holds the beginning of a long one, and not all that its
-event says."""
+"""Reads complete statements from their events. The index has only the beginning of a long statement, and not
+all fields of its event."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock._core import DecodeError, whole_statement
 from penstock.relaylog.reader import RelayLog, Statement
 
 STATEMENT_BYTES_MAX = 16 * 1024**2
-"""A longer statement is not read: what it did is not known then. The longest sensible definitions have some
-MiB; the SQL of a DML statement may have more, but its tables stand at its beginning."""
+"""A longer statement is not read, so its effect is unknown. The longest realistic definitions have some MiB.
+The SQL of a DML statement may be longer, but names its tables at the beginning."""
 
 
 def in_full(log: RelayLog, statement: Statement) -> Statement | None:
-    """The statement as its event holds it; None: it is too long, or its event is not in the relay log now."""
+    """The complete statement. None: it is too long, or its event is no longer in the relay log."""
     path, base = log.segment_of(statement.end)
     try:
         text = whole_statement(path, base, statement.offset, STATEMENT_BYTES_MAX)

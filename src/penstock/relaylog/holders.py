@@ -1,4 +1,4 @@
-"""Who keeps how much of a relay log from being deleted."""
+"""How much of a relay log is kept for each registered consumer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from penstock.relaylog.reader import RelayLog
 
 @dataclass(frozen=True)
 class Holder:
-    """A consumer, the bytes of log behind its offset, and the age of the oldest transaction in them (None:
-    there is none, or it cannot be told)."""
+    """A consumer, the bytes of log after its offset, and the age in seconds of the oldest transaction in them
+    (None: there is none, or its age is unknown)."""
 
     consumer: Registered
     bytes: int
@@ -29,21 +29,21 @@ class Holder:
             "id": one.id,
             "name": one.name,
             "kind": one.kind,
-            "alive": one.alive,
+            "running": one.alive,
             "offset": int(one.offset),
             "bytes": self.bytes,
-            "seconds": self.seconds,
-            "seen": one.updated,
+            "oldest_seconds": self.seconds,
+            "last_seen": one.updated,
             "state": one.place or None,
             "damaged": one.damaged or None,
         }
 
 
 class Holders:
-    """Asked again and again by a running pipeline. The answer about an offset is kept while it is asked."""
+    """Finds the holders repeatedly for a running pipeline. Caches the commit time found for each offset."""
 
     def __init__(self, folder: Path, relay_log: RelayLog | None) -> None:
-        """`relay_log`: None if it cannot be read; then no ages and bytes are told."""
+        """`relay_log`: None if it cannot be read; ages and bytes are then not reported."""
         self._folder = folder
         self._log = relay_log
         self._since: dict[Offset, int | None] = {}
@@ -64,7 +64,7 @@ class Holders:
             return known
         try:
             return self._log.first_commit_us_after(at)
-        except (PenstockError, DecodeError, OSError):  # a damaged log is others' to tell
+        except (PenstockError, DecodeError, OSError):  # a damaged log is reported by its readers
             return None
 
     def _age(self, at: Offset) -> float | None:

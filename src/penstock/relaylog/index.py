@@ -1,10 +1,9 @@
-"""Index entries: one JSON object a line, and the CRC32 of its bytes behind it.
+"""Index entries: one JSON object per line, followed by the CRC32 of its bytes.
 
-A line is committed by its newline. The writer appends the line without it, makes that durable, and only
-then appends the newline: so what readers see is durable already, and an offset that was ever visible
-survives a power cut (the next writer finds the last line whole, lacking only its newline, and completes
-it). A line whose CRC does not fit, or that lacks its newline, does not exist for readers.
-"""
+The newline commits a line. The writer appends the line without it, makes that durable, and only then appends
+the newline. So whatever readers see is already durable, and a visible offset survives a power cut: the next
+writer finds the last line complete except for its newline, and adds it. Readers ignore a line without newline
+or with a wrong CRC."""
 
 from __future__ import annotations
 
@@ -29,13 +28,12 @@ from penstock.relaylog.segment import DAMAGED_HINT, SegmentName, list_segments
 class Statement:
     """A QUERY event that is not transaction control: DDL or statement-format DML.
 
-    `event` is set when it was no QUERY but an event that may have changed rows without saying which: its
-    binlog type code (26: INCIDENT, 18: LOAD DATA). `sql` may be cut short (`truncated`); the event at
-    `offset` holds all of it (`relaylog/full_statements.py`). `sql_mode`: the session's, as bits.
+    `event`: set if it is not a QUERY event but another one that may have changed rows without row events; its
+    binlog type code (26: INCIDENT, 18: LOAD DATA). `truncated`: `sql` is cut; the event at `offset` has all
+    of it (`relaylog/full_statements.py`). `sql_mode`: the session's, as bits.
 
-    `updates`: databases that the statement wrote to, as its event lists them; None: not known. `unsaid`: its
-    event was read and says nothing of databases. `alone`: DML outside of BEGIN … COMMIT.
-    """
+    `updates`: databases that the statement wrote to, as its event lists them; None: unknown. `unsaid`: the
+    event was read and lists no databases. `alone`: DML outside of BEGIN … COMMIT."""
 
     offset: Offset
     end: Offset
@@ -52,7 +50,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class LastTransaction:
-    """The last transaction of a span: its place in the log and at the source."""
+    """The last transaction of a span: its range in the relay log and its position at the source."""
 
     start: Offset
     end: Offset
@@ -60,7 +58,7 @@ class LastTransaction:
     file: str
     position: int
     sent: Sequence[int] | None = None
-    """Length and digest of what the source sent, where that is not what is stored; empty: not known."""
+    """Length and digest of what the source sent, if it differs from what is stored; empty: unknown."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +112,11 @@ class Entry:
 
     @property
     def tables(self) -> dict[str, list[int]]:
-        """By key: see `model.name.index_keys`."""
+        """`[row events, bytes]` by key; see `model.name.index_keys` for the keys."""
         return self.fields.get("tables") or {}
 
     def has(self, keys: tuple[str, ...]) -> bool:
-        """Row events under one of the keys that a table may have."""
+        """Whether the span has row events under one of the keys."""
         return not self.tables.keys().isdisjoint(keys)
 
     def bytes_of(self, keys: tuple[str, ...]) -> int:
@@ -153,12 +151,12 @@ class Entry:
 
     @property
     def head(self) -> dict[str, Any] | None:
-        """Only in the first entry of a segment: the source's `server_uuid`, the `gtids` executed before it,
-        and the XA transactions that were `prepared` then."""
+        """Only in a segment's first entry: the source's `server_uuid`, the `gtids` executed before the
+        segment, and the XA transactions `prepared` at that point."""
         return self.fields.get("head")
 
     def trimmed(self, end: Offset) -> Entry:
-        """The entry of a span that was cut off at `end`, a transaction end at or before its `committed`."""
+        """The entry for the span cut at `end`, a transaction end at or before `committed`."""
         statements = [item for item in self.fields.get("statements", ()) if item["end"] <= end]
         return Entry({**self.fields, "end": end, "committed": end, "statements": statements})
 
@@ -170,7 +168,7 @@ def format_line(entry: str) -> bytes:
 
 
 def parse_line(line: bytes) -> Entry | None:
-    """The entry of a line (without newline); None if it is torn."""
+    """The entry of a line without its newline; None if the line is damaged."""
     data, _, crc = line.rpartition(b" ")
     if len(crc) != 8 or not data or b"%08x" % zlib.crc32(data) != crc:
         return None
@@ -196,14 +194,14 @@ def parse_lines(data: bytes, path: Path) -> list[Entry]:
 
 
 def last_line(data: bytes) -> Entry | None:
-    """The entry behind the last newline of an index; None: there is none, or it is torn. A whole one is
-    durable, and lacks only the newline with which readers begin to see it."""
+    """The entry after the last newline of an index, which readers do not see yet. None: there is none, or it
+    is damaged."""
     return parse_line(data[data.rfind(b"\n") + 1 :])
 
 
 def recovered_end(folder: Path) -> Offset:
-    """Where a relay log ends once its next writer has recovered it: at `RelayLog.end`, or behind a last line
-    whose newline was lost with the power. Offset 0 of a log that holds nothing."""
+    """The end of a relay log after its next writer has recovered it: `RelayLog.end`, or the end of a last
+    line whose newline was lost in a power cut. 0 for an empty log."""
     for name in reversed(list_segments(folder)):
         path = folder / name.index
         data = path.read_bytes()
@@ -226,7 +224,7 @@ class SegmentIndex:
         self._position = 0
 
     def stamp(self) -> tuple[int, int]:
-        """Of the file as it is now: it changes when there are lines that have come since."""
+        """Inode and size of the file. They change when lines are added."""
         try:
             status = self.index_path.stat()
         except FileNotFoundError:
@@ -234,7 +232,7 @@ class SegmentIndex:
         return status.st_ino, status.st_size
 
     def read(self) -> None:
-        """Takes in lines that have come since, or all of them if the file was replaced."""
+        """Reads the lines added since the last call, or all lines if the file was replaced."""
         with open(self.index_path, "rb") as file:
             status = os.fstat(file.fileno())
             known = self.entries
@@ -249,7 +247,7 @@ class SegmentIndex:
 
 
 def merge(left: Entry, right: Entry) -> Entry:
-    """One entry for two neighbouring spans."""
+    """One entry for two adjacent spans."""
     a, b = left.fields, right.fields
     merged: dict[str, Any] = {**b, "start": a["start"]}
     merged.pop("open", None)
@@ -279,8 +277,8 @@ def merge(left: Entry, right: Entry) -> Entry:
 
 
 def by_table(totals: Mapping[str, tuple[int, int]]) -> dict[TableId, tuple[int, int]]:
-    """Row events and bytes of the tables that the keys of entries may mean. An old key with several dots
-    counts for each of them: whoever looks for events that a table does not have finds none."""
+    """Row events and bytes per table. A key of an earlier version with several dots is ambiguous and counts
+    for each table that it may mean. That is safe: a reader then looks for events and finds none."""
     found: dict[TableId, tuple[int, int]] = {}
     for key, (events, size) in totals.items():
         for table in _meant(key) if events else ():
@@ -295,7 +293,7 @@ def _meant(key: str) -> tuple[TableId, ...]:
 
 
 def _joined(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One that was prepared and ended in one span leaves no trace in its entry."""
+    """The prepared lists joined. A transaction that was prepared and ended within the span is dropped."""
     joined = list(before)
     for change in after:
         xid = change["xid"]
@@ -308,7 +306,7 @@ def _joined(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[d
 
 
 def prepared_at_end(entries: Iterable[Entry]) -> list[Prepared]:
-    """The XA transactions that are prepared behind a segment's entries."""
+    """The XA transactions that are still prepared at the end of a segment."""
     known: dict[str, Prepared] = {}
     for entry in entries:
         for change in (entry.head or {}).get("prepared", []) + entry.prepared:
@@ -319,20 +317,20 @@ def prepared_at_end(entries: Iterable[Entry]) -> list[Prepared]:
 
 
 def cut_off(entries: Iterable[Entry], end: Offset) -> list[Entry]:
-    """The entries of a segment that was cut at `end`, a transaction end: what lies behind it is gone."""
+    """The entries of a segment cut at `end`, a transaction end."""
     kept = [entry for entry in entries if entry.end <= end or entry.start < end]
     return [entry if entry.end <= end else entry.trimmed(end) for entry in kept]
 
 
 def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
-    """Neighbours joined up to `span_size` bytes; heads stay alone, and so do files of the source: their
-    events do not say which file they came from. What an entry says of its range stays true.
+    """Joins adjacent entries up to `span_size` bytes. A segment's head stays an entry of its own. Entries of
+    different binlog files of the source are not joined, because events do not say which file they came from.
+    Every joined entry is true for its range.
 
-    Where it can, a joined entry ends with a transaction: an epoch that ends there is planned without a look
-    at events. A span that ends inside a transaction is never joined with one whose transactions ended, unless
-    the sum still ends where `committed` says: the joined entry keeps the later `committed`, so nothing is
-    claimed beyond it.
-    """
+    If possible, a joined entry ends with a transaction, so that an epoch that ends there is planned without
+    reading events. A span that ends inside a transaction is never joined with one whose transactions ended,
+    unless the sum still ends at `committed`: the joined entry keeps the later `committed` and claims nothing
+    beyond it."""
     joined: list[Entry] = []
     group: list[Entry] = []
     for entry in entries:
@@ -346,7 +344,7 @@ def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
 
 
 def _merged(group: list[Entry]) -> Entry:
-    """By halves: each step copies what it has so far, and a segment may have thousands of tables."""
+    """Merges pairwise: each merge copies its input, and a segment may have thousands of tables."""
     while len(group) > 1:
         pairs = [merge(left, right) for left, right in zip(group[::2], group[1::2], strict=False)]
         group = [*pairs, *group[len(pairs) * 2 :]]

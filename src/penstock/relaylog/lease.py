@@ -1,8 +1,7 @@
-"""One writer per relay log: a flock, and a generation that counts writers.
+"""Ensures one writer per relay log with a lock, and numbers the writers with a generation.
 
-The lock dies with its process, however that ends. The generation is in the name of every segment, so what a
-writer leaves behind can never be taken for its successor's.
-"""
+The lock ends with its process, however that ends. The generation is part of every segment's name, so files
+that a writer leaves behind cannot be mistaken for those of its successor."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class Lease:
         by = f" (process {owner['pid']} on {owner['host']})" if owner else ""
         return LeaseHeld(
             f"Another receiver{by} writes the relay log {self.path.parent}.",
-            hint="One receiver serves any number of pipelines: use the one that runs, or stop it first.",
+            hint="One receiver serves any number of pipelines. Use the running one, or stop it first.",
             path=str(self.path.parent),
             **owner,
         )
@@ -71,7 +70,7 @@ class Lease:
         return generation
 
     def check(self) -> None:
-        """Raises `LeaseHeld` when the lock is no longer ours (its file was replaced)."""
+        """Raises `LeaseHeld` if the lock was lost because its file was replaced."""
         if not self._is_current(self._descriptor):
             raise self._held()
 

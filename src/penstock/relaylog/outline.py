@@ -1,4 +1,4 @@
-"""What many tables have in one part of the log, found in one walk instead of one for each of them."""
+"""Finds the events of many tables in one pass over a part of the log, instead of one pass per table."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.model.offset import Offset, Split
 from penstock.model.schema import TableId
 
 WALKS_MIN = 4
-"""An outline is made where decoders would step over each byte more often than this."""
+"""An outline is made if decoders would otherwise scan each byte more often than this."""
 
 
 class Outlines:
-    """Of the segments that `splits` lie in. Where one is not worth its walk, or cannot be made, every decoder
-    finds its events itself."""
+    """Outlines of the segments that the splits lie in. Without an outline (not worth its pass, or failed)
+    each decoder finds its events itself."""
 
     def __init__(self, splits: Mapping[TableId, Iterable[Split]]) -> None:
         by_segment: defaultdict[str, list[tuple[TableId, Split]]] = defaultdict(list)
@@ -29,7 +29,7 @@ class Outlines:
         }
 
     def positions(self, table: TableId, split: Split) -> bytes | None:
-        """For `RangeDecoder`; None: it walks."""
+        """The `positions` argument of `RangeDecoder`; None: it scans the split itself."""
         outline = self._outlines.get(split.path)
         return outline.positions(table, split) if outline is not None else None
 
@@ -51,7 +51,7 @@ class _SegmentOutline:
         try:
             outline = Outline.of(names, first.path, first.base, first.start, end, preamble=first.preamble)
         except DecodeError:
-            return None  # the decoder of the table that it concerns says so
+            return None  # the table's decoder reports it
         return cls(outline, tables, first.start, end) if outline is not None else None
 
     def positions(self, table: TableId, split: Split) -> bytes | None:

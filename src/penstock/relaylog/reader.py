@@ -1,13 +1,12 @@
-"""Reading a relay log while its writer goes on, in any process, without a lease.
+"""Reads a relay log in any process, without a lease, while its writer appends to it.
 
-Everything here speaks of committed transaction ends: `end` is the last one, and a range's bounds are such
-ends. The index of a closed segment has one entry per few MiB, so planning costs O(entries), not O(events).
-Where a bound lies inside a span (it was planned while the segment was open and its index finer), what must
-be exact (GTIDs, positions, split bounds) is: the events of that part of the span are walked. Counts are
-upper bounds there.
+All offsets are committed transaction ends: `end` is the last one, and so are the bounds of a range. The index
+of a closed segment has one entry per few MiB, so planning costs O(entries), not O(events). A bound may lie
+inside a span if it was planned while the segment was open and its index was finer. Then GTIDs, positions and
+split bounds are still exact, because the events of that part of the span are scanned. Counts are upper bounds
+in that case.
 
-A segment's entries end where the next segment begins: what a fenced or crashed writer left behind is not
-seen.
+A segment ends where the next one begins. Bytes that a crashed or fenced writer left after that are ignored.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ _Answer = TypeVar("_Answer")
 
 
 def order(position: SourcePosition) -> tuple[int, int]:
-    """Sort key of a position; one that is not known yet comes first."""
+    """Sort key of a position; an unknown position comes first."""
     return position.order if position.file else (0, 0)
 
 
 def _over_all_segments(
     search: Callable[Concatenate[RelayLog, _Arguments], _Answer],
 ) -> Callable[Concatenate[RelayLog, _Arguments], _Answer]:
-    """For searches that may touch segments nobody needs any more: if retention removes one meanwhile, the
-    search begins again without it."""
+    """Decorator for searches over segments that may be deleted: if retention removes one during the search,
+    the search starts again without it."""
 
     @wraps(search)
     def searched(log: RelayLog, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
@@ -61,7 +60,7 @@ def _over_all_segments(
 
 
 class RelayLog:
-    """A relay log as far as it was committed at the last `refresh`. One reader serves one thread."""
+    """A relay log as committed at the last `refresh`. Not thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
@@ -80,11 +79,11 @@ class RelayLog:
 
     @classmethod
     def exists(cls, path: str | Path) -> bool:
-        """Readers can open it: its receiver has reached the source and knows where it begins."""
+        """Whether readers can open it: its receiver has connected once and written the first segment."""
         return (Path(path) / RELAY_FILE).exists() and bool(Listing(Path(path)).names())
 
     def refresh(self) -> Offset:
-        """Takes in what was committed (or removed by retention) since; the new end."""
+        """Reads what was committed or deleted since the last call; returns the new end."""
         names = self._listing.names()
         # The newest segment may not have committed anything yet: then it does not exist.
         while names:
@@ -111,7 +110,7 @@ class RelayLog:
         return self.end
 
     def stamp(self) -> tuple[int, int]:
-        """Changes when `refresh` would find more; a new segment may show later."""
+        """Changes when `refresh` would find more. A new segment may show with a delay."""
         return self._open.stamp() if self._open is not None else (0, 0)
 
     def _take(self, names: list[SegmentName]) -> None:
@@ -123,7 +122,7 @@ class RelayLog:
             del self._closed[base]
 
     def forget_removed(self) -> bool:
-        """Lets go of the oldest segments as far as retention has removed them; False: it has removed none."""
+        """Drops the oldest segments if retention has deleted them; False if it has deleted none."""
         first = min((name.base for name in self._listing.names()), default=Offset(0))
         names = [name for name in self._names if name.base >= first]
         if not names or names == self._names:
@@ -145,12 +144,12 @@ class RelayLog:
 
     @property
     def started_at(self) -> dict[str, object]:
-        """How the log's start was asked for, as recorded when it was created."""
+        """The requested start of the log, as recorded when it was created."""
         return dict(self._relay.get("start") or {})
 
     @property
     def by_gtid(self) -> bool:
-        """The source is followed by GTIDs, not by file and position."""
+        """Whether the source is followed by GTIDs instead of file and position."""
         return self._relay.get("mode") == "gtid"
 
     @property
@@ -160,15 +159,15 @@ class RelayLog:
 
     @property
     def prepared(self) -> list[Prepared]:
-        """XA transactions that are prepared at `end`: their rows come with their XA COMMIT."""
+        """XA transactions that are prepared at `end`. Their rows follow with their XA COMMIT."""
         return index.prepared_at_end(self._open.entries) if self._open else []
 
     def server_uuid_at(self, offset: Offset) -> str:
-        """The server whose log stands at a committed offset."""
+        """The server whose log is at a committed offset."""
         return self._head(self._locate(offset))["server_uuid"] if self._names else ""
 
     def position_at(self, offset: Offset) -> SourcePosition:
-        """Where the source stood at a committed offset."""
+        """The source's position at a committed offset."""
         number = self._locate(offset)
         entries = self._entries(number)
         after = bisect_right(entries, offset, key=lambda entry: entry.committed)
@@ -181,14 +180,14 @@ class RelayLog:
         return found.position
 
     def reached(self, position: SourcePosition) -> bool:
-        """Everything the source had written up to `position` is in the log."""
+        """Whether everything that the source wrote up to `position` is in the log."""
         return self._open is not None and order(self._open.entries[-1].position) >= order(position)
 
     @_over_all_segments
     def offset_reaching(self, position: SourcePosition) -> Offset | None:
-        """The smallest known committed offset at which the log had reached `position`; None: not yet.
+        """The smallest known committed offset at which the log has reached `position`; None: not yet.
 
-        Positions are those of the server followed now: segments received from another one are not looked at.
+        The position is one of the server followed now. Segments received from another server are ignored.
         """
         if not self.reached(position):
             return None
@@ -206,11 +205,11 @@ class RelayLog:
 
     @_over_all_segments
     def offset_within(self, position: SourcePosition) -> Offset:
-        """The greatest known committed offset up to which all of the log lies at or before `position`, a
-        place at the server followed now; 0 if that is not known.
+        """The greatest known committed offset up to which all of the log is at or before `position` of the
+        server followed now; 0 if unknown.
 
-        Before the first transaction that came from this server places say nothing: it was asked for what the
-        log did not hold yet, wherever that lies.
+        Positions before the first transaction received from this server mean nothing: the log before it came
+        from another server.
         """
         wanted, found = order(position), None
         for number in reversed(range(len(self._names))):
@@ -224,8 +223,8 @@ class RelayLog:
         return Offset(0)
 
     def gtids_at(self, offset: Offset) -> GtidSet:
-        """Exactly the transactions executed at the source up to a committed offset, also those before the
-        log."""
+        """Exactly the transactions executed at the source up to a committed offset, including those before
+        the log's start."""
         number = self._locate(offset)
         entries = self._entries(number)
         known = GtidSet(self._head(number)["gtids"])
@@ -245,7 +244,7 @@ class RelayLog:
 
     @_over_all_segments
     def last_transaction(self) -> LastTransaction | None:
-        """The transaction that ends at or last before `end`, if one is in the log."""
+        """The last transaction in the log, if there is one."""
         for number in reversed(range(len(self._names))):
             for entry in reversed(self._entries(number)):
                 if entry.last is not None:
@@ -254,8 +253,8 @@ class RelayLog:
 
     @_over_all_segments
     def window_start(self, gtids: GtidSet, *, not_after: Offset) -> Offset:
-        """A committed offset behind which every transaction lies that is in the log, before `not_after`,
-        and not in `gtids`: where a scan for them has to begin."""
+        """Where a scan for transactions that are not in `gtids` has to start: a committed offset, at most
+        `not_after`, before all of them."""
         number = 0
         low, high = 0, len(self._names)
         while low < high:
@@ -277,8 +276,8 @@ class RelayLog:
     # what a range holds -------------------------------------------------------------------------------------
 
     def cut(self, after: Offset, bytes_max: int) -> Offset:
-        """The last committed offset within `bytes_max` of `after`; at least the next one; `after` if there
-        is none."""
+        """The last committed offset within `bytes_max` of `after`, but at least the next one; `after` if
+        there is none."""
         best = after
         for _, entry in self._spans(LogRange(min(after, self.end), self.end)):
             if entry.committed <= after:
@@ -289,8 +288,8 @@ class RelayLog:
         return best
 
     def tables(self, range_: LogRange, *, exact: bool = False) -> dict[TableId, tuple[int, int]]:
-        """Row events and their bytes per table. Where a bound lies inside a span: upper bounds, or `exact`,
-        by walking that part of it."""
+        """Row events and their bytes per table. If a bound lies inside a span, these are upper bounds; with
+        `exact`, that part of the span is scanned."""
         totals: dict[str, tuple[int, int]] = {}
         for number, entry in self._spans(range_):
             parts = [(1, entry.tables)]
@@ -306,7 +305,7 @@ class RelayLog:
         return index.by_table(totals)
 
     def statements(self, range_: LogRange) -> list[Statement]:
-        """DDL and statement-format DML that end in the range, in log order."""
+        """DDL and statement-format DML in the range, in log order."""
         return [
             statement
             for _, entry in self._spans(range_)
@@ -330,8 +329,8 @@ class RelayLog:
 
     @_over_all_segments
     def commit_time_us_at(self, offset: Offset) -> int | None:
-        """Commit time of the last transaction that ends at or before a committed offset; None: none in the
-        log yet."""
+        """Commit time of the last transaction that ends at or before a committed offset; None if there is
+        none."""
         for number in reversed(range(self._locate(offset) + 1)):
             entries = self._entries(number)
             for at in reversed(range(bisect_left(entries, offset, key=lambda entry: entry.start))):
@@ -343,7 +342,7 @@ class RelayLog:
         return None
 
     def first_commit_us_after(self, offset: Offset) -> int | None:
-        """Commit time of the first transaction that ends behind a committed offset; None: there is none."""
+        """Commit time of the first transaction that ends after a committed offset; None if there is none."""
         for number, entry in self._spans(LogRange(min(offset, self.end), self.end)):
             if entry.first_commit_us is None or entry.committed <= offset:
                 continue
@@ -353,10 +352,11 @@ class RelayLog:
         return None
 
     def splits(self, range_: LogRange, table: TableId, *, bytes_aim: int) -> list[Split]:
-        """Even parts of the range that hold the table's row events, each in one segment, in log order.
+        """Splits the range into even parts that hold the table's row events, each in one segment, in log
+        order.
 
-        Bounds are the range's own where they cut a span; a split that begins inside a transaction names the
-        events to read first. A range's start is a transaction end, so a split that begins there needs none.
+        A split never exceeds the range. One that starts inside a transaction lists the events to read first.
+        The range starts at a transaction end, so a split that starts there needs none.
         """
         keys = index_keys(table.database, table.table)
         spans = [item for item in self._spans(range_) if item[1].has(keys)]
@@ -381,7 +381,7 @@ class RelayLog:
         number, entry = first
         segment = self._names[number]
         path = str(self.path / segment.binlog)
-        # The maps of all tables: the split may begin with row events of others, known only by their maps.
+        # Maps of all tables: the split may begin with row events of other tables, which need their maps.
         preamble = entry.open_events if entry.start > range_.start else []
         return Split(
             path=path,
@@ -411,7 +411,7 @@ class RelayLog:
     def _locate(self, offset: Offset) -> int:
         """The number of the segment that holds the byte before `offset`."""
         if not self._names:
-            raise ConfigError(f"The relay log {self.path} holds nothing yet.")
+            raise ConfigError(f"The relay log {self.path} is still empty.")
         if offset < self._bases[0]:
             raise missing_log.purged(self.path, self._bases[0], offset)
         return max(0, bisect_left(self._bases, offset) - 1)
@@ -443,21 +443,21 @@ class RelayLog:
         if not kept or kept[-1].end != end:
             known = kept[-1].end if kept else self._bases[number]
             raise RelayLogCorrupt(
-                f"The relay log {self.path} has a gap: the index {self._names[number].index} ends at {known},"
-                f" the next segment begins at {end}. The index's end, or a segment between, is missing.",
+                f"The relay log {self.path} has a gap: index {self._names[number].index} ends at {known}, "
+                f"and the next segment begins at {end}. The end of the index, or a segment, is missing.",
                 hint=DAMAGED_HINT,
                 path=str(self.path / self._names[number].index),
                 offset=int(known),
             )
         at = len(kept) - 1
         if entries[at].end > end:
-            # A fenced writer went on: what this entry says is also about what it put behind `end`.
+            # A fenced writer appended more, so this entry also describes bytes after `end`.
             known_of = {key: entries[at].fields[key] for key in ("open", "head") if key in entries[at].fields}
             kept[at] = Entry(self._scan_entry(number, kept, at, end).fields | known_of)
         return kept
 
     def _scan(self, number: int, at: int, offset: Offset) -> Entry:
-        """The entry of a span's part up to `offset`, from its events."""
+        """The entry of the span's part up to `offset`, computed from its events."""
         return self._scan_entry(number, self._entries(number), at, offset)
 
     def _scan_entry(self, number: int, entries: list[Entry], at: int, offset: Offset) -> Entry:
@@ -476,7 +476,7 @@ class RelayLog:
         place: SourcePosition = SourcePosition("", 0),  # noqa: B008 (frozen)
         open_events: Sequence[int] = (),
     ) -> Entry:
-        """See `_core.scan_span`; `place` is the source's at `start`."""
+        """The entry of a range, computed by `_core.scan_span`. `place`: the source's position at `start`."""
         segment = self._names[number]
         path = self.path / segment.binlog
         try:

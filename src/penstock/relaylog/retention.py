@@ -1,43 +1,44 @@
-"""Which segments may be deleted: those that every consumer has passed, and of these only old or many.
+"""Decides which segments may be deleted: those that no consumer needs any more and that are too old or too
+many.
 
-A segment is deleted whole, and only if the next one begins at or before the least offset that any registered
-consumer needs (`consumers.py`). So it is enough that each consumer's offset is never above anything that it
+A segment is deleted as a whole, and only if the next one begins at or before the smallest offset of all
+registered consumers (`consumers.py`). So each consumer must register an offset that is not after anything it
 may still read.
 
-**Followers** (`changes.follow`) with a name need what they have not acknowledged. Those without a name hold
-nothing: they fail with `LogPurged` if they fall too far behind.
+**Followers** (`changes.follow`) with a name need what they have not acknowledged. Followers without a name
+register nothing: they fail with `LogPurged` if they fall too far behind.
 
-**Pipelines** need the least of these offsets (`runtime/log_needs.py`), which are read from the state at one
-moment:
+**Pipelines** need the smallest of the following offsets (`runtime/log_needs.py`). All are read from the state
+at one moment:
 
-- *the position*: what is to be planned lies behind it;
-- *plans that are not applied yet*: everything that one names, from its range's start to each place in its
-  splits (a table's events, the events that a split inside a transaction reads first, the windows of chunks).
-  The tables cannot count in its stead. Their states say what holds once the plan is applied (a table that
-  catches up stands at the plan's end), or change meanwhile (a table is parked while its chunks are placed);
-- *tables whose rows are being read*: their start. Neither a chunk's window nor the offset of a view (tables
-  that are read in one piece) lies before it;
-- *partial snapshots*: the position when they began; their windows do not lie before it either;
-- *tables that catch up*: where they stand (`TableState.resumes`);
-- *signals from a table of the source*: up to where they were read.
+- *The position*: log after it has not been planned.
+- *Plans that are not applied yet*: everything a plan names, from its range's start to every place in its
+  splits (the table's events, events that a split inside a transaction reads first, the windows of chunks).
+  Table states cannot replace this: they describe the time after the plan (a table that catches up has the
+  plan's end), or change in the meantime (a table is parked while its chunks are placed).
+- *Tables being read*: their start. No chunk's window, and no view of a table read in one piece, begins before
+  it.
+- *Partial snapshots*: the position when they began. Their windows do not begin before it either.
+- *Tables that catch up*: the offset they have reached (`TableState.resumes`).
+- *Signals from a table of the source*: the offset up to which they were read.
 
-These need no log that is held for them, since what is gone is noticed and has an answer:
+The following readers register nothing, because each of them detects and handles log that was deleted:
 
-- A parked table that could go on from its offset: `unpark` first holds that offset, then looks whether the
-  log still reaches back so far, and else has the table read again.
-- Statements of the past, for definitions of tables that are not captured, or for what voids a chunk: of the
-  former the log's beginning is taken, and a copy whose beginning is not known is read again; the latter
-  matter only behind a table's start or a partial snapshot's beginning.
-- `verify` and `status` look at the log behind the position, or ask the running pipeline.
-- The receiver needs the newest segment alone. XA transactions that are prepared lie in files of their own.
-- What foreign keys did lies in `cascades/` of the pipeline's state, kept by the same rule.
+- A parked table that could continue from its offset. `unpark` first registers that offset, then checks
+  whether the log still reaches back to it; if not, the table is read again.
+- Earlier statements, needed for definitions of uncaptured tables and for statements that void a chunk. For
+  the former the log's start is used, and a copy whose origin is unknown is read again. The latter matter only
+  after a table's start or a partial snapshot's beginning.
+- `verify` and `status` read log after the position, or ask the running pipeline.
+- The receiver needs only the newest segment. Prepared XA transactions are in files of their own.
+- The changes made by foreign keys are in `cascades/` of the pipeline's state, under the same rule.
 
-**Between reading the needs and planning** nothing can come to need an older offset. Only the pipeline's loop
-plans, unparks and begins tables, and it also registers the needs, one after the other in one thread. Other
-threads only do things after which less is needed. What the loop begins lies behind what was held before: a
-plan behind the position, behind `resumes`, or behind the start of a table that is being read; a new table at
-the log's end. The exception is `unpark`, which holds first. A pipeline that is killed in between has
-registered too little progress, never too much, because the state is committed before the offset is raised.
+**No race.** Between reading the needs and planning, nothing can start to need an older offset. Only the
+pipeline's loop plans, unparks and starts tables, and the same thread registers the needs. Other threads only
+reduce what is needed. Everything the loop starts is after what was registered before: a plan is after the
+position, after `resumes`, or after the start of a table being read; a new table starts at the log's end. The
+exception is `unpark`, which registers first. A pipeline that is killed in between has registered too little
+progress, never too much, because the state is committed before the offset is raised.
 """
 
 from __future__ import annotations
@@ -56,15 +57,15 @@ from penstock.relaylog.segment import CONSUMERS_FOLDER, SegmentName, list_segmen
 log = logging.getLogger(__name__)
 
 Segment = tuple[SegmentName, int, float]
-"""Its name, its bytes, and the time of its last write."""
+"""Name, size in bytes, and time of the last write."""
 
 
 def expendable(
     segments: list[Segment], *, passed: Offset, now: float, config: RelayLogConfig
 ) -> list[SegmentName]:
-    """Segments to remove, oldest first. The last of `segments` is in use.
+    """Segments to delete, oldest first. The last of `segments` is in use and stays.
 
-    A segment ends where the next begins. Those not wholly passed stay, whatever their age.
+    A segment ends where the next one begins. It stays, whatever its age, until `passed` has reached its end.
     """
     total = sum(size for _, size, _ in segments)
     gone: list[SegmentName] = []
@@ -79,18 +80,18 @@ def expendable(
 
 
 def passed_by_all(offsets: list[Offset], end: Offset) -> Offset:
-    """What no consumer needs any more. One that claims to have read more than there is has read nothing that
-    can be relied on, and without any consumer nothing has been read."""
+    """The offset up to which no consumer needs the log. An offset beyond the log's end is not credible and
+    counts as 0. Without consumers the answer is 0."""
     return min((offset if offset <= end else Offset(0) for offset in offsets), default=Offset(0))
 
 
 def apply(folder: Path, config: RelayLogConfig) -> list[SegmentName]:
-    """Removes what may go. Removes nothing while consumers register, or if they cannot be read."""
+    """Deletes segments. Deletes nothing while a consumer registers, or if the consumers cannot be read."""
     try:
         with consumers.exclusive(folder / CONSUMERS_FOLDER) as alone:
             return _remove(folder, config, consumers.offsets(folder)) if alone else []
     except OSError as error:
-        log.warning("no segment of the relay log %s is removed: %s", folder, error.strerror)
+        log.warning("retention of the relay log %s is skipped: %s", folder, error.strerror)
         return []
 
 
@@ -110,7 +111,7 @@ def _remove(folder: Path, config: RelayLogConfig, offsets: list[Offset]) -> list
 
 
 def list_sizes(folder: Path) -> list[Segment]:
-    """The segments by base. One that is removed meanwhile is left out."""
+    """The segments with sizes, ordered by base."""
     found: list[Segment] = []
     for name in list_segments(folder):
         with contextlib.suppress(FileNotFoundError):

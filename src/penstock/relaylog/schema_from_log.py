@@ -1,8 +1,7 @@
-"""The definition of a table as the log itself tells it.
+"""Reads the definition of a table from the log itself.
 
-With `binlog_row_metadata=FULL` every table map names its columns and their types, so a log that is older than
-the catalog can be decoded without anybody remembering the definitions of its time.
-"""
+With `binlog_row_metadata=FULL` every table map has the names and types of its columns. So log that is older
+than the catalog's definition can be decoded without a stored history of definitions."""
 
 from __future__ import annotations
 
@@ -19,11 +18,10 @@ _WHOLE_BYTES = 1 << 62
 
 def described(log: RelayLog, known: TableSchema, range_: LogRange) -> TableSchema | None:
     """The definition under which the first rows of the table in the range were written. None: the range has
-    none, or its table maps have no names.
+    no such rows, or its table maps have no names.
 
-    Columns are those of `known`, the catalog's, wherever name and type are the same. Of others the log does
-    not tell defaults, collations, and whether they are generated.
-    """
+    Columns with the same name and type as in `known`, the catalog's definition, are taken from there. For
+    other columns, defaults, collations and generation expressions are unknown."""
     for split in log.splits(range_, known.table, bytes_aim=_WHOLE_BYTES):
         text = first_described(known.to_json(), split.path, split.base, split.start, split.end)
         if text is not None:

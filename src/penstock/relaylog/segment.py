@@ -1,7 +1,7 @@
-"""Names and places of a relay log's files.
+"""Names and locations of a relay log's files.
 
-A segment is `{base:020d}-{generation:06d}.binlog`, its index the same with `.index`. Of two segments with
-one base the one of the later generation counts: the other is what a fenced writer left.
+A segment is `{base:020d}-{generation:06d}.binlog`; its index has the same name with `.index`. If two segments
+have the same base, the one with the later generation counts. The other was left by a fenced writer.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import BEGIN_ANEW, ConfigError, RelayLogCorrupt
+from penstock.errors import START_OVER, ConfigError, RelayLogCorrupt
 from penstock.model.offset import Offset
 
 _NAME = re.compile(r"^(\d{20})-(\d{6})\.(binlog|index)$")
 
-DAMAGED_HINT = f"Restore the file. Without a copy, {BEGIN_ANEW}"
+DAMAGED_HINT = f"Restore the file. Without a copy, {START_OVER}"
 
 _CLOCK_TICK_NS = 100_000_000
-"""Much longer than the steps in which file systems count time."""
+"""Much longer than the resolution of file system timestamps."""
 
 FORMAT = 1
 """How the files of a relay log are laid out."""
@@ -43,7 +43,7 @@ class SegmentName:
 
     @classmethod
     def parse(cls, file: str) -> SegmentName | None:
-        """The segment that a file belongs to; None if it belongs to none."""
+        """The segment to which a file belongs; None for other files."""
         match = _NAME.match(file)
         return cls(Offset(int(match[1])), int(match[2])) if match else None
 
@@ -57,7 +57,7 @@ class SegmentName:
 
 
 def list_segments(folder: Path) -> list[SegmentName]:
-    """Segments that have both files, by base; for each base only the latest generation."""
+    """Segments that have both files, ordered by base; only the latest generation of each base."""
     kinds: dict[SegmentName, set[str]] = {}
     for name in (path.name for path in folder.iterdir()):
         if match := _NAME.match(name):
@@ -67,9 +67,9 @@ def list_segments(folder: Path) -> list[SegmentName]:
 
 
 class Listing:
-    """The segments of a log that is looked at many times a second: listed again only if a file has come or
-    gone. A change within the clock tick of the one before does not show in the folder's time, so a listing
-    holds only if that time was past when it began."""
+    """Lists the segments of a log many times a second. Lists the folder again only if its modification time
+    has changed. Two changes within one clock tick have the same time, so a listing is reused only if that
+    time was already in the past when the listing was made."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -77,7 +77,7 @@ class Listing:
         self._changed_ns = 0
 
     def names(self) -> list[SegmentName]:
-        """Of a folder that is not there: none."""
+        """The segments; empty if the folder does not exist."""
         try:
             changed_ns = self._folder.stat().st_mtime_ns
             if changed_ns != self._changed_ns:
@@ -90,8 +90,7 @@ class Listing:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Files of segments that never had a committed entry, or lost one of their two files, and temporary
-    files."""
+    """Temporary files, and files of segments that are incomplete or superseded."""
     known = {name for segment in list_segments(folder) for name in (segment.binlog, segment.index)}
     return [
         path
@@ -101,7 +100,7 @@ def leftovers(folder: Path) -> list[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes creations, renames and removals in the folder durable."""
+    """Makes file creations, renames and deletions in the folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -116,7 +115,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
-    """Writes the whole file so that others see the old or the new content, never a part."""
+    """Replaces the file atomically: readers see the old or the new content."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -134,9 +133,9 @@ def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
 
 
 def read_relay(folder: Path) -> dict[str, Any]:
-    """What `relay.json` says: the log's identity, its segment format, its source and its start.
+    """The content of `relay.json`: the log's uuid, its segment format, its source and its start.
 
-    Raises `ConfigError` if there is no relay log, or one whose segments this Penstock cannot read, and
+    Raises `ConfigError` if there is no relay log, or if this version cannot read its segments. Raises
     `RelayLogCorrupt` if the file is damaged.
     """
     path = folder / RELAY_FILE
@@ -145,11 +144,11 @@ def read_relay(folder: Path) -> dict[str, Any]:
         if isinstance(found, dict) and "uuid" in found:
             _check_segment_format(folder, found)
             return found
-        reason = "it holds no log's identity"
+        reason = "it has no uuid"
     except FileNotFoundError:
         raise ConfigError(
-            f"{folder} holds no relay log (no {RELAY_FILE}).",
-            hint="Start one with `penstock receive FILE`, or check relay_log.path.",
+            f"{folder} is not a relay log: it has no file {RELAY_FILE}.",
+            hint="Start one with `penstock receive FILE`, or check `relay_log.path`.",
         ) from None
     except ValueError as error:
         reason = str(error)

@@ -1,11 +1,10 @@
-"""The spool: events of XA transactions that are prepared, until their XA COMMIT says where they belong.
+"""The spool: holds the events of prepared XA transactions until their XA COMMIT.
 
-A file of the folder `prepared` is `{number:010d}-{generation:06d}.xa`, a binlog file that holds the events as
-the source sent them, many transactions one after the other. It decides nothing: which transactions are
-prepared, and where their events are, is told by the index. So the rules are two. What an index line names is
-durable before that line (`syncing`), and a file goes only when a committed line has said that nothing in it
-is needed (`remove`). What is left after a crash is compared with the index (`recover`).
-"""
+A file in the folder `prepared` is named `{number:010d}-{generation:06d}.xa`. It is a binlog file with the
+events of many transactions as the source sent them. The index alone decides which transactions are prepared
+and where their events are. So there are two rules. The spool files that an index line names are durable
+before that line (`syncing`). A file is deleted only after a committed line has recorded that nothing in it is
+needed (`remove`). After a crash, `recover` compares the files with the index."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _NAME = re.compile(r"^(\d{10})-\d{6}\.xa$")
 
 
 class Spool:
-    """The writer's half; `_core.Framer` names the files and reads them."""
+    """The writer's part; `_core.Framer` names the files and reads them."""
 
     def __init__(self, relay_log: Path) -> None:
         self.folder = relay_log / PREPARED_FOLDER
@@ -36,7 +35,8 @@ class Spool:
         self._new = False
 
     def recover(self, prepared: Iterable[Prepared]) -> None:
-        """Removes what the index does not name. Raises `RelayLogCorrupt` if what it names is not there."""
+        """Deletes files that the index does not name. Raises `RelayLogCorrupt` if one that it names is
+        missing."""
         prepared = list(prepared)
         wanted = {one.file for one in prepared}
         found = self._list()
@@ -71,8 +71,8 @@ class Spool:
         write_all(self._open[name], data)
 
     def syncing(self) -> Callable[[], None]:
-        """What makes everything appended so far durable, to be run before the index speaks of it. All files
-        but the newest are complete then."""
+        """Returns a function that makes everything appended so far durable. It must run before the index
+        names these files. All files but the newest are then complete."""
         if not self._dirty:
             return lambda: None
         files, new = list(self._open.values()), self._new
@@ -91,7 +91,8 @@ class Spool:
         return sync
 
     def forget(self, needed: Sequence[str] | None) -> set[str]:
-        """The files that nobody needs any more; they are no longer known."""
+        """Removes the files that are not in `needed` from the list, and returns them. None: all are
+        needed."""
         if needed is None:
             return set()
         gone = self._names.difference(needed)
@@ -99,7 +100,7 @@ class Spool:
         return gone
 
     def remove(self, names: Iterable[str]) -> None:
-        """A file that stays because of a crash is removed by the next `recover`."""
+        """Deletes files. If a crash interrupts this, the next `recover` deletes the rest."""
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 (self.folder / name).unlink()

@@ -1,8 +1,7 @@
-"""`receiver.json`: what the receiver is doing, for `penstock status`, the supervisor and people.
+"""`receiver.json`: the receiver's current state, for `penstock status`, the supervisor and people.
 
-Replaced as a whole about every second, and at each change of state. It is a report, not state: nothing is
-resumed from it.
-"""
+The file is replaced about every second and whenever the state changes. It is only a report: nothing is
+resumed from it."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class StatusFile:
         self._written = 0.0
 
     def enter(self, state: State, message: str = "", error: PenstockError | None = None) -> None:
-        """A change of state is written at once."""
+        """Changes the state and writes the file at once."""
         self.facts |= {
             "state": state,
             "since": time.time(),
@@ -39,7 +38,7 @@ class StatusFile:
         self.write()
 
     @property
-    def due(self) -> bool:
+    def needs_writing(self) -> bool:
         return time.monotonic() - self._written >= 1
 
     def write(self) -> None:
@@ -61,13 +60,13 @@ def read_status(folder: str | Path) -> dict[str, Any]:
 
 
 def stamp() -> dict[str, Any]:
-    """When a report is written. `updated` is for people; `clock` is what `age_seconds` needs."""
+    """The time of a report: `updated` for people, `clock` for `age_seconds`."""
     return {"updated": time.time(), "clock": [_boot(), time.monotonic()]}
 
 
 def age_seconds(report: dict[str, Any]) -> float:
-    """How old a report is. By the clock that counts since this machine was started, which nobody sets; of a
-    report from another machine, or from before a restart, by the wall clock."""
+    """The age of a report. Uses this machine's monotonic clock, which nobody can set. For a report from
+    another machine, or from before a reboot, uses the wall clock."""
     clock = report.get("clock")
     if isinstance(clock, list) and len(clock) == 2 and clock[0] == _boot() != "":
         return max(0.0, time.monotonic() - float(clock[1]))
@@ -76,18 +75,18 @@ def age_seconds(report: dict[str, Any]) -> float:
 
 
 SILENT_SECONDS = 10.0
-"""A receiver that streams reports each second."""
+"""A streaming receiver reports every second, so an older report is worth mentioning."""
 
 
 def silence(report: dict[str, Any]) -> str:
-    """For people: that a receiver which should stream has not reported for a while. Empty: it has."""
+    """For people: the age of a streaming receiver's last report; empty if it is recent."""
     age = age_seconds(report) if report.get("state") == "streaming" else 0.0
-    return f", has said nothing for {age:.0f} s" if age > SILENT_SECONDS else ""
+    return f", last report {age:.0f} s ago" if age > SILENT_SECONDS else ""
 
 
 @functools.cache
 def _boot() -> str:
-    """What tells this start of this machine from all others; empty if the system does not say."""
+    """An id of this boot of this machine; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -95,6 +94,6 @@ def _boot() -> str:
 
 
 def rebuild_error(fields: Any) -> PenstockError:
-    """The error that a report holds, as its own class; whatever else it holds, a `SourceError`."""
+    """The error in a report, as an instance of its class; a `SourceError` if the class is unknown."""
     known = fields if isinstance(fields, dict) else {"message": fields}
     return errors.rebuilt(known, errors.CLASSES, unknown=errors.SourceError)

@@ -1,4 +1,5 @@
-"""Statements of a part of the log that nobody keeps: retention may delete some of it meanwhile."""
+"""Reads statements from a part of the log that no consumer keeps, so that retention may delete it at any
+time."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from penstock.relaylog.reader import RelayLog, Statement
 
 
 def statements_left(relay_log: RelayLog, range_: LogRange) -> list[Statement]:
-    """Those of the range, as far back as the log still reaches."""
+    """The statements of the range that are still in the log."""
     while True:
         start = max(range_.start, relay_log.start)
         try:

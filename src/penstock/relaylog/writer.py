@@ -1,19 +1,18 @@
-"""The one writer of a relay log: bytes, fsync, then the index line that commits them.
+"""The writer of a relay log: appends bytes, makes them durable, then commits them with an index line.
 
-Order, and why a crash at any point is harmless:
+The order of steps, and why a crash at any point is harmless:
 
-1. Bytes are appended to the segment. No index line speaks of them yet; readers do not see them.
+1. Bytes are appended to the segment. No index line names them yet, so readers do not see them.
 2. The segment is made durable (`fdatasync`).
 3. The index line is appended without its newline and made durable. Readers ignore a line without newline.
-4. The newline is appended: the span exists. If a crash loses only the newline, the next writer finds the
-   whole line and completes it, so an offset a reader has ever seen is never taken back.
+4. The newline is appended: the span is now visible. If a crash loses only the newline, the next writer finds
+   the complete line and adds it. So an offset that a reader has seen is never withdrawn.
 
-A writer starts by recovering: the last segment is cut to the last transaction end that an index line
-commits. Bytes behind it were never visible to a reader, so their offsets may be issued again. The segment
-is then closed for good and the next one begins at its end, under the new writer's generation.
+A writer first recovers the log: it cuts the last segment at the last committed transaction end. Bytes after
+that were never visible to a reader, so their offsets may be used again. That segment is then closed, and the
+next one begins at its end, with the new writer's generation.
 
-Steps 2-4 run in a thread of their own, so that the socket is read while the disk works. Jobs are done in
-order.
+Steps 2 to 4 run in order in a thread of their own, so that the socket is read while the disk works.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ from penstock.relaylog.segment import (
 from penstock.relaylog.spool import Spool
 
 UNFLUSHED_MAX = 64 * 1024**2
-"""Bytes that may wait for fsync before the writer stops taking more: bounds dirty pages, not correctness."""
+"""Bytes that may wait for fsync before the writer blocks. Bounds dirty pages; not needed for correctness."""
 LINES_MAX = 20_000
-"""Index lines of one open segment; beyond that it is rolled, so readers never hold a huge index in memory."""
+"""Index lines of an open segment. Then a new segment is started, so that readers never load a huge index."""
 
 Piece: TypeAlias = "bytes | tuple[str, bytes] | tuple[int, int] | tuple[int, bytes, list[str]]"
 T = TypeVar("T")
 
 
 class DiskFull(TransientError):
-    """The file system of the relay log has no room; nothing is lost, the writer waits."""
+    """The file system of the relay log is full. Nothing is lost: the writer waits for space."""
 
 
 class _Flusher:
-    """Runs jobs one after the other in a thread. The first failure stops it; `submit` and `wait` raise it."""
+    """Runs jobs in order in a thread. The first failure stops it and is raised by `submit` and `wait`."""
 
     def __init__(self, on_done: Callable[[], None]) -> None:
         self._on_done = on_done
@@ -157,7 +156,7 @@ class RelayLogWriter:
             raise
 
     def recover(self) -> None:
-        """Cuts the log to its last committed transaction end; nothing is open afterwards. Raises
+        """Cuts the log at its last committed transaction end. No segment is open afterwards. Raises
         `DiskFull`."""
         self._abandon()
         self._guarded(self._recover)
@@ -177,12 +176,13 @@ class RelayLogWriter:
         self.spool.recover([])
 
     def _ensure_unread(self, leftover: Path, read: Offset) -> None:
-        """A file without its other half is a crash's, or retention's, unless somebody has read from it."""
+        """Raises `RelayLogCorrupt` if an incomplete segment was already read by somebody. Otherwise it was
+        left by a crash or by retention."""
         name = SegmentName.parse(leftover.name)
         names = list_segments(self.folder)
         if name is None or (names and name.base <= names[0].base) or name.base in {one.base for one in names}:
             return
-        # Behind the first segment, and at no other's base: only the newest may have been left by a crash.
+        # After the first segment, and at no other segment's base: only the newest can come from a crash.
         if name.base < read or (names and name.base < names[-1].base):
             lost = name.binlog if leftover.suffix == ".index" else name.index
             raise RelayLogCorrupt(
@@ -193,7 +193,7 @@ class RelayLogWriter:
             )
 
     def _abandon(self) -> None:
-        """Stops the flusher whatever state it is in, and starts a fresh one."""
+        """Stops the flusher in any state, and starts a new one."""
         self._flusher.stop()
         self._flusher = _Flusher(self._on_committed)
         if self._segment is not None:
@@ -203,7 +203,7 @@ class RelayLogWriter:
         self._unflushed = 0
 
     def put(self, pieces: Sequence[Piece]) -> None:
-        """Appends what the framer gave. Raises `DiskFull`; the log must then be recovered."""
+        """Appends the framer's output. Raises `DiskFull`; the log must then be recovered."""
         for piece in pieces:
             if isinstance(piece, bytes):
                 self._append(piece, partial(write_all, self._open.binlog, piece))
@@ -246,12 +246,12 @@ class RelayLogWriter:
 
     @property
     def ready_to_flush(self) -> bool:
-        """The thread has nothing to do: a flush now would start at once."""
+        """Whether the flusher is idle, so that a flush would start at once."""
         self._guarded(self._flusher.raise_failure)
         return self._flusher.idle
 
     def flush(self, entries: list[str], *, spools: Sequence[str] | None = None) -> None:
-        """Commits `entries`, which speak of everything put so far. `spools`: the spool files needed behind
+        """Commits `entries`, which describe everything put so far. `spools`: the spool files needed after
         them; None: all."""
         if not entries:
             return
@@ -270,7 +270,7 @@ class RelayLogWriter:
         self._guarded(lambda: self._flusher.submit(job))
 
     def wait(self) -> None:
-        """Returns when everything flushed is committed."""
+        """Waits until everything flushed is committed."""
         self._guarded(self._flusher.wait)
 
     @property
@@ -302,15 +302,15 @@ class RelayLogWriter:
 
     def _disk_full(self) -> DiskFull:
         return DiskFull(
-            f"The file system of the relay log {self.folder} has {self.free_bytes() >> 20} MiB left, less "
-            f"than relay_log.disk_free_min ({self.config.disk_free_min >> 20} MiB) or than a write needs. "
-            "The receiver waits; nothing is lost as long as the source keeps its log.",
+            f"The file system of the relay log {self.folder} is full: {self.free_bytes() >> 20} MiB are "
+            f"left. The receiver needs relay_log.disk_free_min ({self.config.disk_free_min >> 20} MiB), and room "
+            "for the next write. It waits; nothing is lost as long as the source keeps its log.",
             hint="Free space there, or move the relay log to a larger disk.",
             path=str(self.folder),
         )
 
     def close(self) -> None:
-        """Commits nothing more. What was not flushed is cut by the next writer."""
+        """Stops without committing anything more. The next writer cuts what was not flushed."""
         self._flusher.stop()
         if self._segment is not None:
             self._segment.close()
@@ -319,10 +319,10 @@ class RelayLogWriter:
 
 
 def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> list[index.Entry]:
-    """Closes the last segment at its last committed transaction end; its entries up to there.
+    """Cuts the last segment at its last committed transaction end and returns its entries.
 
-    None at all: the segment never had a committed entry, so no reader knows it; it is removed. `read` is
-    how far some consumer has got: an index that ends before it has lost lines, and nothing is cut.
+    A segment without committed entries was never visible; it is deleted, and the result is empty. `read`: the
+    greatest offset of any consumer. An index that ends before it has lost lines, so nothing is cut.
     """
     index_path, binlog_path = folder / name.index, folder / name.binlog
     data = index_path.read_bytes()
@@ -334,8 +334,8 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> li
         raise RelayLogCorrupt(
             f"The index {index_path} ends at offset {committed}, but has been read up to {read}: its end "
             "is missing.",
-            hint=f"{DAMAGED_HINT} If no reader can have come so far, `penstock consumers` names the one that "
-            "says so; remove it there.",
+            hint=f"{DAMAGED_HINT} If no reader can have read that far, remove the one with this offset: "
+            "`penstock consumers` lists them.",
             path=str(index_path),
             offset=int(committed),
         )
@@ -345,7 +345,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> li
         return []
     if binlog_path.stat().st_size < committed - name.base:
         raise RelayLogCorrupt(
-            f"The segment {binlog_path} ends before offset {committed}, up to which its index commits it.",
+            f"The segment {binlog_path} ends before offset {committed}, where its index ends.",
             hint=DAMAGED_HINT,
             path=str(binlog_path),
             offset=int(committed),
@@ -356,16 +356,15 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> li
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    # After the cut, which may be what makes room for it. Until then entries may speak of bytes behind
-    # `committed`;
-    # no reader looks there.
+    # The index is rewritten after the cut, because the cut may free the space for it. Until then its entries
+    # may describe bytes after `committed`, where no reader looks.
     kept = [_recounted(entry, name, binlog_path, committed) for entry in index.cut_off(entries, committed)]
     replace_file(index_path, index.encode(index.compact(kept, span_size)), durable=True)
     return kept
 
 
 def _recounted(entry: index.Entry, name: SegmentName, path: Path, end: Offset) -> index.Entry:
-    """The entry of the span that was cut: its counts spoke of rows that are gone."""
+    """The entry of the cut span, counted again: its old counts include rows that were cut."""
     if entry.end != end or entry.head is not None or not entry.tables:
         return entry
     counted = json.loads(scan_span(str(path), name.base, entry.start, end, open=entry.open_events))

@@ -323,9 +323,9 @@ def _table(table: TableState, progress: TableProgress, change: Change | None) ->
         "parked": {"offset": table.parked_at, "reason": table.reason, "hint": table.hint}
         if table.status == "parked"
         else None,
-        "due": table.due or None,
+        "resnapshot_pending": table.due or None,
         "catching_up": table.resumes if table.catching_up else None,
-        "changed": change_json(change) if change is not None else None,
+        "last_change": change_json(change) if change is not None else None,
     }
 
 
@@ -338,5 +338,5 @@ def change_json(change: Change) -> dict[str, Any]:
         "decision": change.decision,
         "statement": change.statement,
         "committed": iso(change.commit_us),
-        "noted": iso(change.noted_us),
+        "recorded": iso(change.noted_us),
     }

@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock._core import arrow_schema
 from penstock.config import PipelineConfig
 from penstock.disk import directory
-from penstock.errors import BEGIN_ANEW, ConfigError
+from penstock.errors import START_OVER, ConfigError
 from penstock.failures.messages import brief
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TypeOptions
@@ -73,7 +73,7 @@ def check_relay_log(path: Path, state: StateStore) -> None:
     if not RelayLog.exists(path):
         raise ConfigError(
             f"The relay log {path} is gone, from which this pipeline has planned up to offset {position}.",
-            hint=f"Restore it or mend relay_log.path; if it is lost, {BEGIN_ANEW}",
+            hint=f"Restore it or mend relay_log.path; if it is lost, {START_OVER}",
             path=str(path),
         )
     log = RelayLog.open(path)
@@ -81,14 +81,14 @@ def check_relay_log(path: Path, state: StateStore) -> None:
         raise ConfigError(
             f"The relay log {path} is not the one that this pipeline has followed: its identity is "
             f"{log.uuid}, that was {known}.",
-            hint=f"Restore that one or mend relay_log.path; if it is lost, {BEGIN_ANEW}",
+            hint=f"Restore that one or mend relay_log.path; if it is lost, {START_OVER}",
             path=str(path),
         )
     if log.end < position and (end := recovered_end(path)) < position:
         raise ConfigError(
             f"The relay log {path} ends at offset {end}, before {position}, up to which this pipeline "
             "has planned: an older copy was restored, or the end of its index is missing.",
-            hint=f"Restore its newest copy; if it is lost, {BEGIN_ANEW}",
+            hint=f"Restore its newest copy; if it is lost, {START_OVER}",
             path=str(path),
             offset=int(end),
         )
@@ -124,7 +124,7 @@ def check(
                 f"The target of {table.table} is ahead of this pipeline's state {state.path}: it holds epoch "
                 f"{target.last_commit.epoch}, the state knows {newest}. An older copy of the state was "
                 "restored.",
-                hint=f"Restore the newest `state` directory; if it is lost, {BEGIN_ANEW}",
+                hint=f"Restore the newest `state` directory; if it is lost, {START_OVER}",
                 table=str(table.table),
             )
         if table.status != "live" or table.last_epoch <= 0 or table.table in moving:

@@ -29,7 +29,8 @@ def unpark(
     *,
     hold: Callable[[Offset], None],
 ) -> dict[str, Any]:
-    """The answer: `action` is `goes on` (from `offset`), `read again` (`why`) or `none` (it is not parked).
+    """The answer: `action` is `continue` (from `offset`), `resnapshot` (with the `reason`) or `none` (the
+    table is not parked).
 
     A table that is to be read again is `due` (`planning/resnapshots.py`). Raises `ConfigError` if the table
     stays as it is, with what keeps it.
@@ -39,14 +40,14 @@ def unpark(
     found = state.table(table)
     if found is None:
         raise ConfigError(
-            f"Table {table} is not one of this pipeline's.", hint="`penstock status` lists them."
+            f"The pipeline does not capture {table}.", hint="`penstock status FILE` lists its tables."
         )
     if found.status == "dropped":
         raise ConfigError(f"Table {table} is gone at the source; there is nothing to go on with.")
     if found.status == "removed":
         raise ConfigError(f"Table {table} was removed from this pipeline.", hint="Signal add-table for it.")
     if found.due:
-        return {"ok": True, "action": "read again", "why": found.due}
+        return {"ok": True, "action": "resnapshot", "reason": found.due}
     if found.status != "parked":
         return {"ok": True, "action": "none"}
     loss = _lost(found, relay_log, sink, state, hold)
@@ -56,9 +57,9 @@ def unpark(
             state.put_table(replace(found, status="live", reason="", hint="", parked_at=None))
             what = f"goes on from offset {found.resumes}"
             state.note(Change(table, found.schema.version, found.resumes, what, "unparked"))
-        return {"ok": True, "action": "goes on", "offset": int(found.resumes)}
+        return {"ok": True, "action": "continue", "offset": int(found.resumes)}
     state.put_table(replace(found, due=f"unparked; {loss}"))
-    return {"ok": True, "action": "read again", "why": loss}
+    return {"ok": True, "action": "resnapshot", "reason": loss}
 
 
 def _lost(

@@ -1,9 +1,10 @@
-"""Ways on which signals come from outside. Each remembers in the state store how far it has read, in the
-transaction that accepts what it read; so none is missed or accepted twice, whenever the pipeline is killed.
+"""The channels over which signals arrive: a file, and a table of the source.
 
-What is no signal (no JSON, no id, a row with other columns) is told in the log and passed over: nobody could
-read an answer to it. The log says where it stands and what is wrong with it, never what it holds.
-"""
+Each channel stores its read position in the same transaction that accepts the signals it has read. So no
+signal is lost or accepted twice, even if the pipeline is killed.
+
+Input that is not a signal (not JSON, no id, a row with other columns) is skipped with a warning in the log.
+The warning says where the input is and what is wrong with it, but never quotes it."""
 
 from __future__ import annotations
 
@@ -33,29 +34,29 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 LINES_BYTES_MAX = 16 * 1024 * 1024
-"""Of a file, per look."""
-TOLD_MAX = 20
-"""Of what is no signal, in the log, per look; the others are counted."""
+"""Bytes read from the file at a time."""
+WARNINGS_MAX = 20
+"""Warnings about invalid input per poll; the rest is only counted."""
 REST_PACKAGES = ("fastapi", "starlette", "uvicorn")
-"""Of the extra `rest`. A plain install has no web server."""
+"""The packages of the extra `rest`. A plain install has no web server."""
 _READ_TO = "signals of the source read to"
 
 
 class Channel(Protocol):
     @property
     def offset(self) -> Offset | None:
-        """What of the relay log lies behind is still to be read; None: it reads none."""
+        """The relay log after this offset is not read yet. None: the channel does not read the relay log."""
 
     def poll(self) -> None:
-        """Accepts what has come."""
+        """Accepts the signals that have arrived."""
 
     def answered(self, signal: Signal) -> None:
-        """A signal's status has changed. Called for signals of any channel."""
+        """Called when the status of any signal changes, whichever channel it came from."""
 
 
 class FileChannel:
-    """A file to which JSON objects `{"id", "type", "data"}` are appended, one a line. Answers are appended to
-    `PATH.answers` in the same form. A file that is replaced or cut off is read from its beginning."""
+    """A file to which JSON objects `{"id", "type", "data"}` are appended, one per line. Answers are appended
+    to `PATH.answers` in the same form. A file that was replaced or truncated is read from its beginning."""
 
     name = "file"
     offset = None
@@ -90,20 +91,20 @@ class FileChannel:
         if not newline:
             if len(data) < LINES_BYTES_MAX:
                 return  # the line is still being written
-            log.warning("%s: a line longer than %d bytes is passed over", self._path, LINES_BYTES_MAX)
+            log.warning("%s: a line longer than %d bytes is skipped", self._path, LINES_BYTES_MAX)
             whole = data
-        wrong = _Wrong(str(self._path))
+        invalid = _InvalidInput(str(self._path))
         with self._state.transaction():
             at = start
             for line in whole.split(b"\n"):
                 if line.strip():
-                    self._accept(line, at, wrong)
+                    self._accept(line, at, invalid)
                 at += len(line) + 1
             read = start + len(whole) + len(newline)
             self._state.set_meta(self._meta, json.dumps({"file": found.st_ino, "read": read}))
-        wrong.end()
+        invalid.end()
 
-    def _accept(self, line: bytes, at: int, wrong: _Wrong) -> None:
+    def _accept(self, line: bytes, at: int, invalid: _InvalidInput) -> None:
         try:
             fields = parse_data(line.decode("utf-8"))
             accept(
@@ -111,16 +112,16 @@ class FileChannel:
                 limited=False,
             )  # fmt: skip
         except PenstockError as error:
-            wrong.tell(f"the line at byte {at}", str(error))
+            invalid.warn(f"the line at byte {at}", str(error))
         except UnicodeDecodeError as error:
-            wrong.tell(f"the line at byte {at}", f"It is not UTF-8, from byte {error.start} of the line on.")
+            invalid.warn(f"the line at byte {at}", f"Byte {error.start} of the line is not UTF-8.")
 
     def answered(self, signal: Signal) -> None:
         if signal.channel != self.name:
             return
         path = self._path.with_name(f"{self._path.name}.answers")
         try:
-            # Whoever may make files there must not choose another file of ours by a link.
+            # A link here could redirect the write to another file of this account.
             with open(path, "a", encoding="utf-8", opener=partial(_regular, also=os.O_NOFOLLOW)) as file:
                 file.write(json.dumps(signal.to_json()) + "\n")
         except OSError as error:
@@ -128,18 +129,17 @@ class FileChannel:
 
 
 def _regular(path: str, flags: int, *, also: int = 0) -> int:
-    """Opens without waiting, as a pipe would make us do for somebody at its other end."""
+    """Opens a regular file only. Opening a pipe would block until somebody opens its other end."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | also, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise OSError(errno.EINVAL, "not a regular file", path)
     return descriptor
 
 
 class TableChannel:
-    """A table of the source with three columns: id, type, data. Each inserted row is a signal, taken from the
-    relay log at its place; rows that were there before the pipeline began are not. Nothing is written to the
-    source: `penstock signals` has the answers."""
+    """A table of the source with three columns: id, type, data. Each row inserted while the pipeline follows
+    the log is a signal. Nothing is written to the source: `penstock signals FILE` has the answers."""
 
     name = "table"
 
@@ -161,7 +161,7 @@ class TableChannel:
 
     @property
     def offset(self) -> Offset:
-        """What lies behind is still to be read."""
+        """The relay log after this offset is not read yet."""
         return read_to(self._state) or Offset(0)
 
     def poll(self) -> None:
@@ -169,7 +169,7 @@ class TableChannel:
         start, end = self.offset, self._log.end
         if start < self._log.start:
             log.warning(
-                "signals in %s from offset %d to %d are passed over: that part of the log is gone",
+                "signals in %s from offset %d to %d are lost: that part of the relay log was deleted",
                 self._table, start, self._log.start,
             )  # fmt: skip
             start = self._log.start
@@ -178,11 +178,11 @@ class TableChannel:
         reach = LogRange(start, end)
         with self._state.transaction():
             if self._table in self._log.tables(reach):
-                wrong = _Wrong(str(self._table))
+                invalid = _InvalidInput(str(self._table))
                 try:
                     for at, fields in self._rows(reach):
-                        self._accept(fields, at, wrong)
-                    wrong.end()
+                        self._accept(fields, at, invalid)
+                    invalid.end()
                 except TransientError:
                     raise  # they are read later
                 except PenstockError as error:
@@ -190,14 +190,12 @@ class TableChannel:
             self._state.set_meta(_READ_TO, str(int(end)))
 
     def _rows(self, reach: LogRange) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Inserted rows, each with its place in the log."""
+        """Inserted rows, each with its sequence in the log."""
         schema = self._read_table(self._table)
         if schema is None:
-            raise ConfigError(f"the table {self._table} does not exist")
+            raise ConfigError(f"the signal table {self._table} does not exist")
         if len(schema.columns) != 3:
-            raise ConfigError(
-                f"{self._table} has {len(schema.columns)} columns, a signal has id, type and data"
-            )
+            raise ConfigError(f"the columns of the signal table {self._table} are not id, type and data")
         for split in self._log.splits(reach, self._table, bytes_aim=LINES_BYTES_MAX):
             try:
                 decoder = _core.RangeDecoder(
@@ -214,21 +212,21 @@ class TableChannel:
             except _core.DecodeError as error:
                 raise ConfigError(str(error)) from error
 
-    def _accept(self, fields: tuple[Any, ...], at: int, wrong: _Wrong) -> None:
+    def _accept(self, fields: tuple[Any, ...], at: int, invalid: _InvalidInput) -> None:
         signal_id, kind, data = fields
         try:
             if data is not None and not isinstance(data, str):
-                raise ConfigError("its data is not text")
+                raise ConfigError("Its data is not text.")
             accept(self._state, signal_id, kind, parse_data(data or "{}"), self.name, limited=False)
         except PenstockError as error:
-            wrong.tell(f"the row at sequence {at}", str(error))
+            invalid.warn(f"the row at sequence {at}", str(error))
 
     def answered(self, signal: Signal) -> None:
         pass
 
 
 def read_to(state: StateStore) -> Offset | None:
-    """Up to where the source's log was read for signals; None: it was not."""
+    """The offset up to which the log was read for signals; None if no signal table is configured."""
     known = state.meta(_READ_TO)
     return None if known is None else Offset(int(known))
 
@@ -249,8 +247,8 @@ def open_channels(
 
 
 def rest_server(config: PipelineConfig, state: StateStore) -> AbstractContextManager[str | None]:
-    """Takes signals over HTTP while the block lasts, if the pipeline file asks for it; the address. Raises
-    `ConfigError` where the packages of the extra `rest` are missing."""
+    """Serves signals over HTTP while the block lasts, if `signals.rest` is set. Yields the address. Raises
+    `ConfigError` if the packages of the extra `rest` are missing."""
     if config.signals.rest is None:
         return nullcontext()
     try:
@@ -266,7 +264,7 @@ def rest_server(config: PipelineConfig, state: StateStore) -> AbstractContextMan
 
 
 def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str | None = None) -> str:
-    """From any process. The id. Raises `ConfigError`."""
+    """Sends a signal from any process and returns its id. Raises `ConfigError`."""
     parse(kind, data)
     state = StateStore(config.state)
     state.limit_signals(config.signals)
@@ -281,45 +279,46 @@ def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str
 def accept(
     state: StateStore, signal_id: Any, kind: Any, data: Any, channel: str, *, limited: bool = True
 ) -> bool:
-    """False: the id is known already. Raises `ConfigError` for what is no signal at all; what its type and
-    data say is judged when it is done. `limited`: raises `SignalsWait` while too many wait."""
+    """Stores a signal; False if its id is known already. Raises `ConfigError` if it is not a signal at all.
+    Its type and data are checked when the pipeline processes it. `limited`: raises `SignalsWait` while too
+    many signals are waiting."""
     check(signal_id, kind, data)
     return state.send(signal_id, kind, data, channel, limited=limited)
 
 
-class _Wrong:
-    """Tells of what is no signal, but only so often: whoever writes there could fill the log."""
+class _InvalidInput:
+    """Logs input that is not a signal, at most `WARNINGS_MAX` times, so that nobody can fill the log."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._count = 0
 
-    def tell(self, place: str, why: str) -> None:
+    def warn(self, place: str, why: str) -> None:
         self._count += 1
-        if self._count <= TOLD_MAX:
-            log.warning("%s: %s is no signal: %s", self._where, place, why)
+        if self._count <= WARNINGS_MAX:
+            log.warning("%s: %s is not a signal: %s", self._where, place, why)
 
     def end(self) -> None:
-        if self._count > TOLD_MAX:
-            log.warning("%s: %d more are no signals", self._where, self._count - TOLD_MAX)
+        if self._count > WARNINGS_MAX:
+            log.warning("%s: %d more entries are not signals", self._where, self._count - WARNINGS_MAX)
 
 
 def check(signal_id: Any, kind: Any, data: Any) -> None:
-    """Raises `ConfigError` for what is no signal at all. What passes can be kept and read again anywhere: it
-    is JSON for any reader, in UTF-8, and not nested so deeply that only some stack could hold it."""
+    """Raises `ConfigError` for input that is not a signal. What passes can be stored and read by any JSON
+    reader: it is UTF-8 and its nesting is bounded."""
     check_id(signal_id)
     if not isinstance(kind, str) or not 0 < len(kind) <= 100:
-        raise ConfigError("A signal's type is a text.")
+        raise ConfigError("A signal's type must be a text of 1 to 100 characters.")
     if not isinstance(data, dict):
-        raise ConfigError("A signal's data is a JSON object.")
+        raise ConfigError("A signal's data must be a JSON object.")
     if not _is_shallow(data):
-        raise ConfigError(f"A signal's data is nested more than {DATA_DEPTH_MAX} deep.")
+        raise ConfigError(f"A signal's data is nested more than {DATA_DEPTH_MAX} levels deep.")
     try:
         f"{signal_id}{kind}".encode()
         size = len(json.dumps(data, ensure_ascii=False, allow_nan=False).encode())
     except (TypeError, ValueError):
         raise ConfigError(
-            "A signal holds what JSON in UTF-8 cannot, such as NaN or half a character."
+            "A signal holds a value that JSON in UTF-8 cannot represent, such as NaN or half a character."
         ) from None
     if size > DATA_BYTES_MAX:
         raise ConfigError(f"A signal's data is longer than {DATA_BYTES_MAX} bytes.")

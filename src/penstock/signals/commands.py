@@ -1,4 +1,4 @@
-"""The types of signals and their data. Names and layout are Debezium's where it has the same one."""
+"""The types of signals and their data. Names and layout follow Debezium where it has the same signal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA_DEPTH_MAX = 32
 ID_LENGTH_MAX = 255
 KEYS_MAX = 100_000
 SAID_LENGTH_MAX = 2000
-"""Of what is wrong with data: it repeats names that were sent."""
+"""Length of an error text: it repeats names from the data."""
 
 
 class _Data(BaseModel):
@@ -33,24 +33,25 @@ class Condition(_Data):
 
 
 class ExecuteSnapshot(_Data):
-    """Reads tables again: whole; or beside the log only rows that meet a condition, within a range of keys,
-    or with some keys. Whole tables and keys also lose what is not at the source any more."""
+    """Reads tables again: whole tables, or a partial snapshot of the rows that meet a condition, lie in a
+    range of keys, or have the given keys. Only whole tables and given keys also delete at the target what no
+    longer exists at the source."""
 
     collections: list[str] = Field(alias="data-collections", min_length=1)
     type: Literal["incremental", "INCREMENTAL", "blocking", "BLOCKING"] = "incremental"
-    """Of no matter: no snapshot holds the log up."""
+    """Accepted and ignored: no snapshot ever blocks the stream."""
     conditions: list[Condition] = Field([], alias="additional-conditions")
     keys: list[KeyValues] = Field([], max_length=KEYS_MAX)
     lower: KeyValues | None = Field(None, alias="from")
     upper: KeyValues | None = Field(None, alias="to")
-    target: Literal["merge", "fresh"] = "merge"
-    """Of whole tables: rows are merged, and those that are gone leave at the end; or the target is made anew
-    first."""
+    target: Literal["merge", "recreate"] = "merge"
+    """For whole tables. `merge`: rows are merged into the target, and rows that no longer exist at the source
+    are deleted at the end. `recreate`: the target is dropped and created again first."""
 
     @field_validator("keys", mode="before")
     @classmethod
     def _as_tuples(cls, value: Any) -> Any:
-        """A key of one column may stand without brackets."""
+        """A key of one column may be written without brackets."""
         if not isinstance(value, list):
             return value
         return [item if isinstance(item, list | tuple) else [item] for item in value]
@@ -66,17 +67,17 @@ class ExecuteSnapshot(_Data):
     @model_validator(mode="after")
     def _one_way(self) -> ExecuteSnapshot:
         ways = [bool(self.conditions), bool(self.keys), self.lower is not None or self.upper is not None]
-        if self.target == "fresh" and any(ways):
-            raise ValueError("a fresh target is for whole tables, not for parts of them")
+        if self.target == "recreate" and any(ways):
+            raise ValueError("target: recreate is for whole tables, not for partial snapshots")
         if sum(ways) > 1:
-            raise ValueError("give additional-conditions, keys, or from and to: one of them")
+            raise ValueError("give only one of: additional-conditions, keys, from and to")
         if (ways[1] or ways[2]) and len(self.collections) > 1:
-            raise ValueError("keys and bounds are those of one table: name one in data-collections")
+            raise ValueError("keys, from and to apply to one table: name only one in data-collections")
         return self
 
 
 class SomeSnapshots(_Data):
-    """None: of all tables."""
+    """`collections` is None: all tables."""
 
     collections: list[str] | None = Field(None, alias="data-collections")
     type: str = "incremental"
@@ -93,7 +94,7 @@ class AddTable(_Data):
     def _dotted(cls, value: list[str]) -> list[str]:
         for name in value:
             if not all(part.text for part in split_name(name)):
-                raise ValueError(f"{name!r} names no database; write it as database.table")
+                raise ValueError(f"{name!r} has no database; write it as database.table")
         return value
 
 
@@ -134,7 +135,7 @@ TYPES: dict[str, type[_Data]] = {
 def check_id(signal_id: Any) -> str:
     """Raises `ConfigError`."""
     if not isinstance(signal_id, str) or not 0 < len(signal_id) <= ID_LENGTH_MAX:
-        raise ConfigError(f"A signal's id is a text of 1 to {ID_LENGTH_MAX} characters.")
+        raise ConfigError(f"A signal's id must be a text of 1 to {ID_LENGTH_MAX} characters.")
     return signal_id
 
 
@@ -154,10 +155,10 @@ def parse_data(text: str) -> dict[str, Any]:
 
 
 def parse(kind: str, data: dict[str, Any]) -> Any:
-    """The command. Raises `ConfigError` that names what is wrong."""
+    """The data as a validated model. Raises `ConfigError`, which names what is wrong."""
     model = TYPES.get(kind)
     if model is None:
-        raise ConfigError(f"There is no signal {kind!r}.", hint=f"There are: {', '.join(TYPES)}.")
+        raise ConfigError(f"Unknown signal type {kind!r}.", hint=f"Known types: {', '.join(TYPES)}.")
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -169,8 +170,8 @@ def parse(kind: str, data: dict[str, Any]) -> Any:
 
 
 def matching(patterns: Iterable[str], tables: Iterable[TableId]) -> dict[str, list[TableId]]:
-    """Of each pattern the tables it means, with `*` and `?` as wildcards. What people write for tools that
-    take regular expressions means the same here: `shop\\.orders_.*`."""
+    """For each pattern, the tables that match it, with `*` and `?` as wildcards. Simple regular expressions
+    as written for Debezium, such as `shop\\.orders_.*`, mean the same."""
     known = sorted(tables)
     found: dict[str, list[TableId]] = {}
     for pattern in patterns:
@@ -182,8 +183,9 @@ def matching(patterns: Iterable[str], tables: Iterable[TableId]) -> dict[str, li
 
 
 def is_condition(text: str) -> bool:
-    """Whether SQL can only be one expression over one row, between parentheses: outside of quotes it closes
-    none that it did not open, ends no statement, begins no comment and reads no other table."""
+    """Whether the SQL is safe to place between parentheses as one expression over one row. Outside of quotes
+    it must not close a parenthesis it did not open, end the statement, start a comment or read another
+    table."""
     depth, quote = 0, ""
     place, bare = 0, ""
     while place < len(text):

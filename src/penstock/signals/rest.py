@@ -1,14 +1,12 @@
 """Signals over HTTP: a small server in a thread of the running pipeline.
 
-Whoever has the token may tell the pipeline what to do; `GET /health` alone asks for none. A signal that was
-answered with 202 or 200 stands in the state store, so a client that hears nothing (the pipeline was killed,
-the connection broke) sends it again with the same id.
+Every request needs the token, except `GET /health`. A signal that was answered with 200 or 202 is durable in
+the state store. A client that got no answer (the pipeline was killed, the connection broke) sends the signal
+again with the same id.
 
-Nothing that comes in is trusted: what a request may be long, how many connections there are and how long one
-may take for a request is bounded, and no more than that is held in memory. Reports are those that the
-pipeline's loop writes each second, so a loop that has come to a stand is seen, and no request reads what the
-loop is changing.
-"""
+Requests are not trusted. The length of a request, its duration and the number of connections are bounded, and
+so is the memory they take. `/status` and `/health` use the report that the pipeline's loop writes each
+second. So a loop that is stuck is noticed, and no request reads state while the loop changes it."""
 
 from __future__ import annotations
 
@@ -46,29 +44,29 @@ from penstock.state.requests import SignalsWait
 
 log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")
-_http_log.setLevel(logging.ERROR)  # strangers cannot fill the log with requests that are none
+_http_log.setLevel(logging.ERROR)  # malformed requests must not fill the log
 
 BODY_BYTES_MAX = 1024 * 1024
 HEAD_BYTES_MAX = 16 * 1024
-"""Of a request's line and headers."""
+"""Size of a request's line and headers."""
 CONNECTIONS_MAX = 64
-"""What comes above is closed at once: the pipeline needs its file descriptors."""
+"""Further connections are closed at once: the pipeline needs its file descriptors."""
 PAGE_SIGNALS, PAGE_SIGNALS_MAX = 100, 1000
-"""Signals that `GET /signals` answers with, unless `limit` says otherwise, and at most."""
+"""Signals per page of `GET /signals`: the default, and the maximum of `limit`."""
 REQUEST_SECONDS_MAX = 30.0
-"""From the connection, or from the answer before, to the answer."""
+"""Time for one request, counted from the connection or from the previous answer."""
 STOP_SECONDS_MAX = 5
 WORKS_SECONDS_MAX = 60.0
-"""A loop that has not reported for so long does not work. It reports each second, but may wait for a source
-that is slow to answer."""
+"""The loop counts as stuck once its last report is older. It reports every second, but may wait for a slow
+source."""
 
 NAME = "rest"
 
 
 @contextlib.contextmanager
 def serving(config: RestConfig, state: StateStore) -> Iterator[str]:
-    """Listens while the block lasts; the address. `state` must stay open. Raises `ConfigError` if the address
-    cannot be had."""
+    """Listens while the block lasts and yields the address. `state` must stay open. Raises `ConfigError` if
+    the address cannot be bound."""
     listener = _listen(*config.address)
     host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -88,7 +86,7 @@ def serving(config: RestConfig, state: StateStore) -> Iterator[str]:
     server = uvicorn.Server(options)  # takes signals of the process only in the main thread
     thread = threading.Thread(target=server.run, args=([listener],), name="rest", daemon=True)
     thread.start()
-    log.info("signals are taken over HTTP at %s", address)
+    log.info("accepting signals over HTTP at %s", address)
     try:
         yield address
     finally:
@@ -105,14 +103,14 @@ def _listen(host: str, port: int) -> socket.socket:
         taken = error.errno == errno.EADDRINUSE
         reason = "another process listens there" if taken else (error.strerror or str(error)).split(" (")[0]
         raise ConfigError(
-            f"`signals.rest.listen` is {host}:{port}, which cannot be had: {reason}.",
-            hint="Give another address of this machine; with port 0 any free port is taken, and "
+            f"`signals.rest.listen` is {host}:{port}, which cannot be bound: {reason}.",
+            hint="Choose another address of this machine. With port 0 any free port is used, and "
             "`penstock status FILE` shows it.",
         ) from None
 
 
 class _Connection(H11Protocol):
-    """A connection that cannot be kept open by saying nothing, or by saying it slowly."""
+    """A connection that is closed if a request takes too long, also if the client sends nothing."""
 
     _overdue: asyncio.TimerHandle | None = None
 
@@ -143,14 +141,14 @@ class _Connection(H11Protocol):
 
 
 class JSONResponse(responses.JSONResponse):
-    """In ASCII: names keep every character, and whoever shows the answer shows nothing invisible."""
+    """JSON in ASCII: names keep every character, and an answer contains no invisible characters."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def build(state: StateStore, token: str) -> FastAPI:
-    """The application. Every answer is JSON; one that refuses holds `message` and `hint`."""
+    """The application. Every answer is JSON; an error has `message` and `hint`."""
     app = FastAPI(
         openapi_url=None,
         redirect_slashes=False,
@@ -166,8 +164,8 @@ def build(state: StateStore, token: str) -> FastAPI:
     @app.get("/health")
     def health() -> JSONResponse:
         report = _report(folder)
-        works = report is not None and age_seconds(report) < WORKS_SECONDS_MAX
-        return JSONResponse({"works": works}, 200 if works else 503)
+        healthy = report is not None and age_seconds(report) < WORKS_SECONDS_MAX
+        return JSONResponse({"healthy": healthy}, 200 if healthy else 503)
 
     guarded = APIRouter(dependencies=[Depends(_guard(token))])
 
@@ -175,7 +173,7 @@ def build(state: StateStore, token: str) -> FastAPI:
     def status() -> JSONResponse:
         report = _report(folder)
         if report is None:
-            raise _Refusal(503, "The pipeline is starting or stopping.", "Ask again.")
+            raise _Refusal(503, "The pipeline is starting or stopping.", "Try again.")
         return JSONResponse(report)
 
     @guarded.get("/signals")
@@ -191,7 +189,7 @@ def build(state: StateStore, token: str) -> FastAPI:
     def signal(signal_id: str) -> JSONResponse:
         found = state.signal(signal_id)
         if found is None:
-            raise _Refusal(404, f"There is no signal {signal_id!r}.", "GET /signals lists them.")
+            raise _Refusal(404, f"There is no signal with the id {signal_id!r}.", "GET /signals lists all.")
         return JSONResponse(found.to_json())
 
     @guarded.post("/signals")
@@ -215,11 +213,11 @@ def _page(parameters: QueryParams) -> tuple[int, int]:
     found: dict[str, int] = {}
     for name in parameters:
         if name not in known:
-            raise _Refusal(400, f"There is no parameter {name[:50]!r}.", f"There are: {', '.join(known)}.")
+            raise _Refusal(400, f"Unknown parameter {name[:50]!r}.", f"Known parameters: {', '.join(known)}.")
     for name, (usual, low, high) in known.items():
         text = parameters.get(name, str(usual))
         if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
-            raise _Refusal(400, f"`{name}` is a number from {low} to {high}.")
+            raise _Refusal(400, f"`{name}` must be a number from {low} to {high}.")
         found[name] = int(text)
     return found["after"], found["limit"]
 
@@ -233,7 +231,7 @@ class _Refusal(HTTPException):
 
 
 def _guard(token: str) -> Callable[[Request], Awaitable[None]]:
-    """Lets through what shows the token, before anything else of a request is looked at."""
+    """Checks the token before anything else of a request is read."""
 
     async def authorize(request: Request) -> None:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -241,8 +239,8 @@ def _guard(token: str) -> Callable[[Request], Awaitable[None]]:
         if scheme.lower() != "bearer" or not known:
             raise _Refusal(
                 401,
-                "The token is missing, or it is another one.",
-                "Send `Authorization: Bearer TOKEN`: signals.rest.token of the pipeline file.",
+                "The token is missing or wrong.",
+                "Send `Authorization: Bearer TOKEN` with `signals.rest.token` of the pipeline file.",
                 {"WWW-Authenticate": "Bearer"},
             )
 
@@ -250,8 +248,10 @@ def _guard(token: str) -> Callable[[Request], Awaitable[None]]:
 
 
 async def _body(request: Request) -> bytes:
-    """What is too long is refused when it is announced, or as soon as that much has come."""
-    refusal = _Refusal(413, f"The signal is longer than {BODY_BYTES_MAX} bytes.", "Send several.")
+    """The body. Refuses one that is too long, by its announced length or once that much was received."""
+    refusal = _Refusal(
+        413, f"The signal is longer than {BODY_BYTES_MAX} bytes.", "Split it into several signals."
+    )
     if int(request.headers.get("content-length", "0")) > BODY_BYTES_MAX:
         raise refusal
     body = bytearray()
@@ -263,19 +263,20 @@ async def _body(request: Request) -> bytes:
 
 
 def _parse(body: bytes) -> tuple[str, str, dict[str, Any]]:
-    """id, type and data: 400 for what is no JSON object, 422 for one that is no signal."""
+    """id, type and data. Refuses with 400 if the body is not a JSON object, with 422 if it is not a
+    signal."""
     try:
         fields = commands.parse_data(body.decode("utf-8"))
     except ConfigError as error:
         raise _Refusal(400, error.message, error.hint) from None
     except UnicodeDecodeError:
-        raise _Refusal(400, "A signal is JSON in UTF-8.") from None
+        raise _Refusal(400, "The body must be JSON in UTF-8.") from None
     signal_id = fields.pop("id", None)
     kind, data = fields.pop("type", None), fields.pop("data", {})
     signal_id = str(uuid.uuid4()) if signal_id is None else signal_id
     try:
         if fields:
-            raise ConfigError("A signal has id, type and data, and nothing else.")
+            raise ConfigError("A signal has only id, type and data.")
         check(signal_id, kind, data)
         commands.parse(kind, data)
     except ConfigError as error:
@@ -284,7 +285,7 @@ def _parse(body: bytes) -> tuple[str, str, dict[str, Any]]:
 
 
 def _report(folder: Path) -> dict[str, Any] | None:
-    """What this process has reported last; None: nothing yet, or not any more."""
+    """The last report of this process; None while the pipeline starts or stops."""
     report = read_status(folder)
     return report if report is not None and report.get("pid") == os.getpid() else None
 
@@ -297,9 +298,11 @@ def _refused(request: Request, error: Exception) -> JSONResponse:
 
 def _unusable(request: Request, error: Exception) -> JSONResponse:
     log.warning("%s %s: %s", request.method, request.url.path[:200], error)
-    said = {"message": "The state store cannot be used just now.", "hint": "Ask again."}
+    said = {"message": "The state store is not available right now.", "hint": "Try again."}
     return JSONResponse(said, 503)
 
 
 def _broken(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"message": "This is a bug in Penstock; its log has the details.", "hint": ""}, 500)
+    return JSONResponse(
+        {"message": "This is a bug in Penstock. The pipeline's log has the details.", "hint": ""}, 500
+    )

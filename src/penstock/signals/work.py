@@ -112,7 +112,7 @@ class Signals:
         """What comes on channels stays there until some of what waits has ended."""
         full = self._state.signals_full()
         if full and not self._was_full:
-            log.warning("no signals are taken from files and tables for now: too many wait to be done")
+            log.warning("too many signals are waiting; the file and table channels are not read for now")
         self._was_full = full
         return full
 
@@ -123,16 +123,16 @@ class Signals:
                 status, answer = self._ways[signal.type](signal, command)
                 self._state.set_signal(signal.id, status, answer)
         except TransientError as error:
-            log.warning("signal %s waits: %s", signal.id, brief(error))
+            log.warning("signal %s will be retried: %s", signal.id, brief(error))
             self._waits_until = time.monotonic() + AGAIN_SECONDS
             return  # it is looked at again
         except PenstockError as error:
             # Why stands in its answer: it may repeat what was sent, such as a condition with values.
-            log.warning("signal %s is refused; `penstock signals FILE ID` says why", signal.id)
+            log.warning("signal %s is refused; `penstock signals FILE ID` shows the reason", signal.id)
             self._state.set_signal(signal.id, "refused", error.to_json())
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
             # A fault of ours: it must not end the pipeline, at each start again.
-            log.exception("signal %s cannot be done", signal.id)
+            log.exception("signal %s failed", signal.id)
             ours = InternalError(f"{type(error).__name__}: {error}")
             self._state.set_signal(signal.id, "refused", ours.to_json())
         self._tell(signal.id)
@@ -146,17 +146,17 @@ class Signals:
     # snapshots ----------------------------------------------------------------------------------------------
 
     def _execute(self, signal: Signal, command: commands.ExecuteSnapshot) -> Begun:
-        if command.target == "fresh" and self._config.sink.append_only:
+        if command.target == "recreate" and self._config.sink.append_only:
             raise ConfigError(
-                f"The sink {self._config.sink.type} keeps every change, so there is no target to make anew."
+                f"The sink {self._config.sink.type} is a change log, so its target cannot be recreated."
             )
         tables = self._followed(command.collections, gone=("dropped",))
         shards = Shards(self._config.merge_shards)
-        for table in tables if command.target == "fresh" else ():
+        for table in tables if command.target == "recreate" else ():
             if (into := shards.into(table.table)) is not None:
                 raise ConfigError(
-                    f"The target of {table.table}, {into}, is that of other tables too: it is not made anew.",
-                    hint="Read the table again without a fresh target: only its own rows are touched.",
+                    f"{into}, the target of {table.table}, also holds other tables: it cannot be recreated.",
+                    hint="Without `target: recreate` the signal touches only this table's rows.",
                 )
         parts = self._parts(command, tables)
         at = self._position
@@ -164,11 +164,13 @@ class Signals:
         for table in tables:
             part = parts.get(table.table)
             if part is None:
-                self._read_again(table, f"signal {signal.id}", fresh=command.target == "fresh")
-                answer["tables"][str(table.table)] = {"reads": "all of it", "status": "waits"}
+                self._read_again(table, f"signal {signal.id}", fresh=command.target == "recreate")
+                answer["tables"][str(table.table)] = {"reads": "whole table", "status": "waiting"}
             else:
                 number = self._state.begin_partial(signal.id, table.table, at, part)
-                answer["tables"][str(table.table)] = {"reads": "a part", "part": number, "status": "waits"}
+                answer["tables"][str(table.table)] = {
+                    "reads": "part of table", "partial_snapshot": number, "status": "waiting",
+                }  # fmt: skip
         self._renews = True
         return "running", answer
 
@@ -184,7 +186,8 @@ class Signals:
         for pattern, tables in found.items():
             if not tables:
                 raise ConfigError(
-                    f"Table {pattern} is not one of this pipeline's.", hint="`penstock status` lists them."
+                    f"The pipeline does not capture {pattern}.",
+                    hint="`penstock status FILE` lists its tables.",
                 )
         return [known[name] for name in sorted({table for tables in found.values() for table in tables})]
 
@@ -194,11 +197,13 @@ class Signals:
         for condition in command.conditions:
             found = matching([condition.collection], known)[condition.collection]
             if not found:
-                raise ConfigError(f"additional-conditions: {condition.collection!r} is not being read.")
+                raise ConfigError(
+                    f"additional-conditions: {condition.collection!r} is not in data-collections."
+                )
             if not is_condition(condition.filter):
                 raise ConfigError(
-                    f"additional-conditions: {condition.filter[:200]!r} is not one plain SQL condition.",
-                    hint="Write what could stand behind WHERE, without comments and subqueries.",
+                    f"additional-conditions: {condition.filter[:200]!r} is not a plain SQL condition.",
+                    hint="Write an expression as it would follow WHERE, without comments and subqueries.",
                 )
             for name in found:
                 self._check_condition(known[name].schema, condition.filter)
@@ -231,16 +236,17 @@ class Signals:
         if not table.schema.key:
             why = "it has no key"
         elif table.schema.foreign_keys:
-            why = "what its foreign keys change is worked out here (`cascades: apply`)"
+            why = "its rows are changed by foreign keys (`cascades: apply`)"
         elif table.status != "live":
             why = f"it is {table.status}"
         elif table.due:
-            why = f"it is to be read again anyway: {table.due}"
+            why = f"a full resnapshot is pending: {table.due}"
         elif table.kept is not None:
-            why = "its target keeps other columns than the source has"
+            why = "its target has other columns than the source (`schema.changes: ignore`)"
         if why:
             raise ConfigError(
-                f"A part of {table.table} cannot be read: {why}.", hint="Read all of it, without a filter."
+                f"A partial snapshot of {table.table} is not possible: {why}.",
+                hint="Read the whole table, without a condition, keys or bounds.",
             )
 
     def _read_again(self, table: TableState, why: str, *, fresh: bool) -> None:
@@ -256,16 +262,16 @@ class Signals:
             for one in self._state.partials():
                 if one.table == table.table:
                     self._state.end_partial(one.number, "stopped", f"by signal {signal.id}")
-                    stopped[str(table.table)] = "a part of it"
+                    stopped[str(table.table)] = "partial snapshot"
             if table.reading or (table.due and table.status == "live"):
                 self._state.park(
                     table.table,
                     offset=self._position,
-                    reason=f"Its snapshot was stopped by signal {signal.id} before all rows were read.",
-                    hint=f"Signal execute-snapshot for {table.table}, or run `penstock resnapshot FILE "
-                    f"{table.table}`.",
+                    reason=f"Signal {signal.id} stopped its snapshot before all rows were read.",
+                    hint=f"Run `penstock resnapshot FILE {argument(table.table)}`, or send the signal "
+                    "execute-snapshot.",
                 )
-                stopped[str(table.table)] = "all of it: the table is parked"
+                stopped[str(table.table)] = "whole table; the table is now parked"
         return "done", {"stopped": stopped}
 
     def _some(self, patterns: list[str] | None) -> list[TableState]:
@@ -286,7 +292,7 @@ class Signals:
         if command.collections is None:
             left: set[str] = set()
         elif "*" in now:
-            raise ConfigError("All snapshots are paused; resume-snapshot without tables resumes them.")
+            raise ConfigError("All snapshots are paused. Send resume-snapshot without tables to resume them.")
         else:
             left = now - {str(table.table) for table in self._some(command.collections)}
         self._state.set_meta(PAUSED, json.dumps(sorted(left)))
@@ -342,7 +348,7 @@ class Signals:
                 table.table,
                 offset=self._position,
                 reason=command.reason or f"Parked by signal {signal.id}.",
-                hint=f"Signal unpark, or run `penstock unpark FILE {argument(table.table)}`.",
+                hint=f"Run `penstock unpark FILE {argument(table.table)}`, or send the signal unpark.",
                 resumes=self._position if goes_on else None,
             )
         return "done", {"parked": [str(table.table) for table in tables]}
@@ -380,7 +386,7 @@ class Signals:
             try:
                 self._discover(command.snapshot)
             except TransientError as error:
-                log.info("signal %s goes on later: %s", signal.id, error)
+                log.info("signal %s will be retried: %s", signal.id, error)
                 return
             except PenstockError as error:
                 self._state.set_signal(signal.id, "failed", error.to_json())
@@ -388,7 +394,7 @@ class Signals:
                 return
             found = matching(command.tables, self._state.tables()).values()
             names = sorted({str(table) for tables in found for table in tables})
-            answer |= {"found": True, "tables": {name: {"reads": "all of it"} for name in names}}
+            answer |= {"found": True, "tables": {name: {"reads": "whole table"} for name in names}}
         answer["tables"] = {
             name: self._how(signal, TableId.parse(name), item) for name, item in answer["tables"].items()
         }
@@ -396,7 +402,7 @@ class Signals:
         status: SignalStatus = "running"
         if not ended and signal.type == "add-table":
             status = "done"
-            answer["note"] = "No such table exists yet; one that is created will be followed."
+            answer["note"] = "No such table exists yet. It will be followed once it is created."
         elif all(one == "done" for one in ended):
             status = "done"
         elif all(one in ("done", "stopped") for one in ended):
@@ -410,12 +416,12 @@ class Signals:
         if item.get("status") in ("done", "stopped"):
             return item
         table = self._state.table(name)
-        if "part" in item:
+        if "partial_snapshot" in item:
             return self._how_partly(signal, table, item)
         if table is None or table.status in GONE:
-            return item | {"status": "stopped", "reason": table.reason if table else "it is not known"}
+            return item | {"status": "stopped", "reason": table.reason if table else "unknown table"}
         if table.due:
-            return item | {"status": "waits"}
+            return item | {"status": "waiting"}
         if table.status == "parked":
             return item | {"status": "stopped", "reason": table.reason, "hint": table.hint}
         if table.reading:
@@ -425,8 +431,12 @@ class Signals:
 
     def _how_partly(self, signal: Signal, table: TableState | None, item: dict[str, Any]) -> dict[str, Any]:
         if table is None or table.status in GONE:
-            self._state.end_partial(item["part"], "stopped", table.reason if table else "it is not known")
-        [one] = [one for one in self._state.partials(signal=signal.id) if one.number == item["part"]]
+            self._state.end_partial(
+                item["partial_snapshot"], "stopped", table.reason if table else "unknown table"
+            )
+        [one] = [
+            one for one in self._state.partials(signal=signal.id) if one.number == item["partial_snapshot"]
+        ]
         if one.status not in ("done", "stopped"):
             return item | {"status": "reading"}
         said: dict[str, Any] = {"status": one.status, "rows": one.rows, "chunks": one.chunks}
@@ -456,7 +466,7 @@ def read_again(config: PipelineConfig, state: StateStore) -> dict[str, set[Table
                 wanted = {table for some in matching(command.collections, tables).values() for table in some}
                 wanted -= {table for some in matching(parts, tables).values() for table in some}
                 found |= wanted
-                renewed |= wanted if command.target == "fresh" else set()
+                renewed |= wanted if command.target == "recreate" else set()
     renewed |= {one.table for one in state.tables().values() if one.begins == "fresh"}
     shards = Shards(config.merge_shards)
     renewed = {table for table in renewed if shards.into(table) is None}

@@ -136,8 +136,8 @@ def _unreadable(table: TableId, error: Exception) -> PenstockError:
         return ours
     return TableError(
         f"The target of {table} cannot be read: {brief(error)}",
-        hint=f"If files of it are damaged or missing, `penstock resnapshot FILE {argument(table)} --fresh` "
-        "makes it anew.",
+        hint="If its files are damaged or missing, recreate it: `penstock resnapshot FILE "
+        f"{argument(table)} --recreate`.",
         table=str(table),
     )
 

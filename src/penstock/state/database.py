@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.disk import directory as directories
-from penstock.errors import BEGIN_ANEW, ConfigError
+from penstock.errors import START_OVER, ConfigError
 from penstock.model.offset import Offset
 from penstock.state.layout import DDL, FORMAT, UPGRADED, statements, upgrade
 
@@ -80,7 +80,7 @@ class Database:
         if damaged:
             return ConfigError(
                 f"The pipeline state {self.path} is damaged: {error}.",
-                hint=f"Restore the newest copy of the whole `state` directory. Without one, {BEGIN_ANEW}",
+                hint=f"Restore the newest copy of the whole `state` directory. Without one, {START_OVER}",
                 path=str(self.path),
             )
         return ConfigError(

@@ -327,8 +327,8 @@ class Verification:
         source = view.rows(schema, buckets, numbers, self._types)
         rows = self._target.rows(schema, buckets, numbers, version, self._types)
         target = dict(rows)
-        doubled = _doubled(key for key, _ in rows) if len(target) < len(rows) else []
-        return different_keys(source, target) + [KeyDifference(key, Kind.DOUBLED) for key in doubled]
+        duplicates = _duplicates(key for key, _ in rows) if len(target) < len(rows) else []
+        return different_keys(source, target) + [KeyDifference(key, Kind.DUPLICATE) for key in duplicates]
 
 
 _NOTHING = BucketSum(0, 0)
@@ -363,12 +363,12 @@ def _affordable(different: list[int], source: Sums, target: Sums) -> list[int]:
     return different
 
 
-def _doubled(keys: Iterable[str]) -> list[str]:
+def _duplicates(keys: Iterable[str]) -> list[str]:
     seen: set[str] = set()
-    again: set[str] = set()
+    duplicates: set[str] = set()
     for key in keys:
-        (again if key in seen else seen).add(key)
-    return sorted(again)
+        (duplicates if key in seen else seen).add(key)
+    return sorted(duplicates)
 
 
 def _named(schema: TableSchema, difference: KeyDifference) -> DifferentKey:

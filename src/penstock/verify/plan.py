@@ -153,7 +153,7 @@ class Kind(str, enum.Enum):
     MISSING = "missing"
     EXTRA = "extra"
     DIFFERENT = "different"
-    DOUBLED = "doubled"
+    DUPLICATE = "duplicate"
     """The target has more than one row of this key."""
 
 

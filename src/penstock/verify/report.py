@@ -96,14 +96,14 @@ class TableReport:
         verdict = "equal" if self.equal else self.verdict.upper()
         counts = f"{self.rows_source:,} rows at the source, {self.rows_target:,} at the target"
         lines = [f"{self.table}: {verdict}, {counts}"]
-        lines += [f"  differs in {name}" for name in self.ranges_different[:KEYS_LISTED]]
+        lines += [f"  different rows in {name}" for name in self.ranges_different[:KEYS_LISTED]]
         for key in self.keys_different:
             values = ", ".join(f"{name}={value}" for name, value in key.key.items())
             lines.append(f"  {key.kind}: {values}")
         if self.keys_not_listed:
             lines.append(f"  about {self.keys_not_listed:,} more keys are not listed")
         if self.unverified:
-            lines.append(f"  {self.unverified:,} keys kept changing and were not verified")
+            lines.append(f"  {self.unverified:,} keys changed in every round and could not be verified")
         return lines
 
 

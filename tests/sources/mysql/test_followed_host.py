@@ -159,7 +159,7 @@ def test_after_a_lossy_failover_the_lost_transactions_are_named_with_the_cure(
         write(replica, 20)
         assert receiver.process is not None and receiver.process.wait(60) == 1
         said = receiver.errors.read_text()
-        assert lost in said and "does not have transactions that we hold" in said and "begin anew" in said
+        assert lost in said and "does not have transactions that we hold" in said and "start over" in said
         assert receiver.status()["error"]["error"] == "LogDiverged"
 
 

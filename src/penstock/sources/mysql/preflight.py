@@ -17,7 +17,7 @@ import pymysql
 
 from penstock._core import GtidSet
 from penstock.config import PipelineConfig
-from penstock.errors import BEGIN_ANEW, ConfigError, PenstockError
+from penstock.errors import START_OVER, ConfigError, PenstockError
 from penstock.sources.base import PURGED, Finding
 from penstock.sources.mysql import catalog, followed_host
 from penstock.sources.mysql.connection import (
@@ -414,7 +414,7 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
             "error", PURGED, source.name,
             f"The relay log {source.config.relay_log_path} has reached {file} of the source {source.name}, "
             f"which no longer has it (its oldest is {source.files[0]}): the changes between the two are "
-            f"lost. To go on, {BEGIN_ANEW}",
+            f"lost. To go on, {START_OVER}",
         )  # fmt: skip
     elif source.files and file == source.files[-1]:
         return

@@ -374,7 +374,7 @@ class Receiver:
                 self.stopping.drain()
             now = time.monotonic()
             self._flush(session, now)
-            if self.status.due:
+            if self.status.needs_writing:
                 self._each_second(session, now)
             if now - session.heard > silence_max:
                 raise TransientError(

@@ -25,7 +25,7 @@ import pymysql
 from penstock._core import DecodeError, GtidSet, digest_span
 from penstock.config import PipelineConfig, SourceConfig, StartAt
 from penstock.errors import (
-    BEGIN_ANEW,
+    START_OVER,
     ConfigError,
     LogDiverged,
     LogPurged,
@@ -52,14 +52,14 @@ COMPARED_BYTES_MAX = 64 * 1024**2
 """A last transaction larger than this is not asked for again at each connect."""
 POSITION_MAX = 2**32 - 1
 """COM_BINLOG_DUMP has 32 bits for the position."""
-PURGED_HINT = f"Raise binlog_expire_logs_seconds at the source, and {BEGIN_ANEW}"
+PURGED_HINT = f"Raise binlog_expire_logs_seconds at the source, and {START_OVER}"
 START_PURGED_HINT = (
     "Choose a later `start` in the pipeline file: `latest` reads the tables as they are and follows from "
     "there, `earliest` is all the log that is left."
 )
 DIVERGED_HINT = (
     "The source was reset, restored from an older backup, or replaced by a server that lost transactions. "
-    f"Connect the one that was followed before; or, if this one is meant, {BEGIN_ANEW}"
+    f"Connect the one that was followed before; or, if this one is meant, {START_OVER}"
 )
 
 
