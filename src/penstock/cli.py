@@ -25,7 +25,7 @@ from penstock import __version__
 from penstock import config as configuration
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
 from penstock.failures.log_format import FORMAT, OneLine
-from penstock.failures.messages import told
+from penstock.failures.messages import as_penstock_error
 from penstock.printable import LogFormatter, printable, printable_json
 
 log = logging.getLogger(__name__)
@@ -338,7 +338,7 @@ def main() -> None:
     except BaseException as error:  # a panic of the core is no Exception
         if _debug():
             traceback.print_exception(error)
-        sys.exit(fail(told(error, _state()), as_json="--json" in sys.argv))
+        sys.exit(fail(as_penstock_error(error, _state()), as_json="--json" in sys.argv))
 
 
 def _state() -> Path | None:
@@ -366,12 +366,12 @@ def _quiet() -> None:
 
     def in_thread(arguments: threading.ExceptHookArgs) -> None:
         if arguments.exc_value is not None and arguments.exc_type is not SystemExit:
-            log.error("a thread ended: %s", told(arguments.exc_value, _state()))
+            log.error("a thread ended: %s", as_penstock_error(arguments.exc_value, _state()))
 
     def in_request(server: socketserver.BaseServer, request: object, address: object) -> None:
         """PySpark's server of accumulators ends so when its JVM is killed; that is told elsewhere."""
         if (error := sys.exc_info()[1]) is not None:
-            log.info("a request of %s ended: %s", type(server).__name__, told(error, _state()))
+            log.info("a request of %s ended: %s", type(server).__name__, as_penstock_error(error, _state()))
 
     threading.excepthook = in_thread
     socketserver.BaseServer.handle_error = in_request  # type: ignore[method-assign, assignment]

@@ -62,7 +62,7 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
     signals = Signals(
         state, config, TableFilter(config.tables), [], discover=lambda reads: None,
         check_condition=lambda schema, condition: None, unpark=bring_back, limit=lambda limits: None,
-        renew=lambda: None,
+        advance_log=lambda: None,
     )  # fmt: skip
 
     def loop() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.errors import ConfigError, InternalError, SparkFailed
 from penstock.failures.advice import RULES, advise, advise_log, without_secrets
 from penstock.failures.log_format import shortened
-from penstock.failures.messages import advice_of, telling
+from penstock.failures.messages import advice_of, explained
 from penstock.failures.trace import TEXT_MAX, causes, decisive, without_traces
 
 TEXTS = Path(__file__).with_name("texts")
@@ -173,11 +173,11 @@ def test_what_a_block_leaves_is_an_error_of_ours(tmp_path: Path) -> None:
     logs.mkdir()
     (logs / "spark.stderr").write_text(text("memory-10m.spark.stderr"))
     said = "It stopped: Spark's JVM ran out of memory"
-    with pytest.raises(SparkFailed, match=said), telling("It stopped", tmp_path):
+    with pytest.raises(SparkFailed, match=said), explained("It stopped", tmp_path):
         raise ConnectionRefusedError(111, "Connection refused")
-    with pytest.raises(InternalError, match="bug in Penstock"), telling("It stopped", tmp_path):
+    with pytest.raises(InternalError, match="bug in Penstock"), explained("It stopped", tmp_path):
         raise RuntimeError("CANARY123")
     for ours in (ConfigError("No."), OSError(28, "No space left on device")):
-        with pytest.raises(type(ours)) as left, telling("It stopped", tmp_path):
+        with pytest.raises(type(ours)) as left, explained("It stopped", tmp_path):
             raise ours
         assert left.value is ours

@@ -62,7 +62,7 @@ def test_a_name_that_lives_is_refused_and_one_that_does_not_is_free(tmp_path: Pa
         ConfigError, match="A pipeline named shop, whose state is /data/shop, is already running"
     ):
         Consumer(tmp_path, "shop", needs=Offset(9))
-    with pytest.raises(ConfigError, match="under the same id"):
+    with pytest.raises(ConfigError, match="already running with the id"):
         Consumer(tmp_path, "other", needs=Offset(9), id="u1")
     pipeline.close()
     Consumer(tmp_path, "shop", needs=Offset(9)).close()
@@ -224,7 +224,7 @@ def test_a_hold_waits_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_of_two_with_one_name_an_id_says_which_to_remove(tmp_path: Path) -> None:
     for number in (1, 2):
         Consumer(tmp_path, "shop", needs=Offset(number), id=f"u{number}").close()
-    with pytest.raises(ConfigError, match="2 consumers are called 'shop'") as caught:
+    with pytest.raises(ConfigError, match="2 consumers are named 'shop'") as caught:
         remove(tmp_path, "shop")
     assert "u1, u2" in caught.value.hint
     remove(tmp_path, "u1")

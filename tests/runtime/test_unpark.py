@@ -109,7 +109,7 @@ def test_a_table_that_lost_something_is_read_again(
 ) -> None:
     answer, found = case.unpark(table, log, target)
     assert answer["action"] == "resnapshot" and why in answer["reason"]
-    assert found.due == f"unparked; {answer['why']}"
+    assert found.due == f"unparked; {answer['reason']}"
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,9 @@ def test_keys_of_one_column_need_no_brackets() -> None:
         ("execute-snapshot", {"data-collections": []}, "data-collections"),
         ("execute-snapshot", {"data-collections": ["a.b"], "typ": "x"}, "typ"),
         ("execute-snapshot", {"data-collections": ["a.b", "a.c"], "keys": [1]}, "one table"),
-        ("execute-snapshot", {"data-collections": ["a.b"], "keys": [1], "from": 2}, "one of them"),
+        ("execute-snapshot", {"data-collections": ["a.b"], "keys": [1], "from": 2}, "give only one of"),
         ("park", {"tables": "a.b"}, "tables"),
-        ("add-table", {"tables": ["orders"]}, "names no database"),
+        ("add-table", {"tables": ["orders"]}, "has no database"),
         ("set-limits", {"parallel": 0}, "parallel"),
     ],
 )

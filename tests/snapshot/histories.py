@@ -175,7 +175,7 @@ class Run:
         self.signals = Signals(
             self.state, config, self.captured, [], discover=self.discover,
             check_condition=self.source.check_condition, unpark=lambda table: {}, limit=lambda limits: None,
-            renew=renew,
+            advance_log=renew,
         )  # fmt: skip
         self.planner = self._make_planner(discard)
 

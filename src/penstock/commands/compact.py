@@ -12,7 +12,7 @@ from penstock.commands.status import ensure_run
 from penstock.commands.terminal import say, say_json
 from penstock.commands.verify import choose
 from penstock.errors import ConfigError
-from penstock.failures.messages import telling
+from penstock.failures.messages import explained
 from penstock.sinks.base import Ours
 from penstock.state import StateStore
 
@@ -34,7 +34,7 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
         chosen = choose(state, tables)
         spark = build_session(config.spark, config.sink, config.state / "compact")
         with ExitStack() as stack:
-            stack.enter_context(telling("The tables could not be compacted", config.state / "compact"))
+            stack.enter_context(explained("The tables could not be compacted", config.state / "compact"))
             stack.callback(spark.stop)
             sink = stack.enter_context(
                 closing(build_sink(config.sink, spark, state.uuid, config.merge_shards))

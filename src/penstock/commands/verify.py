@@ -17,7 +17,7 @@ from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
-from penstock.failures.messages import telling
+from penstock.failures.messages import explained
 from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime.progress import VERIFIED
@@ -115,7 +115,7 @@ def verified(
                 f"The sink {config.sink.type} is a change log, so there is no table to compare with.",
                 hint="`penstock verify` works with the sinks iceberg and delta.",
             )
-        with telling("The comparison failed", folder):
+        with explained("The comparison failed", folder):
             sink.check()
         log = RelayLog.open(config.relay_log_path)
         verification = Verification(
@@ -126,7 +126,7 @@ def verified(
             types=config.types,
             keys_listed=keys_listed,
         )
-        with telling("The comparison failed", folder):
+        with explained("The comparison failed", folder):
             yield from verification.verify([(table.table, table.rows_guess) for table in tables])
     finally:
         spark.stop()

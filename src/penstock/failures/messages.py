@@ -39,7 +39,7 @@ def text_of(error: BaseException) -> str:
 
 
 @contextmanager
-def telling(doing: str, state: Path, *, rows: bool = True) -> Iterator[None]:
+def explained(doing: str, state: Path, *, rows: bool = True) -> Iterator[None]:
     """Raises Spark's errors as `SparkFailed` and unexpected ones as `InternalError`. Our own errors and those
     of the operating system pass unchanged. `doing` begins the message: what failed."""
     try:
@@ -50,7 +50,7 @@ def telling(doing: str, state: Path, *, rows: bool = True) -> Iterator[None]:
     except (PenstockError, OSError):
         raise
     except Exception as error:
-        raise told(error, state, doing=doing, rows=rows) from error
+        raise as_penstock_error(error, state, doing=doing, rows=rows) from error
 
 
 def first_line(error: BaseException) -> str:
@@ -58,7 +58,7 @@ def first_line(error: BaseException) -> str:
     return lines[0].strip() if lines else f"{type(error).__name__}."
 
 
-def brief(error: BaseException) -> str:
+def one_sentence(error: BaseException) -> str:
     """One sentence for log lines, without row values."""
     if isinstance(error, PenstockError):
         return error.message
@@ -108,7 +108,7 @@ def advice_of(text: str, logs: str = "", *, rows: bool) -> Advice | None:
     return own
 
 
-def told(
+def as_penstock_error(
     error: BaseException, state: Path | None, *, doing: str = "Spark failed", rows: bool = True
 ) -> PenstockError:
     """Converts any exception into one of our errors. An unexpected one is a bug: its text may contain row

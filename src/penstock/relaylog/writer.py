@@ -303,8 +303,8 @@ class RelayLogWriter:
     def _disk_full(self) -> DiskFull:
         return DiskFull(
             f"The file system of the relay log {self.folder} is full: {self.free_bytes() >> 20} MiB are "
-            f"left. The receiver needs relay_log.disk_free_min ({self.config.disk_free_min >> 20} MiB), and room "
-            "for the next write. It waits; nothing is lost as long as the source keeps its log.",
+            f"left. The receiver needs relay_log.disk_free_min ({self.config.disk_free_min >> 20} MiB), and "
+            "room for the next write. It waits; nothing is lost as long as the source keeps its log.",
             hint="Free space there, or move the relay log to a larger disk.",
             path=str(self.folder),
         )

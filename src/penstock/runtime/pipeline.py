@@ -23,7 +23,7 @@ from penstock.cascades.keys import is_unfinished, refers_to_itself
 from penstock.config import PipelineConfig, SourceConfig
 from penstock.disk import directory
 from penstock.errors import SparkFailed, TableError, TransientError
-from penstock.failures.messages import brief, is_lasting, telling
+from penstock.failures.messages import explained, is_lasting, one_sentence
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
@@ -42,7 +42,14 @@ from penstock.runtime.shutdown import Ending
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
 from penstock.signals.channels import open_channels, rest_server, send
-from penstock.signals.work import Signals, apply_patterns, as_told, is_paused, limits_by_signal, read_again
+from penstock.signals.work import (
+    Signals,
+    apply_patterns,
+    is_paused,
+    limits_by_signal,
+    resnapshots_asked,
+    with_signals_applied,
+)
 from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.gate import Gate
@@ -111,12 +118,12 @@ class Pipeline:
             ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
             ending.forced = partial(note_end, config.state)
             config = stack.enter_context(configuration.with_lent_password(config))
-            stack.enter_context(telling("The pipeline stopped", config.state))
+            stack.enter_context(explained("The pipeline stopped", config.state))
             targets.check_paths(config)
             known = StateStore.exists(config.state)  # else there are no signals yet
             opened = partial(StateStore, config.state, owner=True)
             state = stack.enter_context(contextlib.closing(opened())) if known else None
-            findings = preflight.check(as_told(config, state) if state is not None else config)
+            findings = preflight.check(with_signals_applied(config, state) if state is not None else config)
             refuse(findings)
             for finding in findings:
                 if finding.level == "warning":
@@ -246,7 +253,7 @@ class _Run:
         self.sink.check()
         # Before the stream, which goes on with what was planned.
         if config.sink.type != "console":  # what was printed leaves nothing behind
-            targets.check(self.sink, self.state, **read_again(config, self.state), types=config.types)
+            targets.check(self.sink, self.state, **resnapshots_asked(config, self.state), types=config.types)
 
     def _discover(self, cascading: set[TableId], wait: Wait, *, reads: bool = True) -> None:
         discover(
@@ -270,7 +277,7 @@ class _Run:
             check_condition=self.source.check_condition,
             unpark=partial(unpark, self.state, self.log, self.sink, hold=self.consumer.hold),
             limit=lambda limits: self.chunks.limits(**limits),
-            renew=self.renewal.ask,
+            advance_log=self.renewal.ask,
         )
 
     def _make_workers(self, lacks_columns: bool) -> None:
@@ -424,8 +431,8 @@ class _Run:
         self.restarts += 1
         if self.restarts > QUERY_RESTARTS_MAX or is_lasting(error):
             raise error
-        log.warning("the Spark query ended and is started again (%d): %s", self.restarts, brief(error))
-        self.runner.retries.failed(None, error, brief(error))
+        log.warning("the Spark query ended and is started again (%d): %s", self.restarts, one_sentence(error))
+        self.runner.retries.failed(None, error, one_sentence(error))
         self.stopping.wait(min(2**self.restarts, 30))
         self._start_query()
 

@@ -17,7 +17,7 @@ from penstock._core import arrow_schema
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import START_OVER, ConfigError
-from penstock.failures.messages import brief
+from penstock.failures.messages import one_sentence
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
@@ -149,7 +149,7 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
     try:
         return sink.open(table.table)
     except Exception as error:  # whatever the file format's own code makes of it
-        log.warning("the target of %s cannot be opened and is removed: %s", table.table, brief(error))
+        log.warning("the target of %s cannot be opened and is removed: %s", table.table, one_sentence(error))
         if table.begins != "fresh":
             state.put_table(replace(table, due="its target could not be opened", begins="fresh"))
         sink.clear(table.table)

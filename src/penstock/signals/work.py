@@ -1,9 +1,8 @@
-"""Does what signals say. Called by the pipeline's loop between two epochs, so nothing of a plan is under way.
+"""Executes signals. The pipeline's loop calls this between two epochs, when no plan is being executed.
 
-A signal that needs time (a snapshot, a table that is added) is `running` until the state shows that it is
-done; nothing waits for it, and it goes on after a restart. Its answer names each table it concerns, with what
-is being done and how that ended.
-"""
+A signal that takes time (a snapshot, a table that is added) is `running` until the state shows that it is
+done. The loop does not wait for it, and it continues after a restart. Its answer lists the tables concerned,
+with the progress or the outcome of each."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from typing import Any
 
 from penstock.config import PipelineConfig, TablesConfig
 from penstock.errors import ConfigError, InternalError, PenstockError, TransientError
-from penstock.failures.messages import brief
+from penstock.failures.messages import one_sentence
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import Part
 from penstock.model.pattern import exactly, named_table
@@ -35,22 +34,22 @@ from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 1.0
-SOON_SECONDS = 0.1
-"""After a signal was begun."""
+CHECK_SECONDS = 1.0
+"""Interval of progress checks of running signals, and of retries."""
+FIRST_CHECK_SECONDS = 0.1
+"""Interval of progress checks just after a signal has started."""
 PAUSED = "paused"
 TABLES = "tables by signal"
 LIMITS = "limits by signal"
 
-Begun = tuple[SignalStatus, dict[str, Any]]
+Started = tuple[SignalStatus, dict[str, Any]]
 
 
 class Signals:
-    """`discover` finds tables that the patterns capture by now and are not known yet; its argument says
-    whether their rows are read. It raises `TransientError` while that cannot be told. `check_condition`
-    raises `ConfigError` for a condition that the server refuses. `unpark` answers as `penstock unpark`
-    does. `limit` sets how snapshots are read. `renew` makes the source say something, so that the log's end
-    moves."""
+    """`discover` adds tables that match the patterns and are not known yet; its argument: whether to read
+    their rows. It raises `TransientError` if the source does not answer. `check_condition` raises
+    `ConfigError` for a condition that the server refuses. `unpark` returns the answer of `penstock unpark`.
+    `limit` sets limits of snapshots. `advance_log` forces a transaction end, so that an idle log advances."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Signals:
         check_condition: Callable[[TableSchema, str], None],
         unpark: Callable[[TableId], dict[str, Any]],
         limit: Callable[[dict[str, int]], None],
-        renew: Callable[[], None],
+        advance_log: Callable[[], None],
     ) -> None:
         self._state = state
         self._config = config
@@ -73,10 +72,10 @@ class Signals:
         self._check_condition = check_condition
         self._unpark = unpark
         self._limit = limit
-        self._renew = renew
-        self._not_before = self._waits_until = 0.0
-        self._renews = self._was_full = False
-        self._ways: dict[str, Callable[[Signal, Any], Begun]] = {
+        self._advance_log = advance_log
+        self._next_check = self._retry_at = 0.0
+        self._wants_advance = self._was_full = False
+        self._handlers: dict[str, Callable[[Signal, Any], Started]] = {
             "execute-snapshot": self._execute,
             "stop-snapshot": self._stop,
             "pause-snapshot": self._pause,
@@ -90,54 +89,54 @@ class Signals:
         }
 
     def needed(self) -> list[Offset]:
-        """What of the relay log lies behind these is still to be read."""
+        """Offsets after which channels still have to read the relay log."""
         return [channel.offset for channel in self._channels if channel.offset is not None]
 
     def work(self) -> None:
         if self._channels and not self._is_full():
             for channel in self._channels:
                 channel.poll()
-        for signal in self._state.signals("accepted") if time.monotonic() >= self._waits_until else ():
-            self._begin(signal)
-            self._not_before = min(self._not_before, time.monotonic() + SOON_SECONDS)
-        if time.monotonic() >= self._not_before:
-            self._not_before = time.monotonic() + AGAIN_SECONDS
+        for signal in self._state.signals("accepted") if time.monotonic() >= self._retry_at else ():
+            self._start(signal)
+            self._next_check = min(self._next_check, time.monotonic() + FIRST_CHECK_SECONDS)
+        if time.monotonic() >= self._next_check:
+            self._next_check = time.monotonic() + CHECK_SECONDS
             for signal in self._state.signals("running"):
-                self._go_on(signal)
-        if self._renews:
-            self._renews = False
-            self._renew()
+                self._follow_up(signal)
+        if self._wants_advance:
+            self._wants_advance = False
+            self._advance_log()
 
     def _is_full(self) -> bool:
-        """What comes on channels stays there until some of what waits has ended."""
+        """Whether too many signals are waiting. The channels are then not read until some have ended."""
         full = self._state.signals_full()
         if full and not self._was_full:
             log.warning("too many signals are waiting; the file and table channels are not read for now")
         self._was_full = full
         return full
 
-    def _begin(self, signal: Signal) -> None:
+    def _start(self, signal: Signal) -> None:
         try:
             command = commands.parse(signal.type, signal.data)
             with self._state.transaction():
-                status, answer = self._ways[signal.type](signal, command)
+                status, answer = self._handlers[signal.type](signal, command)
                 self._state.set_signal(signal.id, status, answer)
         except TransientError as error:
-            log.warning("signal %s will be retried: %s", signal.id, brief(error))
-            self._waits_until = time.monotonic() + AGAIN_SECONDS
-            return  # it is looked at again
+            log.warning("signal %s will be retried: %s", signal.id, one_sentence(error))
+            self._retry_at = time.monotonic() + CHECK_SECONDS
+            return  # it is retried
         except PenstockError as error:
-            # Why stands in its answer: it may repeat what was sent, such as a condition with values.
+            # Only the answer has the reason, because it may quote the signal: a condition with values.
             log.warning("signal %s is refused; `penstock signals FILE ID` shows the reason", signal.id)
             self._state.set_signal(signal.id, "refused", error.to_json())
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-            # A fault of ours: it must not end the pipeline, at each start again.
+            # A bug of ours: it must not end the pipeline now and at every restart.
             log.exception("signal %s failed", signal.id)
             ours = InternalError(f"{type(error).__name__}: {error}")
             self._state.set_signal(signal.id, "refused", ours.to_json())
-        self._tell(signal.id)
+        self._notify(signal.id)
 
-    def _tell(self, signal_id: str) -> None:
+    def _notify(self, signal_id: str) -> None:
         now = self._state.signal(signal_id)
         if now is not None:
             for channel in self._channels:
@@ -145,7 +144,7 @@ class Signals:
 
     # snapshots ----------------------------------------------------------------------------------------------
 
-    def _execute(self, signal: Signal, command: commands.ExecuteSnapshot) -> Begun:
+    def _execute(self, signal: Signal, command: commands.ExecuteSnapshot) -> Started:
         if command.target == "recreate" and self._config.sink.append_only:
             raise ConfigError(
                 f"The sink {self._config.sink.type} is a change log, so its target cannot be recreated."
@@ -164,18 +163,17 @@ class Signals:
         for table in tables:
             part = parts.get(table.table)
             if part is None:
-                self._read_again(table, f"signal {signal.id}", fresh=command.target == "recreate")
-                answer["tables"][str(table.table)] = {"reads": "whole table", "status": "waiting"}
+                self._read_again(table, f"signal {signal.id}", recreate=command.target == "recreate")
+                reads: dict[str, Any] = {"reads": "whole table"}
             else:
                 number = self._state.begin_partial(signal.id, table.table, at, part)
-                answer["tables"][str(table.table)] = {
-                    "reads": "part of table", "partial_snapshot": number, "status": "waiting",
-                }  # fmt: skip
-        self._renews = True
+                reads = {"reads": "part of table", "partial_snapshot": number}
+            answer["tables"][str(table.table)] = reads | {"status": "waiting"}
+        self._wants_advance = True
         return "running", answer
 
     def _followed(self, patterns: list[str], *, gone: Collection[str] = ()) -> list[TableState]:
-        """Those that patterns mean; of tables that are `gone` in these ways only those that are named."""
+        """The tables that match. Tables with a status in `gone` match only by their full name."""
         named = {named_table(pattern) for pattern in patterns}
         known = {
             name: one
@@ -212,7 +210,7 @@ class Signals:
             [table] = tables
             parts[table.table] = self._keyed_part(command, table.schema)
         for name in parts:
-            self._check_partly(known[name])
+            self._check_partial(known[name])
         return parts
 
     def _keyed_part(self, command: commands.ExecuteSnapshot, schema: TableSchema) -> Part:
@@ -231,7 +229,7 @@ class Signals:
             raise ConfigError(f"execute-snapshot: {error}.") from None
         return Part(lower=lower, upper=upper, keys=tuple(command.keys))
 
-    def _check_partly(self, table: TableState) -> None:
+    def _check_partial(self, table: TableState) -> None:
         why = ""
         if not table.schema.key:
             why = "it has no key"
@@ -249,14 +247,14 @@ class Signals:
                 hint="Read the whole table, without a condition, keys or bounds.",
             )
 
-    def _read_again(self, table: TableState, why: str, *, fresh: bool) -> None:
+    def _read_again(self, table: TableState, why: str, *, recreate: bool) -> None:
         self._state.end_partials(table.table, "the whole table is read")
-        status = "live" if table.status == "dropped" else table.status  # it may be there again
-        made = table.last_epoch > 0 or table.begins == "fresh"  # else there is nothing of ours to remove
-        begins: Begins = "fresh" if fresh and made else table.begins
+        status = "live" if table.status == "dropped" else table.status  # it may exist again
+        made = table.last_epoch > 0 or table.begins == "fresh"  # else there is no target to drop
+        begins: Begins = "fresh" if recreate and made else table.begins
         self._state.put_table(replace(table, due=why, status=status, begins=begins))
 
-    def _stop(self, signal: Signal, command: commands.SomeSnapshots) -> Begun:
+    def _stop(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
         stopped: dict[str, Any] = {}
         for table in self._some(command.collections):
             for one in self._state.partials():
@@ -279,7 +277,7 @@ class Signals:
             return [table for table in self._state.tables().values() if table.status not in GONE]
         return self._followed(patterns)
 
-    def _pause(self, signal: Signal, command: commands.SomeSnapshots) -> Begun:
+    def _pause(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
         now = paused(self._state)
         named = (
             ["*"] if command.collections is None else [str(t.table) for t in self._some(command.collections)]
@@ -287,7 +285,7 @@ class Signals:
         self._state.set_meta(PAUSED, json.dumps(sorted(now | set(named))))
         return "done", {"paused": sorted(now | set(named))}
 
-    def _resume(self, signal: Signal, command: commands.SomeSnapshots) -> Begun:
+    def _resume(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
         now = paused(self._state)
         if command.collections is None:
             left: set[str] = set()
@@ -300,8 +298,8 @@ class Signals:
 
     # tables -------------------------------------------------------------------------------------------------
 
-    def _add(self, signal: Signal, command: commands.AddTable) -> Begun:
-        said = by_signal(self._state)
+    def _add(self, signal: Signal, command: commands.AddTable) -> Started:
+        said = tables_by_signal(self._state)
         include = [*said["include"], *(name for name in command.tables if name not in said["include"])]
         back = {
             str(table)
@@ -316,12 +314,12 @@ class Signals:
             if known is not None and known.status == "removed":
                 again = replace(known, status="live", reason="", hint="", due=f"signal {signal.id}")
                 self._state.put_table(again)
-        self._renews = True
+        self._wants_advance = True
         return "running", {"offset": self._position, "found": False, "tables": {}}
 
-    def _remove(self, signal: Signal, command: commands.Tables) -> Begun:
+    def _remove(self, signal: Signal, command: commands.Tables) -> Started:
         tables = self._followed(command.tables)
-        said = by_signal(self._state)
+        said = tables_by_signal(self._state)
         said["removed"] = sorted({*said["removed"], *(str(table.table) for table in tables)})
         self._state.set_meta(TABLES, json.dumps(said))
         apply_patterns(self._captured, self._config.tables, self._state)
@@ -339,10 +337,10 @@ class Signals:
             )
         return "done", {"removed": [str(table.table) for table in tables]}
 
-    def _park(self, signal: Signal, command: commands.Tables) -> Begun:
+    def _park(self, signal: Signal, command: commands.Tables) -> Started:
         tables = self._followed(command.tables)
         for table in tables:
-            # All that is planned is applied, so a table whose rows are all there may go on from here.
+            # All plans are applied, so a table whose rows are complete may continue from here.
             goes_on = table.rests and not table.begins and not table.replaces
             self._state.park(
                 table.table,
@@ -353,22 +351,22 @@ class Signals:
             )
         return "done", {"parked": [str(table.table) for table in tables]}
 
-    def _bring_back(self, signal: Signal, command: commands.Tables) -> Begun:
+    def _bring_back(self, signal: Signal, command: commands.Tables) -> Started:
         tables = self._followed(command.tables, gone=GONE)
         answers = {str(table.table): self._unpark(table.table) for table in tables}
-        self._renews = True
+        self._wants_advance = True
         return "done", {"tables": answers}
 
     # the rest -----------------------------------------------------------------------------------------------
 
-    def _set_limits(self, signal: Signal, command: commands.SetLimits) -> Begun:
+    def _set_limits(self, signal: Signal, command: commands.SetLimits) -> Started:
         limits = limits_by_signal(self._state)
         limits |= {name: value for name, value in command.model_dump().items() if value is not None}
         self._state.set_meta(LIMITS, json.dumps(limits))
         self._limit(limits)
         return "done", {"limits": limits}
 
-    def _log(self, signal: Signal, command: commands.Log) -> Begun:
+    def _log(self, signal: Signal, command: commands.Log) -> Started:
         message = command.message.replace("{}", str(int(self._position)))
         log.warning("signal %s: %s", signal.id, message)
         return "done", {"message": message, "offset": self._position}
@@ -379,7 +377,7 @@ class Signals:
 
     # what takes time ----------------------------------------------------------------------------------------
 
-    def _go_on(self, signal: Signal) -> None:
+    def _follow_up(self, signal: Signal) -> None:
         answer = dict(signal.answer)
         if signal.type == "add-table" and not answer["found"]:
             command = commands.parse(signal.type, signal.data)
@@ -390,13 +388,13 @@ class Signals:
                 return
             except PenstockError as error:
                 self._state.set_signal(signal.id, "failed", error.to_json())
-                self._tell(signal.id)
+                self._notify(signal.id)
                 return
             found = matching(command.tables, self._state.tables()).values()
             names = sorted({str(table) for tables in found for table in tables})
             answer |= {"found": True, "tables": {name: {"reads": "whole table"} for name in names}}
         answer["tables"] = {
-            name: self._how(signal, TableId.parse(name), item) for name, item in answer["tables"].items()
+            name: self._progress(signal, TableId.parse(name), item) for name, item in answer["tables"].items()
         }
         ended = [item["status"] for item in answer["tables"].values()]
         status: SignalStatus = "running"
@@ -409,15 +407,15 @@ class Signals:
             status = "failed"
         if status != signal.status or answer != signal.answer:
             self._state.set_signal(signal.id, status, answer)
-            self._tell(signal.id)
+            self._notify(signal.id)
 
-    def _how(self, signal: Signal, name: TableId, item: dict[str, Any]) -> dict[str, Any]:
-        """How far it is with one table."""
+    def _progress(self, signal: Signal, name: TableId, item: dict[str, Any]) -> dict[str, Any]:
+        """The progress of a signal for one table."""
         if item.get("status") in ("done", "stopped"):
             return item
         table = self._state.table(name)
         if "partial_snapshot" in item:
-            return self._how_partly(signal, table, item)
+            return self._partial_progress(signal, table, item)
         if table is None or table.status in GONE:
             return item | {"status": "stopped", "reason": table.reason if table else "unknown table"}
         if table.due:
@@ -429,14 +427,13 @@ class Signals:
         rows, _ = self._state.rows_placed(name)
         return item | {"status": "done", "rows": rows}
 
-    def _how_partly(self, signal: Signal, table: TableState | None, item: dict[str, Any]) -> dict[str, Any]:
+    def _partial_progress(
+        self, signal: Signal, table: TableState | None, item: dict[str, Any]
+    ) -> dict[str, Any]:
+        number = item["partial_snapshot"]
         if table is None or table.status in GONE:
-            self._state.end_partial(
-                item["partial_snapshot"], "stopped", table.reason if table else "unknown table"
-            )
-        [one] = [
-            one for one in self._state.partials(signal=signal.id) if one.number == item["partial_snapshot"]
-        ]
+            self._state.end_partial(number, "stopped", table.reason if table else "unknown table")
+        [one] = [one for one in self._state.partials(signal=signal.id) if one.number == number]
         if one.status not in ("done", "stopped"):
             return item | {"status": "reading"}
         said: dict[str, Any] = {"status": one.status, "rows": one.rows, "chunks": one.chunks}
@@ -444,7 +441,7 @@ class Signals:
 
 
 def paused(state: StateStore) -> set[str]:
-    """Names of the tables whose snapshots rest; `*`: all."""
+    """Names of the tables whose snapshots are paused; `*`: all."""
     return set(json.loads(state.meta(PAUSED) or "[]"))
 
 
@@ -452,9 +449,9 @@ def is_paused(state: StateStore, table: TableId) -> bool:
     return not paused(state).isdisjoint(("*", str(table)))
 
 
-def read_again(config: PipelineConfig, state: StateStore) -> dict[str, set[TableId]]:
-    """Tables that accepted signals want to have read as a whole, and those of them whose targets are to be
-    `renewed`."""
+def resnapshots_asked(config: PipelineConfig, state: StateStore) -> dict[str, set[TableId]]:
+    """The tables of which accepted signals ask for a full snapshot (`asked`), and those whose targets will be
+    recreated (`renewed`)."""
     found: set[TableId] = set()
     renewed: set[TableId] = set()
     for signal in state.signals("accepted"):
@@ -478,15 +475,15 @@ def limits_by_signal(state: StateStore) -> dict[str, int]:
     return limits
 
 
-def by_signal(state: StateStore) -> dict[str, list[str]]:
-    """Patterns that were added, and tables that were removed."""
+def tables_by_signal(state: StateStore) -> dict[str, list[str]]:
+    """Patterns added and tables removed by signals."""
     found: dict[str, list[str]] = json.loads(state.meta(TABLES) or '{"include": [], "removed": []}')
     return found
 
 
-def as_told(config: PipelineConfig, state: StateStore) -> PipelineConfig:
-    """With the tables that signals added, and without those that they removed."""
-    said, tables = by_signal(state), config.tables
+def with_signals_applied(config: PipelineConfig, state: StateStore) -> PipelineConfig:
+    """The configuration with the tables added and without those removed by signals."""
+    said, tables = tables_by_signal(state), config.tables
     include = [*tables.include, *(name for name in said["include"] if name not in tables.include)]
     removed = [exactly(TableId.parse(name)) for name in said["removed"]]
     told = TablesConfig(include=include, exclude=[*tables.exclude, *removed])
@@ -494,8 +491,8 @@ def as_told(config: PipelineConfig, state: StateStore) -> PipelineConfig:
 
 
 def apply_patterns(captured: TableFilter, tables: TablesConfig, state: StateStore) -> None:
-    """The pipeline file's patterns, with what signals said since."""
-    said = by_signal(state)
+    """Sets the pipeline file's patterns, changed by the signals received since."""
+    said = tables_by_signal(state)
     include = [*tables.include, *(name for name in said["include"] if name not in tables.include)]
     captured.set(
         TablesConfig(include=include, exclude=tables.exclude),

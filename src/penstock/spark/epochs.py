@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
 from penstock.errors import PenstockError, TableError, TransientError
-from penstock.failures.messages import brief
+from penstock.failures.messages import one_sentence
 from penstock.model.plan import (
     WHOLE_RANGE_BYTES_MAX,
     ApplyCascades,
@@ -243,8 +243,8 @@ class EpochRunner:
                         raise
                     raise found from error
                 log.warning("epoch %d, %s, step %d: attempt %d failed: %s", plan.epoch, table.table, number,
-                            attempt, brief(found))  # fmt: skip
-                self.retries.failed(table.table, found, brief(found))
+                            attempt, one_sentence(found))  # fmt: skip
+                self.retries.failed(table.table, found, one_sentence(found))
                 self._resting.wait(min(0.5 * 2 ** min(attempt, 5), 10))  # back-off
 
     def _shows_lacking(self, schema: TableSchema, step: Step, error: BaseException) -> bool:

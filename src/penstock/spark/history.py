@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.failures.messages import brief
+from penstock.failures.messages import one_sentence
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change
@@ -105,7 +105,9 @@ class HistoryTable:
             return True
         except Exception as error:  # the pipeline goes on; the entries stay in its state, and are tried again
             self._written = None
-            log.warning("the history table %s cannot be written for now: %s", self._table, brief(error))
+            log.warning(
+                "the history table %s cannot be written for now: %s", self._table, one_sentence(error)
+            )
             return False
 
 

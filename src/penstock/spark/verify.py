@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, NumericType, StructField
 
 from penstock.errors import PenstockError, TableError
-from penstock.failures.messages import brief
+from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
 from penstock.printable import argument
 from penstock.sinks.files import map_batches
@@ -135,7 +135,7 @@ def _unreadable(table: TableId, error: Exception) -> PenstockError:
     if isinstance(ours, PenstockError):
         return ours
     return TableError(
-        f"The target of {table} cannot be read: {brief(error)}",
+        f"The target of {table} cannot be read: {one_sentence(error)}",
         hint="If its files are damaged or missing, recreate it: `penstock resnapshot FILE "
         f"{argument(table)} --recreate`.",
         table=str(table),

@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 from penstock.config import SinkConfig
 from penstock.disk.directory import sync
 from penstock.errors import InternalError
-from penstock.failures.messages import brief
+from penstock.failures.messages import one_sentence
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
@@ -388,7 +388,7 @@ class DeltaSink:
             with self._sessions.lend(_PACKING) as session:
                 session.sql(f"OPTIMIZE {self.name(table)}")
         except (Py4JJavaError, PySparkException) as error:  # no row changes: it may wait for the next time
-            log.info("%s: OPTIMIZE is put off: %s", table, brief(error))
+            log.info("%s: OPTIMIZE is put off: %s", table, one_sentence(error))
 
     def _files(self, table: TableId) -> int:
         return int(self._spark.sql(f"DESCRIBE DETAIL {self.name(table)}").collect()[0]["numFiles"])

@@ -20,7 +20,7 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from penstock.config import SinkConfig
-from penstock.failures.messages import brief
+from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
 from penstock.sinks.lake.iceberg.expire import expire
@@ -104,7 +104,7 @@ class Maintenance:
             try:
                 self.fold(table)
             except Exception as error:  # the session may be what went wrong
-                log.info("%s: its deletes are left as they are: %s", table, brief(error))
+                log.info("%s: its deletes are left as they are: %s", table, one_sentence(error))
                 return
 
     def _work(self) -> None:
@@ -118,7 +118,7 @@ class Maintenance:
             try:
                 self.tidy(table)
             except Exception as error:
-                log.info("%s: housekeeping is put off: %s", table, brief(error))
+                log.info("%s: housekeeping is put off: %s", table, one_sentence(error))
             with self._changed:
                 found = self._noted[table]
                 found.waiting = False
