@@ -19,8 +19,8 @@ from penstock.signals.work import (
     apply_patterns,
     is_paused,
     limits_by_signal,
-    resnapshots_asked,
-    with_signals_applied,
+    to_resnapshot,
+    with_signals,
 )
 from penstock.sources.base import TableFilter
 from penstock.state import StateStore
@@ -88,7 +88,7 @@ class Pipeline:
         return self.work(signal_id)
 
     def work(self, signal_id: str = "s") -> Signal:
-        self.signals._not_before = 0.0  # a second has passed
+        self.signals._next_check = 0.0  # a second has passed
         self.signals.work()
         found = self.state.signal(signal_id)
         assert found is not None
@@ -279,7 +279,7 @@ def test_a_fresh_target_is_for_whole_tables_that_have_one(pipeline: Pipeline) ->
     both = {"data-collections": ["shop.*"], "target": "recreate"}
     assert pipeline.send("execute-snapshot", both).status == "running"
     assert (pipeline.table(ORDERS).begins, pipeline.table(LINES).begins) == ("fresh", "")
-    assert resnapshots_asked(CONFIG, pipeline.state)["renewed"] == {ORDERS}
+    assert to_resnapshot(CONFIG, pipeline.state)["renewed"] == {ORDERS}
     refused = pipeline.send("execute-snapshot", PART | {"target": "recreate"}, "part")
     assert refused.status == "refused" and "whole tables" in refused.answer["message"]
 
@@ -288,13 +288,13 @@ def test_what_accepted_signals_want_read_again_is_known_before_they_are_done(pip
     pipeline.state.send("a", "execute-snapshot", WHOLE | {"target": "recreate"}, "test")
     pipeline.state.send("b", "execute-snapshot", {"data-collections": ["shop.lines"]}, "test")
     pipeline.state.send("c", "execute-snapshot", {"data-collections": ["other.*"]}, "test")
-    assert resnapshots_asked(CONFIG, pipeline.state) == {"asked": {ORDERS, LINES}, "renewed": {ORDERS}}
+    assert to_resnapshot(CONFIG, pipeline.state) == {"asked": {ORDERS, LINES}, "renewed": {ORDERS}}
 
 
 def test_parts_that_are_asked_for_leave_their_tables_to_be_checked(pipeline: Pipeline) -> None:
     pipeline.state.send("a", "execute-snapshot", PART, "test")
     pipeline.state.send("b", "execute-snapshot", WHOLE | {"keys": [[5]]}, "test")
-    assert resnapshots_asked(CONFIG, pipeline.state) == {"asked": set(), "renewed": set()}
+    assert to_resnapshot(CONFIG, pipeline.state) == {"asked": set(), "renewed": set()}
 
 
 def test_a_dropped_table_is_read_again_if_it_is_named(pipeline: Pipeline) -> None:
@@ -308,7 +308,7 @@ def test_a_dropped_table_is_read_again_if_it_is_named(pipeline: Pipeline) -> Non
 def test_what_is_looked_at_before_a_start_is_what_signals_have_made_of_the_tables(pipeline: Pipeline) -> None:
     pipeline.send("add-table", {"tables": ["other.new_*"]}, "a")
     pipeline.send("remove-table", {"tables": ["shop.lines"]}, "b")
-    told = with_signals_applied(CONFIG, pipeline.state)
+    told = with_signals(CONFIG, pipeline.state)
     assert told.tables.include == ["shop.*", "other.new_*"]
     found = TableFilter(told.tables)
     assert ORDERS in found and TableId("other", "new_1") in found and LINES not in found

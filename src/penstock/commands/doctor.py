@@ -17,7 +17,7 @@ from penstock.model.schema import TableId
 from penstock.model.table import TableState
 from penstock.planning.parking import at_start
 from penstock.printable import printable
-from penstock.signals.work import tables_by_signal, with_signals_applied
+from penstock.signals.work import tables_by_signal, with_signals
 from penstock.sources.base import Finding, TableFilter
 from penstock.sources.mysql import preflight
 from penstock.sources.mysql.session import SourceSession
@@ -37,7 +37,7 @@ def doctor(file: Path, *, as_json: bool) -> int:
     if StateStore.exists(config.state):
         try:
             with closing(StateStore(config.state, read_only=True)) as state:
-                config, known = with_signals_applied(config, state), state.tables()
+                config, known = with_signals(config, state), state.tables()
                 removed = list(map(TableId.parse, tables_by_signal(state)["removed"]))
         except PenstockError as error:
             found.append(Finding("warning", "state", str(config.state), f"{error.message} {error.hint}"))

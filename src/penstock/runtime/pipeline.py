@@ -47,8 +47,8 @@ from penstock.signals.work import (
     apply_patterns,
     is_paused,
     limits_by_signal,
-    resnapshots_asked,
-    with_signals_applied,
+    to_resnapshot,
+    with_signals,
 )
 from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
@@ -123,7 +123,7 @@ class Pipeline:
             known = StateStore.exists(config.state)  # else there are no signals yet
             opened = partial(StateStore, config.state, owner=True)
             state = stack.enter_context(contextlib.closing(opened())) if known else None
-            findings = preflight.check(with_signals_applied(config, state) if state is not None else config)
+            findings = preflight.check(with_signals(config, state) if state is not None else config)
             refuse(findings)
             for finding in findings:
                 if finding.level == "warning":
@@ -253,7 +253,7 @@ class _Run:
         self.sink.check()
         # Before the stream, which goes on with what was planned.
         if config.sink.type != "console":  # what was printed leaves nothing behind
-            targets.check(self.sink, self.state, **resnapshots_asked(config, self.state), types=config.types)
+            targets.check(self.sink, self.state, **to_resnapshot(config, self.state), types=config.types)
 
     def _discover(self, cascading: set[TableId], wait: Wait, *, reads: bool = True) -> None:
         discover(

@@ -449,7 +449,7 @@ def is_paused(state: StateStore, table: TableId) -> bool:
     return not paused(state).isdisjoint(("*", str(table)))
 
 
-def resnapshots_asked(config: PipelineConfig, state: StateStore) -> dict[str, set[TableId]]:
+def to_resnapshot(config: PipelineConfig, state: StateStore) -> dict[str, set[TableId]]:
     """The tables of which accepted signals ask for a full snapshot (`asked`), and those whose targets will be
     recreated (`renewed`)."""
     found: set[TableId] = set()
@@ -481,7 +481,7 @@ def tables_by_signal(state: StateStore) -> dict[str, list[str]]:
     return found
 
 
-def with_signals_applied(config: PipelineConfig, state: StateStore) -> PipelineConfig:
+def with_signals(config: PipelineConfig, state: StateStore) -> PipelineConfig:
     """The configuration with the tables added and without those removed by signals."""
     said, tables = tables_by_signal(state), config.tables
     include = [*tables.include, *(name for name in said["include"] if name not in tables.include)]
