@@ -1,10 +1,8 @@
 """Wiring of a pipeline; this module only connects things.
 
-One loop in the driver's main thread: look whether the receiver and the stream live, plan the next epoch when
-the last one is applied, answer requests, say how it goes. Spark applies epochs in threads of its own; chunks
-are read in others. What may happen next follows from the state store alone, so a pipeline that is killed at
-any point goes on from there.
-"""
+One loop in the driver's main thread checks the receiver and the stream, plans the next epoch once the last
+one is applied, answers requests and reports. Spark applies epochs and reads chunks in other threads. The
+state store alone determines what may happen next, so a killed pipeline continues where it stopped."""
 
 from __future__ import annotations
 
