@@ -55,11 +55,14 @@ core:  ## Only the Rust core, for work on it: cargo build, then into src/penstoc
 	@cp core/target/release/libpenstock_core.so src/penstock/.core.new
 	@mv -f src/penstock/.core.new src/penstock/_core.abi3.so
 
+docs: setup  ## The docs site, into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo site/index.html
+
 setup:  ## What the others do first: .venv, the built core, servers and jars
 	@scripts/setup
 
 clean:  ## Remove what was built here (downloads stay in ~/.cache/penstock)
-	rm -rf .venv core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist site core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo test test-all bench chaos instructions lint fuzz core setup clean
+.PHONY: help demo test test-all bench chaos instructions lint fuzz core docs setup clean

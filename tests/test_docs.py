@@ -1,26 +1,84 @@
-"""Pages made from code are up to date, and links between pages lead somewhere."""
+"""Pages made from code are up to date, and links between pages lead to a file and to a heading in it."""
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
+PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md"))
+
+_FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(
+    r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)|<(?:img|source|a)\b[^>]*?(?:src|srcset|href)=\"([^\"]+)\""
+)
+_HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+_MARKUP = re.compile(r"`|\*\*|\[([^\]]*)\]\([^)]*\)")
 
 
-def test_the_table_of_types_is_what_the_core_does() -> None:
+def prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text("utf-8"))
+
+
+@functools.cache
+def anchors(page: Path) -> frozenset[str]:
+    """Of the headings, as GitHub and the docs site make them."""
+    found: dict[str, int] = {}
+    made = set()
+    for heading in _HEADING.findall(prose(page)):
+        text = _MARKUP.sub(lambda match: match[1] or "", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        made.add(slug if slug not in found else f"{slug}-{found[slug]}")
+        found[slug] = found.get(slug, 0) + 1
+    return frozenset(made)
+
+
+def broken(page: Path) -> list[str]:
+    """Links of a page that lead nowhere. Those to other servers are not followed."""
+    wrong = []
+    for target in (one or other for one, other in _LINK.findall(prose(page))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (page.parent / path).resolve() if path else page
+        if not place.exists() or (anchor and (place.suffix != ".md" or anchor not in anchors(place))):
+            wrong.append(target)
+    return wrong
+
+
+@pytest.mark.parametrize("script", ["types_doc.py", "options_doc.py"])
+def test_what_is_made_from_code_is_up_to_date(script: str) -> None:
+    """The table of types, the options and the JSON Schema."""
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "types_doc.py", "--check"], capture_output=True, text=True
+        [sys.executable, ROOT / "scripts" / script, "--check"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")), ids=str)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_a_file_and_a_heading(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# The `first` one\n\n## What & why\n\n## Twice\n\n## Twice\n\n"
+        "[a](#the-first-one) [b](page.md#what--why) [c](#twice-1) [d](https://example.com/x)\n"
+        '<img src="none.svg"> [e](#twice-2) [f](gone.md) [g](page.md#x)\n'
+        "```\n[h](in-code.md)\n```\n"
+    )
+    assert broken(page) == ["none.svg", "#twice-2", "gone.md", "page.md#x"]
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    text = re.sub(r"!!python\S*", "", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    listed = set(re.findall(r"[\w/*-]+\.md|decisions/\*", str(yaml.safe_load(text)["nav"])))
+    own = {"index.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "decisions/*"}
+    assert listed == own | {path.name for path in ROOT.glob("docs/*.md")}

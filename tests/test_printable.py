@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.commands import terminal
-from penstock.commands.run import render, summary_line
+from penstock.commands.screen import screen, summary_line
 from penstock.printable import LogFormatter, argument, printable, printable_json
 
 HOSTILE = (
@@ -99,7 +99,14 @@ STATUS: dict[str, Any] = {
     "pipeline": HOSTILE,
     "epoch": 1,
     "lag": {"seconds": 1.0, "bytes": 1, "transactions": 1},
-    "snapshot": {"chunks": 1, "chunks_placed": 0, "rows_placed": 0, "done": False, "throttled": HOSTILE},
+    "snapshot": {
+        "chunks": 1,
+        "chunks_placed": 0,
+        "rows_placed": 0,
+        "rows_left": 0,
+        "done": False,
+        "throttled": HOSTILE,
+    },
     "retrying": [
         {"what": HOSTILE, "table": HOSTILE, "since": "2026", "attempts": 3, "reason": HOSTILE},
     ],
@@ -122,9 +129,9 @@ STATUS: dict[str, Any] = {
 
 
 def test_the_table_of_a_pipeline_shows_hostile_names_as_text() -> None:
-    text = drawn(render(STATUS)).replace("\x1b[1m", "").replace("\x1b[3m", "").replace("\x1b[0m", "")
+    text = drawn(screen(STATUS)).replace("\x1b[1m", "").replace("\x1b[3m", "").replace("\x1b[0m", "")
     assert text.count(printable(HOSTILE)) == 9
-    assert text.count("\n") == 10  # title, heads, two lines of a row, caption
+    assert text.count("\n") == 11  # heading, speed, snapshot, wait, heads, two lines of a row, frame, retry
     assert not any(map(is_unsafe, text.replace("\n", "")))
 
 

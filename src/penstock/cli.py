@@ -53,7 +53,7 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 @app.callback()
-def options(
+def _before_any_command(
     debug: Annotated[
         bool, typer.Option("--debug", help="Print stack traces, too (also: PENSTOCK_DEBUG=1).")
     ] = False,
@@ -191,6 +191,23 @@ def doctor(file: File, as_json: Json = False) -> None:
     from penstock.commands.doctor import doctor as command
 
     raise typer.Exit(command(file, as_json=as_json))
+
+
+@app.command()
+def options(
+    section: Annotated[
+        str | None,
+        typer.Argument(help="Only this section or option: snapshot, sink.path … (default: all)."),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of pipeline files, for editors.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the options of a pipeline file: type, default, and what each is for."""
+    from penstock.commands.options import options as command
+
+    command(section, schema=schema, as_json=as_json)
 
 
 @app.command()

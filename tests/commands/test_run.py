@@ -1,28 +1,80 @@
-"""What `penstock run` shows of many tables."""
+"""How `penstock run` shows a pipeline: a screen at a terminal, lines elsewhere, JSON for programs."""
 
 from __future__ import annotations
 
+import io
+import json
+import logging
+import sys
+from pathlib import Path
 from typing import Any
 
-from penstock.commands.run import TABLES_SHOWN_MAX, shown_first
+import pytest
+from rich.live import Live
+from tests.commands.test_screen import status, table
+
+from penstock.commands import run as command
+from penstock.commands.terminal import console
 
 
-def table(number: int, **fields: Any) -> dict[str, Any]:
-    quiet = {"status": "live", "snapshot": "done", "resnapshot_pending": None, "catching_up": None}
-    return {"table": f"shop.t{number:04d}", **quiet, **fields}
+class ScriptedPipeline:
+    """Reports one document and ends."""
+
+    exits = False
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._document = document
+
+    def stop(self) -> None: ...
+
+    def to_json(self) -> dict[str, Any]:
+        return self._document
+
+    def text(self) -> str:
+        return json.dumps(self._document)
+
+    def run(self, *, once: bool, on_progress: Any) -> ScriptedPipeline:
+        on_progress(self)
+        logging.getLogger("penstock.x").warning("shop.t0002 is parked")
+        return self
 
 
-def test_a_few_tables_are_all_shown() -> None:
-    tables = [table(number) for number in range(TABLES_SHOWN_MAX)]
-    assert shown_first(tables) == tables
+def watched(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, as_json: bool = False) -> str:
+    """What stderr gets."""
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    drawn = console(file=errors, force_terminal=terminal, width=100, height=30)
+    monkeypatch.setattr(command, "console", lambda **_: drawn)
+    monkeypatch.setattr(command.Pipeline, "load", lambda _: ScriptedPipeline(status([table(1), table(2)])))
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(errors)])
+    command.run(Path("shop.yaml"), once=False, as_json=as_json)
+    return errors.getvalue()
 
 
-def test_of_many_those_that_somebody_waits_for_are_shown_in_their_order() -> None:
-    tables = [table(number) for number in range(1000)]
-    tables[700] = table(700, status="parked")
-    tables[900] = table(900, snapshot="reading")
-    tables[950] = table(950, resnapshot_pending="a reason")
-    shown = shown_first(tables)
-    assert len(shown) == TABLES_SHOWN_MAX
-    assert shown[-3:] == [tables[700], tables[900], tables[950]]
-    assert shown == sorted(shown, key=lambda one: str(one["table"]))
+def test_a_terminal_shows_the_tables_and_log_lines_stay_above_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = watched(monkeypatch, terminal=True)
+    last = said[said.rindex("shop.t0002 is parked") :]
+    assert "shop.t0001" in last and "shop: epoch 7" in last, "the screen is drawn again below the log line"
+
+
+def test_what_is_no_terminal_gets_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = watched(monkeypatch, terminal=False)
+    assert said.splitlines() == ["epoch 7; lag 0.2 s, 2.0 KiB", "shop.t0002 is parked"]
+
+
+def test_programs_get_json_on_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched(monkeypatch, terminal=True, as_json=True)
+    assert json.loads(capsys.readouterr().out)["epoch"] == 7
+
+
+def test_the_log_goes_where_it_went_when_the_screen_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    handler = logging.StreamHandler(errors)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    with Live("", console=console(file=errors, force_terminal=True)) as live, command.logged_above(live):
+        assert handler.stream is not errors
+    assert handler.stream is errors

@@ -10,7 +10,7 @@ from typing import Any
 from tests.sources.mysql.receiving import receiving
 
 from penstock import config as configuration
-from penstock.commands.run import render, summary_line
+from penstock.commands.screen import screen, summary_line
 from penstock.runtime.progress import collect
 from penstock.state import StateStore
 from penstock.testing.servers import MySqlServer
@@ -28,7 +28,7 @@ def test_lag_is_the_age_of_the_oldest_transaction_that_is_missing(
 
         def lag() -> dict[str, Any]:
             document = collect(config, state, log)
-            assert summary_line(document) and render(document)
+            assert summary_line(document) and screen(document).renderables
             lag: dict[str, Any] = document["lag"]
             return lag
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.table import Table
 
 from penstock import config as configuration
-from penstock.commands.run import size_text
+from penstock.commands.screen import size_text
 from penstock.commands.terminal import cell, console, say, say_json
 from penstock.errors import ConfigError, PenstockError
 from penstock.relaylog import consumers as registry

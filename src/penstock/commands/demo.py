@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from penstock.commands.run import render, summary_line
+from penstock.commands.screen import screen, summary_line
 from penstock.testing.demo import Demo, DemoOptions, DemoResult
 
 PLAIN_EVERY_SECONDS = 5
@@ -22,7 +22,9 @@ def demo(options: DemoOptions, *, as_json: bool) -> int:
     console = Console(stderr=as_json)
     if console.is_terminal and not as_json:
         with Live(console=console, refresh_per_second=2, transient=True) as live:
-            result = Demo(options, say=console.print, show=lambda s: live.update(render(s))).run()
+            result = Demo(
+                options, say=console.print, show=lambda s: live.update(screen(s, lines=console.height))
+            ).run()
     else:
         result = Demo(options, say=console.print, show=_Plain(console)).run()
     report(console, options, result)

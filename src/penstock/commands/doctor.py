@@ -28,10 +28,21 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("er
 
 
 def doctor(file: Path, *, as_json: bool) -> int:
-    """Prints the findings of preflight and the tables that `penstock run` would park, worst first. Returns
-    the exit code: 1 if something must be fixed before the pipeline can run. Includes tables added by signals.
-    Changes nothing, so it may be used while the pipeline runs."""
-    config, found = configuration.load(file), list[Finding]()
+    """Prints what `findings_of` finds. Returns the exit code: 1 if something must be fixed before the
+    pipeline can run."""
+    findings = findings_of(configuration.load(file))
+    failed = any(finding.level == "error" for finding in findings)
+    if as_json:
+        say_json({"ok": not failed, "findings": [finding.to_json() for finding in findings]})
+    else:
+        show(findings)
+    return int(failed)
+
+
+def findings_of(config: PipelineConfig) -> list[Finding]:
+    """The findings of preflight and the tables that `penstock run` would park, worst first. Includes tables
+    added by signals. Changes nothing, so it may be used while the pipeline runs."""
+    found = list[Finding]()
     known: dict[TableId, TableState] = {}
     removed: list[TableId] = []
     if StateStore.exists(config.state):
@@ -44,13 +55,7 @@ def doctor(file: Path, *, as_json: bool) -> int:
     found += preflight.check(config)
     if not any(finding.level == "error" for finding in found):
         found = with_parked(found, known, _at_start(config, known, removed))
-    findings = sorted(found, key=lambda finding: _ORDER[finding.level])
-    failed = any(finding.level == "error" for finding in findings)
-    if as_json:
-        say_json({"ok": not failed, "findings": [finding.to_json() for finding in findings]})
-    else:
-        _show(findings)
-    return int(failed)
+    return sorted(found, key=lambda finding: _ORDER[finding.level])
 
 
 def _at_start(
@@ -92,7 +97,7 @@ def with_parked(
     return kept
 
 
-def _show(findings: list[Finding]) -> None:
+def show(findings: list[Finding]) -> None:
     out = console()
     table = Table(show_lines=False, pad_edge=False, box=None)
     table.add_column("check", no_wrap=True)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from penstock import config as configuration
 from penstock.commands.consumers import age_text
-from penstock.commands.run import render, size_text
+from penstock.commands.screen import screen, size_text
 from penstock.commands.terminal import cell, console, say_json
 from penstock.config import PipelineConfig
 from penstock.disk.directory import is_held
@@ -35,7 +35,7 @@ def status(file: Path, *, history: bool, as_json: bool) -> None:
         say_json(document)
         return
     out = console()
-    out.print(render(document))
+    out.print(screen(document))
     out.print(cell(f"running: {_running(document)}; offset {document['offset']} "
                   f"of {document['log_end']} ({document['source_position']})"))  # fmt: skip
     if document.get("stopping"):

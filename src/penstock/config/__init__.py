@@ -22,7 +22,6 @@ from pydantic import Field, ValidationError, model_validator
 from penstock.config.secret import Secret, lent
 from penstock.config.sections import (
     EpochConfig,
-    Milliseconds,
     RelayLogConfig,
     RestConfig,
     SchemaConfig,
@@ -35,6 +34,7 @@ from penstock.config.sections import (
     StartAt,
     TablesConfig,
 )
+from penstock.config.units import Milliseconds
 from penstock.errors import ConfigError
 from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
 from penstock.model.shards import ShardRule, contradiction
@@ -64,6 +64,7 @@ class PipelineConfig(Section):
     """One pipeline: a source, some of its tables, a sink."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
+    """Name of the pipeline, which `status` and tables of its own show: letters, digits, `_` and `-`."""
     source: SourceConfig
     tables: TablesConfig
     merge_shards: tuple[ShardRule, ...] = ()

@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from penstock.errors import InternalError, TransientError
@@ -95,6 +96,12 @@ class Secret:
             cls._accept,
             serialization=core_schema.plain_serializer_function_ser_schema(str, when_used="json"),
         )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string"}
 
     @classmethod
     def _accept(cls, value: Any) -> Secret:

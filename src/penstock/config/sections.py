@@ -4,45 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from penstock.config.secret import Secret
+from penstock.config.units import Bytes, Milliseconds
 from penstock.model.name import split_name
 from penstock.model.schema import TableId
-
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|KB|MB|GB|TB)?\s*$")
-_SIZE_UNITS = {
-    "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4,
-    "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "TiB": 1024**4,
-}  # fmt: skip
-_TIME = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)\s*$")
-_TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def _bytes(value: Any) -> Any:
-    if isinstance(value, str) and (match := _SIZE.match(value)):
-        return int(float(match[1]) * _SIZE_UNITS[match[2] or "B"])
-    if isinstance(value, str):
-        raise ValueError(f"{value!r} is not a size; write for example 256MiB")
-    return value
-
-
-def _milliseconds(value: Any) -> Any:
-    if isinstance(value, str) and (match := _TIME.match(value)):
-        return int(float(match[1]) * _TIME_UNITS_MS[match[2]])
-    if isinstance(value, str):
-        raise ValueError(f"{value!r} is not a duration; write for example 500ms, 10s or 7d")
-    return value
 
 
 def _table_name(value: str) -> str:
@@ -50,13 +30,24 @@ def _table_name(value: str) -> str:
     return value
 
 
-TableName = Annotated[str, AfterValidator(_table_name)]
-Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=0)]
-Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0)]
+_NAME_SCHEMA: dict[str, Any] = {"type": "string", "pattern": r".\.."}
+_HOST_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+TableName = Annotated[str, AfterValidator(_table_name), WithJsonSchema(_NAME_SCHEMA)]
 
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    shorthands: ClassVar[list[dict[str, Any]]] = []
+    """JSON Schemas of what may stand for the whole section."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        made = handler(schema)
+        return {"anyOf": [made, *cls.shorthands]} if cls.shorthands else made
 
 
 def _check_addresses(addresses: list[str]) -> None:
@@ -70,11 +61,17 @@ class SourceConfig(Section):
     """The database whose log is read."""
 
     type: Literal["mysql"] = "mysql"
-    host: str = "127.0.0.1"
+    """What the source is: MySQL or MariaDB."""
+    host: Annotated[str, WithJsonSchema(_HOST_SCHEMA)] = "127.0.0.1"
+    """Name or address of the server. A list `[host:port, …]` names several of one topology: the first is
+    preferred, the others are `failover`."""
     port: int = Field(3306, ge=1, le=65535)
+    """TCP port of the server."""
     user: str
+    """The account that reads the log and the tables. It needs SELECT, REPLICATION SLAVE and REPLICATION
+    CLIENT."""
     password: Secret = Secret()
-    """Better `${NAME}`, from the environment."""
+    """Password of the account. Better `${NAME}`, from the environment, than the password itself."""
     allow_cleartext_password: bool = False
     """Some accounts (`mysql_clear_password`, `dialog`: PAM, LDAP) have the password sent as it is. Without
     this it is sent only over TLS with a verified certificate (`tls: verify_ca` or `verify_identity`), because
@@ -83,8 +80,11 @@ class SourceConfig(Section):
     """`preferred` and `required` encrypt and do not look who answers; `verify_ca` and `verify_identity`
     do."""
     tls_ca: Path | None = None
+    """File with the certificates that the server's own must be signed by (PEM)."""
     tls_cert: Path | None = None
+    """File with the certificate that we show to the server (PEM), for accounts with REQUIRE X509."""
     tls_key: Path | None = None
+    """File with the private key of `tls_cert` (PEM)."""
     failover: list[str] = []
     """Further servers `host:port` of the same topology, to be followed by GTID when this one is gone. A list
     in `host` means the same: the first is preferred."""
@@ -125,11 +125,17 @@ class SourceConfig(Section):
 class StartAt(Section):
     """Where a new relay log begins. Exactly one of the ways."""
 
+    shorthands: ClassVar[list[dict[str, Any]]] = [{"enum": ["latest", "earliest"]}]
+
     at: Literal["latest", "earliest"] | None = None
+    """The end of the source's log, or the oldest file that the source still has. `start: latest` is short for
+    `start: {at: latest}`."""
     gtid: str | None = None
     """Everything after this executed set."""
     file: str | None = None
+    """Name of a file of the source's log; goes with `position`."""
     position: int | None = Field(None, ge=4)
+    """Position in `file` at which a transaction begins, in bytes."""
     timestamp: str | None = None
     """ISO 8601; the first transaction committed at or after it."""
 
@@ -149,13 +155,15 @@ class StartAt(Section):
 
 
 class RelayLogConfig(Section):
+    """The copy of the source's log on local disk, from which everything else works."""
+
     path: Path | None = None
     """Directory; None: `relay` inside the pipeline's state directory. Pipelines of one source may share
     it."""
     segment_size: Bytes = 256 * 1024**2
-    """A segment is closed at the first transaction end past this size."""
+    """A segment file is closed at the first transaction end past this size."""
     segment_age: Milliseconds = 3_600_000
-    """... or past this age."""
+    """A segment file is closed at the first transaction end past this age, if it is not full before."""
     span_size: Bytes = 4 * 1024**2
     """Bytes of log behind one index entry of a closed segment: the grain of parallel decode."""
     flush_interval: Milliseconds = 5
@@ -169,11 +177,19 @@ class RelayLogConfig(Section):
     """The receiver waits, rather than writes, while the file system has less than this left."""
 
 
+_PATTERNS_SCHEMA = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+
+
 class TablesConfig(Section):
+    """Which tables are captured. A list of names is short for `include`."""
+
+    shorthands: ClassVar[list[dict[str, Any]]] = [{"type": "string"}, _PATTERNS_SCHEMA]
+
     include: list[str] = Field(min_length=1)
     """Names `database.table`; `*` and `?` are wildcards in either part. A database whose name has dots stands
     in backticks, `` `a.b`.* ``; in backticks there are no wildcards."""
     exclude: list[str] = []
+    """Names in the same form. A table that matches one of them is left out, whatever `include` says."""
 
     @model_validator(mode="before")
     @classmethod
@@ -211,7 +227,11 @@ class LoadConfig(Section):
 
 
 class SnapshotConfig(Section):
+    """The first read of the tables, and how hard it may press the server."""
+
     mode: Literal["initial", "never", "only"] = "initial"
+    """`initial`: tables are read, and followed from then on. `never`: only changes from now on arrive.
+    `only`: the run ends when the tables have been read."""
     chunk_rows: int = Field(50_000, ge=1)
     """Rows aimed at per chunk; also the most that is read again after a failure."""
     parallel: int = Field(2, ge=1, le=256)
@@ -281,13 +301,15 @@ class SignalsConfig(Section):
     """Signals that have ended are kept up to this many: so long their answers can be read, and an id that is
     sent again is known."""
     keep_age: Milliseconds = 30 * 86_400_000
-    """... and this long."""
+    """Signals that have ended are kept this long, if `keep` does not end it before."""
     waiting_max: int = Field(10_000, ge=1)
     """While so many signals are accepted and not yet ended, no more are taken: HTTP answers 503, the file and
     the table are read later, commands are refused."""
 
 
 class EpochConfig(Section):
+    """An epoch is a range of the log that is applied to the targets as one step."""
+
     bytes_max: Bytes = 512 * 1024**2
     """Log bytes of one epoch. Soft: an epoch holds whole transactions, at least one."""
     interval: Milliseconds = 200
@@ -297,7 +319,11 @@ class EpochConfig(Section):
 
 
 class SinkConfig(Section):
+    """Where the tables arrive."""
+
     type: Literal["iceberg", "delta", "parquet", "console"] = "iceberg"
+    """Lake tables that are as the tables at the source are (`iceberg`, `delta`), a log of all changes in
+    Parquet files, or changes printed to look at."""
     path: Path | None = None
     """Directory of the warehouse (iceberg), of the tables (delta) or of the change log (parquet)."""
     catalog: str = "lake"
@@ -338,13 +364,19 @@ class SinkConfig(Section):
 
 
 class SparkConfig(Section):
+    """The Spark application that a pipeline is."""
+
     master: str = "local[*]"
+    """Where Spark runs: `local[*]` is this process, with all its cores; or the address of a cluster."""
     app_name: str = "penstock"
+    """The application's name on Spark's pages and in its logs."""
     driver_memory: str = "2g"
+    """Heap of the driver's JVM, as Spark writes it: `512m`, `2g`."""
     start_timeout: Milliseconds = 120_000
     """How long a cluster may take to answer, and to run a first small task. Longer for clusters that start
     machines on demand."""
     conf: dict[str, str] = {}
+    """Further Spark options by name. Every value is a text: put numbers in quotes."""
 
 
 class SchemaConfig(Section):

@@ -27,7 +27,9 @@ class ShardRule:
     tables: str | tuple[str, ...]
     """Patterns as in `tables`, spelled as the server spells the names."""
     into: str
+    """Name of the target, `database.table` as a source table would be."""
     shard_column: str = SHARD_COLUMN
+    """Column of the target that says from which table a row is."""
 
     def __post_init__(self) -> None:
         for pattern in self.patterns:

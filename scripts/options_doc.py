@@ -1,0 +1,66 @@
+"""Writes docs/options.md and the JSON Schema of pipeline files from the models that check them:
+`python scripts/options_doc.py`; with `--check` it only compares."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from penstock.config import PipelineConfig
+from penstock.config.options import REQUIRED, Option, OptionSection, sections
+from penstock.config.schema import SCHEMA_FILE, schema_text
+
+PAGE = Path(__file__).parent.parent / "docs" / "options.md"
+
+HEAD = """# Options of a pipeline file
+
+Every option, with its type, its default and what it is for. `scripts/options_doc.py` makes this page from
+the code that checks pipeline files; `penstock options` shows the same at a terminal (`penstock options
+snapshot`: one section).
+
+A size is a number of bytes, or a text with its unit: `64KiB`, `256MiB`, `1GiB`. A duration is a number of
+milliseconds, or a text with its unit: `500ms`, `10s`, `5min`, `1h`, `7d`. `${NAME}` in any value is
+replaced by the environment variable of that name. Relative paths count from the folder of the pipeline
+file. An option that is not known is an error that names the nearest one.
+
+Editors that read JSON Schema complete options and mark mistakes. `penstock options --schema` prints the
+schema; keep it beside your pipeline files, and name it in their first line:
+
+```yaml
+# yaml-language-server: $schema=penstock.schema.json
+```
+
+Rules that join several options (some sinks need `path`) are not part of the schema; `penstock doctor`
+checks them.
+"""
+
+
+def page() -> str:
+    return HEAD + "".join(f"\n{_section(one)}" for one in sections(PipelineConfig))
+
+
+def _section(section: OptionSection) -> str:
+    title = f"`{section.name}`" if section.name else "The pipeline"
+    variant = f", `type: {section.variant}`" if section.variant else ""
+    text = f"{section.text}\n\n" if section.text else ""
+    return f"## {title}{variant}\n\n{text}" + "\n".join(map(_option, section.options))
+
+
+def _option(option: Option) -> str:
+    default = REQUIRED if option.default == REQUIRED else f"default `{option.default}`"
+    return f"**`{option.name}`**: {option.type}; {default}. {option.text}\n"
+
+
+def main() -> int:
+    made = {PAGE: page(), SCHEMA_FILE: schema_text(PipelineConfig)}
+    if "--check" not in sys.argv:
+        for path, text in made.items():
+            path.write_text(text, "utf-8")
+        return 0
+    old = [path.name for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
+    print(f"{', '.join(old)} differ: run scripts/options_doc.py" if old else "options are up to date")
+    return int(bool(old))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""Draws how a pipeline is doing: the screen of `penstock run` and of the demo, what `penstock status` prints,
+and one line of it for logs. What is drawn is the document of `runtime/progress.py`.
+
+Texts of others (names, reasons, statements) go through `commands/terminal.py` and `printable`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from penstock.commands.terminal import cell
+from penstock.printable import printable
+
+RETRIES_SHOWN_MAX = 5
+TABLES_SHOWN_MAX = 50
+"""Drawing a thousand rows twice a second would cost more CPU time than the pipeline itself."""
+TABLES_SHOWN_MIN = 5
+"""However low the terminal is."""
+LINES_BESIDE_TABLES = 9
+"""Of the screen: the pipeline, the snapshot, the frame of the table, a retry."""
+BAR_WIDTH = 40
+
+
+def screen(status: dict[str, Any], *, lines: int | None = None) -> Group:
+    """The pipeline, its snapshot as a bar, its tables, and what is tried again. `lines`: the terminal has so
+    many; None: they do not matter."""
+    parts: list[RenderableType] = [cell(_heading(status), "bold"), cell(_speed(status))]
+    if status["snapshot"]["chunks"] and not status["snapshot"]["done"]:
+        parts.append(_snapshot(status["snapshot"]))
+    if status["snapshot"]["throttled"]:
+        parts.append(cell(f"snapshot paused: {status['snapshot']['throttled']}", "yellow"))
+    parts.append(_tables(status["tables"], lines))
+    parts += [cell(_retry(retry), "yellow") for retry in status["retrying"][:RETRIES_SHOWN_MAX]]
+    if (more := len(status["retrying"]) - RETRIES_SHOWN_MAX) > 0:
+        parts.append(cell(f"… and {more} more"))
+    return Group(*parts)
+
+
+def summary_line(status: dict[str, Any]) -> str:
+    """The pipeline in one line."""
+    snapshot, lag = status["snapshot"], status["lag"]
+    parts = [f"epoch {status['epoch']}", f"lag {_seconds(lag['seconds'])}, {size_text(lag['bytes'])}"]
+    if snapshot["chunks"] and not snapshot["done"]:
+        left = snapshot.get("seconds_left")
+        parts.append(
+            f"snapshot {snapshot['chunks_placed']}/{snapshot['chunks']} chunks, "
+            f"{snapshot['rows_placed']:,} rows" + (f", {time_text(left)} left" if left is not None else "")
+        )
+    if snapshot["throttled"]:
+        parts.append(f"snapshot paused: {snapshot['throttled']}")
+    parts += [_retry(retry) for retry in status["retrying"]]
+    parked = [table["table"] for table in status["tables"] if table["status"] == "parked"]
+    if parked:
+        parts.append("parked: " + ", ".join(parked))
+    return "; ".join(parts)
+
+
+def _heading(status: dict[str, Any]) -> str:
+    lag = status["lag"]
+    return (
+        f"{status['pipeline']}: epoch {status['epoch']}, lag {_seconds(lag['seconds'])} "
+        f"({size_text(lag['bytes'])}, {lag['transactions']:,} transactions)"
+    )
+
+
+def _speed(status: dict[str, Any]) -> str:
+    rates = status.get("rates")
+    if not rates:
+        return f"{status['snapshot']['rows_placed']:,} rows of snapshots"
+    text = f"log {size_text(rates['log_bytes_per_s'])}/s"
+    if not status["snapshot"]["done"] or rates["snapshot_rows_per_s"]:
+        text += f", snapshot {rates['snapshot_rows_per_s']:,} rows/s"
+    return text
+
+
+def _snapshot(snapshot: dict[str, Any]) -> Table:
+    """By rows where they are known to be more than none, else by chunks."""
+    placed, total = snapshot["rows_placed"], snapshot["rows_placed"] + snapshot["rows_left"]
+    if not total:
+        placed, total = snapshot["chunks_placed"], snapshot["chunks"]
+    left = snapshot.get("seconds_left")
+    line = Table.grid(padding=(0, 1))
+    line.add_row(
+        "snapshot",
+        ProgressBar(total=total, completed=placed, width=BAR_WIDTH),
+        f"{100 * placed // total} %",
+        f"{snapshot['rows_placed']:,} rows, {snapshot['chunks_placed']}/{snapshot['chunks']} chunks",
+        f"{time_text(left)} left" if left is not None else "",
+    )
+    return line
+
+
+def _tables(tables: list[dict[str, Any]], lines: int | None) -> Table:
+    table = Table()
+    for name, justify in (
+        ("table", "left"),
+        ("state", "left"),
+        ("chunks", "right"),
+        ("rows placed", "right"),
+    ):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("remarks", overflow="fold")
+    shown = shown_first(tables, TABLES_SHOWN_MAX if lines is None else lines - LINES_BESIDE_TABLES)
+    for item in shown:
+        chunks, state = item["chunks"], _state(item)
+        placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
+        rows = f"{item['rows_placed']:,}"
+        if state in ("planning chunks", "snapshot + stream"):
+            rows += f" of ~{item['rows_estimate']:,}"
+        table.add_row(cell(item["table"]), state, placed, rows, Text(_remarks(item)))
+    if more := len(tables) - len(shown):
+        table.add_row(f"… and {more:,} more", "", "", "", "`penstock status FILE --json` lists all tables.")
+    return table
+
+
+def shown_first(tables: list[dict[str, Any]], count: int = TABLES_SHOWN_MAX) -> list[dict[str, Any]]:
+    """At most `count` tables, in their order. Parked tables come first, then those being read."""
+    count = min(max(count, TABLES_SHOWN_MIN), TABLES_SHOWN_MAX)
+    if len(tables) <= count:
+        return tables
+
+    def rank(item: dict[str, Any]) -> int:
+        if item["status"] == "parked":
+            return 0
+        busy = (
+            item["resnapshot_pending"] or item["catching_up"] or item["snapshot"] in ("splitting", "reading")
+        )
+        return 1 if busy else 2
+
+    chosen = {item["table"] for item in sorted(tables, key=rank)[:count]}
+    return [item for item in tables if item["table"] in chosen]
+
+
+def _state(item: dict[str, Any]) -> str:
+    if item["resnapshot_pending"]:
+        return "resnapshot pending"
+    if item["catching_up"]:
+        return "catching up"
+    if item["status"] != "live":
+        return str(item["status"])
+    return {"splitting": "planning chunks", "reading": "snapshot + stream"}.get(item["snapshot"], "stream")
+
+
+def _remarks(item: dict[str, Any]) -> str:
+    remarks = ""
+    if item["parked"]:
+        remarks = printable(f"{item['parked']['reason']} {item['parked']['hint']}".strip())
+    elif item["last_change"]:
+        remarks = printable(_last_change(item["last_change"]))
+    verified = printable(_last_verified(item["verified"])) if item["verified"] else ""
+    return "\n".join(filter(None, (remarks, verified)))
+
+
+def _retry(retry: dict[str, Any]) -> str:
+    """What is failing and being retried, since when, and why."""
+    what = retry["what"] + (f" of {retry['table']}" if retry["table"] else "")
+    since = retry["since"][:19].replace("T", " ")
+    return f"retrying {what} since {since} UTC ({retry['attempts']} attempts): {retry['reason']}"
+
+
+def _last_change(change: dict[str, Any]) -> str:
+    at = (change["committed"] or change["recorded"])[:19].replace("T", " ")
+    return f"version {change['version']} ({at} UTC): {change['what']}, {change['decision']}"
+
+
+def _last_verified(verified: dict[str, Any]) -> str:
+    different = f", {verified['keys_different']:,} keys differ" if verified["keys_different"] else ""
+    offset = f", at offset {verified['offset']}" if verified["offset"] is not None else ""
+    return f"verified {verified['at'][:19].replace('T', ' ')} UTC: {verified['verdict']}{different}{offset}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:.1f} s"
+
+
+def time_text(seconds: float) -> str:
+    """Of an estimate: two units at most."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size_text(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

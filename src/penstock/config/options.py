@@ -1,0 +1,217 @@
+"""The options of a pipeline file as values, read from the models that check it.
+
+`penstock options`, docs/options.md and the JSON Schema for editors are made from these, so that none of them
+can differ from what a pipeline accepts. Works for any pydantic model or dataclass: a section of its own for
+each one that is nested in another, a section for each variant where an option takes one of several models.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from penstock.config.secret import Secret
+from penstock.config.units import Unit
+
+REQUIRED = "required"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. `name` is its full name (`snapshot.chunk_rows`), `default` is written as in a pipeline
+    file (`REQUIRED` if there is none), `text` says what it is for."""
+
+    name: str
+    type: str
+    default: str
+    text: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"name": self.name, "type": self.type, "default": self.default, "text": self.text}
+
+
+@dataclass(frozen=True)
+class OptionSection:
+    """`name` is empty for the options that stand outside of all sections. `variant`: the options hold only
+    for this `type`."""
+
+    name: str
+    text: str
+    options: tuple[Option, ...]
+    variant: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.variant})" if self.variant else self.name
+
+    def to_json(self) -> dict[str, Any]:
+        options = [option.to_json() for option in self.options]
+        return {"name": self.name, "variant": self.variant or None, "text": self.text, "options": options}
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    annotation: Any
+    metadata: tuple[Any, ...]
+    default: Any
+
+
+def sections(model: type) -> list[OptionSection]:
+    """All of them, a section before those that are nested in it."""
+    return list(_sections(model, "", ""))
+
+
+def docs_of(model: type) -> dict[str, str]:
+    """The text below each field of a class, also of those that it inherits."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        if kind.__module__.split(".")[0] in ("builtins", "pydantic", "typing"):
+            continue
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, below in pairwise(tree.body):
+            if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+                continue
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                found[field.target.id] = " ".join(inspect.cleandoc(str(below.value.value)).split())
+    return found
+
+
+def _sections(model: type, name: str, variant: str) -> Iterator[OptionSection]:
+    docs, options, nested = docs_of(model), list[Option](), list[OptionSection]()
+    for field in _fields(model):
+        full = f"{name}.{field.name}" if name else field.name
+        models = list(_models_in(field.annotation))
+        for one in models:
+            nested += _sections(one, full, _variant(one) if len(models) > 1 else "")
+        if models and not _is_repeated(field.annotation):
+            continue  # the section says it all
+        text = docs.get(_attribute(model, field.name), "")
+        options.append(Option(full, _type_text(field), _default_text(field), text))
+    yield OptionSection(name, first_paragraph(model.__doc__), tuple(options), variant)
+    yield from nested
+
+
+def first_paragraph(text: str | None) -> str:
+    """Of a docstring: what follows it is for those who read the code."""
+    return " ".join(inspect.cleandoc(text or "").split("\n\n")[0].split())
+
+
+def _fields(model: type) -> Iterator[_Field]:
+    if issubclass(model, BaseModel):
+        for name, info in model.model_fields.items():
+            yield _Field(info.alias or name, info.annotation, tuple(info.metadata), _default(info))
+    else:
+        hints = get_type_hints(model, include_extras=True)
+        for field in fields(cast(Any, model)):
+            default = PydanticUndefined if field.default is MISSING else field.default
+            yield _Field(field.name, hints[field.name], (), default)
+
+
+def _default(info: FieldInfo) -> Any:
+    return info.get_default(call_default_factory=True) if info.default_factory else info.default
+
+
+def _attribute(model: type, name: str) -> str:
+    """The field that an option is called by another name."""
+    if issubclass(model, BaseModel):
+        return next((one for one, info in model.model_fields.items() if info.alias == name), name)
+    return name
+
+
+def _models_in(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
+        yield annotation
+    elif get_origin(annotation) is not Literal:
+        for part in get_args(annotation):
+            yield from _models_in(part)
+
+
+def _is_repeated(annotation: Any) -> bool:
+    return get_origin(annotation) in (list, tuple, dict)
+
+
+def _variant(model: type) -> str:
+    kind = next((field for field in _fields(model) if field.name == "type"), None)
+    return "" if kind is None else str(get_args(kind.annotation)[0])
+
+
+# as text ---------------------------------------------------------------------------------------------------
+
+
+def _type_text(field: _Field) -> str:
+    unit = _unit(field)
+    text = unit.name if unit is not None else _name(field.annotation)
+    bounds = [*field.metadata, *_annotated(field.annotation)]
+    lower = [one.ge for one in bounds if getattr(one, "ge", None) is not None]
+    upper = [one.le for one in bounds if getattr(one, "le", None) is not None]
+    if lower and (least := max(lower)) > 0:
+        text += f", at least {unit.show(least) if unit is not None else least}"
+    if upper:
+        text += f", at most {min(upper)}"
+    return text
+
+
+def _unit(field: _Field) -> Unit | None:
+    found = [*field.metadata, *_annotated(field.annotation)]
+    return next((one for one in found if isinstance(one, Unit)), None)
+
+
+def _annotated(annotation: Any) -> Sequence[Any]:
+    """What `Annotated` says of a type, also of one that may be None."""
+    if get_origin(annotation) is Annotated:
+        return list(annotation.__metadata__)
+    if get_origin(annotation) in (Union, UnionType):
+        return [one for part in get_args(annotation) for one in _annotated(part)]
+    return []
+
+
+_NAMES: dict[Any, str] = {
+    int: "number", float: "number", bool: "`true` or `false`", str: "text", Path: "path", Secret: "text",
+}  # fmt: skip
+
+
+def _name(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _name(arguments[0])
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, UnionType):
+        names = [_name(part) for part in arguments if part is not NoneType]
+        return " or ".join(dict.fromkeys(names))
+    if origin is dict:
+        return "names with values"
+    if origin in (list, tuple):
+        return f"list of {_name(arguments[0])}s".replace("ys", "ies")
+    entry = "entry" if any(_models_in(annotation)) else str(annotation)
+    return _NAMES.get(annotation, entry)
+
+
+def _default_text(field: _Field) -> str:
+    value, unit = field.default, _unit(field)
+    if value is PydanticUndefined:
+        return REQUIRED
+    if value is None or isinstance(value, Secret):
+        return "none"
+    if unit is not None:
+        return unit.show(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, str) and isinstance(yaml.safe_load(value), str):
+        return value
+    return json.dumps(value)  # also a text that YAML would take for something else

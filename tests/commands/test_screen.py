@@ -1,0 +1,102 @@
+"""What a pipeline looks like at a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from penstock.commands.screen import TABLES_SHOWN_MAX, TABLES_SHOWN_MIN, screen, shown_first, time_text
+from penstock.commands.terminal import console
+
+
+def table(number: int, **fields: Any) -> dict[str, Any]:
+    nothing = dict.fromkeys(("resnapshot_pending", "catching_up", "parked", "last_change", "verified"))
+    counts = {"chunks": {"placed": 0, "total": 0}, "rows_placed": 0, "rows_estimate": 0}
+    quiet = {"status": "live", "snapshot": "done", **nothing, **counts}
+    return {"table": f"shop.t{number:04d}", **quiet, **fields}
+
+
+def status(tables: list[dict[str, Any]], **snapshot: Any) -> dict[str, Any]:
+    quiet = {
+        "chunks": 0,
+        "chunks_placed": 0,
+        "rows_placed": 0,
+        "rows_left": 0,
+        "done": True,
+        "throttled": None,
+    }
+    return {
+        "pipeline": "shop",
+        "epoch": 7,
+        "lag": {"seconds": 0.25, "bytes": 2048, "transactions": 3},
+        "rates": {"log_bytes_per_s": 3 * 1024**2, "snapshot_rows_per_s": snapshot.pop("rate", 0)},
+        "snapshot": quiet | snapshot,
+        "retrying": [],
+        "tables": tables,
+    }
+
+
+def lines(document: dict[str, Any], *, height: int | None = None) -> list[str]:
+    out = console(file=io.StringIO(), width=120)
+    out.print(screen(document, lines=height))
+    return out.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_a_few_tables_are_all_shown() -> None:
+    tables = [table(number) for number in range(TABLES_SHOWN_MAX)]
+    assert shown_first(tables) == tables
+
+
+def test_of_many_those_that_somebody_waits_for_are_shown_in_their_order() -> None:
+    tables = [table(number) for number in range(1000)]
+    tables[700] = table(700, status="parked")
+    tables[900] = table(900, snapshot="reading")
+    tables[950] = table(950, resnapshot_pending="a reason")
+    shown = shown_first(tables)
+    assert len(shown) == TABLES_SHOWN_MAX
+    assert shown[-3:] == [tables[700], tables[900], tables[950]]
+    assert shown == sorted(shown, key=lambda one: str(one["table"]))
+
+
+def test_a_snapshot_is_a_bar_with_its_share_its_speed_and_the_time_left() -> None:
+    reading = table(
+        1, snapshot="reading", rows_placed=250, rows_estimate=1000, chunks={"placed": 1, "total": 4}
+    )
+    counts = {"chunks": 4, "chunks_placed": 1, "rows_placed": 250, "rows_left": 750}
+    shown = lines(status([reading], **counts, done=False, seconds_left=95, rate=8000))
+    assert shown[0].strip() == "shop: epoch 7, lag 0.2 s (2.0 KiB, 3 transactions)"
+    assert shown[1].strip() == "log 3.0 MiB/s, snapshot 8,000 rows/s"
+    assert shown[2].startswith("snapshot ━") and "25 %" in shown[2] and "250 rows, 1/4 chunks" in shown[2]
+    assert shown[2].rstrip().endswith("1 min 35 s left")
+    [row] = [line for line in shown if "shop.t0001" in line]
+    assert "snapshot + stream" in row and "1/4" in row and "250 of ~1,000" in row
+
+
+def test_a_pipeline_that_only_streams_has_no_bar() -> None:
+    shown = lines(status([table(1)], chunks=4, chunks_placed=4, rows_placed=1000))
+    assert not any("snapshot" in line for line in shown) and "stream" in "".join(shown)
+
+
+def test_a_snapshot_of_which_no_row_is_known_counts_chunks() -> None:
+    shown = lines(status([table(1)], chunks=4, chunks_placed=2, done=False))
+    assert "50 %" in shown[2] and "2/4 chunks" in shown[2]
+
+
+@pytest.mark.parametrize("height", [24, 40])
+def test_the_screen_fits_the_terminal(height: int) -> None:
+    document = status([table(number) for number in range(200)], chunks=9, chunks_placed=1, done=False)
+    assert height - 6 <= len(lines(document, height=height)) < height
+
+
+def test_a_low_terminal_still_shows_some_tables() -> None:
+    assert len(shown_first([table(number) for number in range(200)], -3)) == TABLES_SHOWN_MIN
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.4, "59 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (7325, "2 h 2 min")],
+)
+def test_a_time_left_has_two_units_at_most(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
