@@ -82,3 +82,45 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     listed = set(re.findall(r"[\w/*-]+\.md|decisions/\*", str(yaml.safe_load(text)["nav"])))
     own = {"index.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "decisions/*"}
     assert listed == own | {path.name for path in ROOT.glob("docs/*.md")}
+
+
+BASES = (ROOT, ROOT / "src" / "penstock", ROOT / "tests")
+FOLDERS = {path.name for base in BASES[:2] for path in base.iterdir() if path.is_dir()}
+FOLDERS -= {"state", "cascades"}  # also the names of directories that a pipeline makes
+
+
+def expanded(path: str) -> list[str]:
+    """The paths that a shell makes of braces: `a/{b,c}.py` is two."""
+    match = re.search(r"\{([^{}]*,[^{}]*)\}", path)
+    if match is None:
+        return [path]
+    ends = expanded(path[match.end() :])
+    return [f"{path[: match.start()]}{word}{end}" for word in match[1].split(",") for end in ends]
+
+
+def is_path(text: str) -> bool:
+    """Whether a text in backticks names a file or folder of this project."""
+    if not re.fullmatch(r"[\w./{},*-]+", text) or text.startswith("/") or "/" not in text:
+        return False
+    return text.endswith((".py", ".pyi", ".rs")) or (text.endswith("/") and text.split("/")[0] in FOLDERS)
+
+
+def exists(path: str, bases: tuple[Path, ...] = BASES) -> bool:
+    return any(next(base.glob(path.rstrip("/")), None) for base in bases)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_that_a_page_names_exists(page: Path) -> None:
+    named = [text for text in re.findall(r"`([^`\n]+)`", page.read_text("utf-8")) if is_path(text)]
+    assert [path for text in named for path in expanded(text) if not exists(path)] == []
+
+
+def test_every_promise_names_the_files_that_keep_and_test_it() -> None:
+    promises = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("\n## Promises\n")[2]
+    rows = [line.strip("| ").split(" | ") for line in promises.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    for promise, kept, tested in rows:
+        for column, bases in ((kept, BASES[:2]), (tested, BASES[2:])):
+            paths = [path for text in re.findall(r"`([^`]+)`", column) for path in expanded(text)]
+            assert paths, promise
+            assert [path for path in paths if not exists(path, bases)] == [], promise
