@@ -17,7 +17,7 @@ from penstock.config import SourceConfig
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
-from penstock.model.table import TableState
+from penstock.model.table import Reading, TableState
 from penstock.sources.mysql.session import SourceSession
 from penstock.state import StateStore
 from penstock.testing.servers import MySqlServer
@@ -67,7 +67,7 @@ def _find(server: MySqlServer, folder: Path, table: TableId, chunk_rows: int) ->
     try:
         schema = session.read_table(table)
         assert schema is not None
-        known = TableState(table, Offset(4), schema, snapshot="splitting")
+        known = TableState(schema, Offset(4), Reading(splitting=True))
         state.put_table(known)
         began = since = time.monotonic()
         found: list[Chunk] = []

@@ -24,7 +24,7 @@ from penstock.config import SchemaConfig
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.schema_change import TableEffect
-from penstock.model.table import TableState
+from penstock.model.table import Streaming, TableState
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.relaylog import index
@@ -79,7 +79,7 @@ def _plan_all(log: RelayLog, home: Path) -> int:
     state = StateStore(home / "state")
     schema = TableSchema(ORDERS, (Column("id", "bigint", nullable=False),), ("id",))
     state.advance(log.start)
-    state.put_table(TableState(ORDERS, log.start, schema, snapshot="none", written=True, last_epoch=1))
+    state.put_table(TableState(schema, log.start, Streaming(snapshot_done=False), written=True, last_epoch=1))
     planner = Planner(
         state, log, NoStatements(), policies=Policies(SchemaConfig(), append_only=False, reads=False),
         discard=lambda staged: None, limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1, 1)),

@@ -17,7 +17,7 @@ from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.plan import ApplyEvents, EpochPlan, TablePlan
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import Change, TableState
+from penstock.model.table import Change, Streaming, TableState
 from penstock.runtime.progress import TableDocuments
 from penstock.state import StateStore
 
@@ -55,7 +55,7 @@ def fill(folder: Path, *, tables: int, columns: int, epochs: int, touched: int) 
     with state.transaction():
         for number in range(tables):
             schema = schema_of(number, columns)
-            state.put_table(TableState(schema.table, Offset(4), schema, snapshot="done", written=True))
+            state.put_table(TableState(schema, Offset(4), Streaming(snapshot_done=True), written=True))
             state.note(Change(schema.table, 1, Offset(4), "found", "captured"))
     every = list(state.tables().values())
     spent = []

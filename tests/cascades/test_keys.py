@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.phases import DROPPED, PARKED, READ, READING, behind
 
 from penstock.cascades.keys import (
     AFTER_PARENTS,
@@ -22,7 +23,7 @@ from penstock.cascades.keys import (
 )
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
-from penstock.model.table import TableState
+from penstock.model.table import ResnapshotPending, TableState
 
 P, M, G, S = (TableId("shop", name) for name in "pmgs")
 
@@ -38,7 +39,7 @@ def schema(table: TableId, *parents: TableId, **rules: str) -> TableSchema:
 
 
 def live(table: TableId, *parents: TableId, **changes: Any) -> TableState:
-    return replace(TableState(table, Offset(10), schema(table, *parents), snapshot="done"), **changes)
+    return replace(TableState(schema(table, *parents), Offset(10), READ), **changes)
 
 
 def tables(*states: TableState) -> dict[TableId, TableState]:
@@ -65,24 +66,24 @@ def test_tables_come_after_those_they_refer_to() -> None:
 def test_a_table_is_followed_if_its_parents_are_and_began_no_later() -> None:
     assert why(live(P), live(M, P)) == {}
     assert "does not follow" in why(live(M, P))[M]
-    assert "does not follow" in why(live(P, status="dropped"), live(M, P))[M]
+    assert "does not follow" in why(live(P, phase=DROPPED), live(M, P))[M]
     assert "read again" in why(live(P, start=Offset(11)), live(M, P))[M]
-    assert why(live(P, due="so"), live(M, P)) == {M: AFTER_PARENTS}
+    assert why(live(P, phase=ResnapshotPending("so")), live(M, P)) == {M: AFTER_PARENTS}
 
 
 def test_a_parked_table_parks_those_that_refer_to_it_until_it_is_read_again() -> None:
-    parked = live(P, status="parked")
+    parked = live(P, phase=PARKED)
     [found] = hindrances(tables(parked, live(M, P)), DEFAULT_TYPES).values()
-    assert found.parks and found.due
-    held = live(M, P, status="parked", due="x")
-    lower = live(G, M, status="parked", due="x")
+    assert found.parks and found.resnapshots
+    held = live(M, P, phase=ResnapshotPending("x", PARKED))
+    lower = live(G, M, phase=ResnapshotPending("x", PARKED))
     assert is_held_back(held, tables(parked, held)) and is_held_back(lower, tables(parked, held, lower))
     assert not is_held_back(held, tables(live(P), held))
     assert waits(held, tables(parked, held)) and not waits(held, tables(live(P), held))
 
 
 def test_a_table_is_read_after_parents_that_change_without_row_events_themselves() -> None:
-    reading = {"snapshot": "reading"}
+    reading = {"phase": READING}
     assert why(live(P, **reading), live(M, P, **reading)) == {}, "all changes of p are in the log"
     assert why(live(P), live(M, P, **reading), live(G, M, **reading)) == {G: AFTER_PARENTS}
     assert waits(live(G, M), tables(live(P), live(M, P, **reading)))
@@ -90,12 +91,12 @@ def test_a_table_is_read_after_parents_that_change_without_row_events_themselves
 
 
 def test_a_table_that_refers_to_itself_is_followed_while_it_is_read_and_waits_for_others_only() -> None:
-    reading = live(S, S, P, snapshot="reading")
+    reading = live(S, S, P, phase=READING)
     assert not why(live(P), live(S, S, P)) and not why(live(P), reading)
-    assert is_held(reading) and not is_held(live(S, S, P)) and not is_held(live(M, P, snapshot="reading"))
-    assert why(live(P, M), live(M, snapshot="reading"), live(S, S, P)) == {}
-    assert why(live(S, S, snapshot="reading"), live(G, S, snapshot="reading")) == {G: AFTER_PARENTS}
-    assert why(live(S, S, resumes=Offset(5)), live(G, S)) == {G: AFTER_PARENTS}
+    assert is_held(reading) and not is_held(live(S, S, P)) and not is_held(live(M, P, phase=READING))
+    assert why(live(P, M), live(M, phase=READING), live(S, S, P)) == {}
+    assert why(live(S, S, phase=READING), live(G, S, phase=READING)) == {G: AFTER_PARENTS}
+    assert why(live(S, S, phase=behind(5)), live(G, S)) == {G: AFTER_PARENTS}
     schemas = {state.table: state.schema for state in (live(G, M), live(S, S), live(M, P), live(P))}
     assert upstream(G, schemas) == {G, M, P} and upstream(S, schemas) == {S}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.phases import READ, SPLITTING
 
 from penstock import config as configuration
 from penstock.commands.resnapshot import resnapshot, unpark
@@ -25,9 +26,7 @@ from penstock.sources.base import TableFilter
 from penstock.state import StateStore
 
 A = TableId("shop", "a")
-LIVE = TableState(
-    A, Offset(4), TableSchema(A, (Column("id", "int"),), ("id",)), snapshot="done", last_epoch=1
-)  # fmt: skip
+LIVE = TableState(TableSchema(A, (Column("id", "int"),), ("id",)), Offset(4), READ, last_epoch=1)
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 
 @contextmanager
 def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
-    """Signals are done; tables that are due begin at once, or are parked for a reason."""
+    """Signals are done; resnapshots that are pending begin at once, or are parked for a reason."""
     config = configuration.load(file)
     state, stopping = StateStore(config.state), threading.Event()
 
@@ -56,7 +55,7 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
         assert found is not None
         if found.status != "parked":
             return {"ok": True, "action": "none"}
-        state.put_table(replace(found, due="its rows are not known"))
+        state.put_table(found.read_again("its rows are not known"))
         return {"ok": True, "action": "resnapshot", "reason": "its rows are not known"}
 
     signals = Signals(
@@ -70,9 +69,9 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
             signals.work()
             for table in state.tables().values():
                 with state.transaction():
-                    if table.due:
-                        state.put_table(replace(table, due="", status="live", snapshot="splitting"))
-                    if table.due and parks:
+                    if table.resnapshot_pending:
+                        state.put_table(replace(table, phase=SPLITTING))
+                    if table.resnapshot_pending and parks:
                         state.park(table.table, offset=Offset(9), reason=parks, hint="Mend it.")
             stopping.wait(0.01)
 
@@ -104,7 +103,7 @@ def test_a_running_pipeline_answers_once_it_has_begun(file: Path, capsys: pytest
     with running(file) as state:
         resnapshot(file, ["shop.a"], recreate=True, as_json=False)
         found = state.table(A)
-        assert found is not None and (found.due, found.begins) == ("", "fresh")
+        assert found is not None and (found.phase, found.target_reset) == (SPLITTING, "recreate")
         assert capsys.readouterr().out == "shop.a is being read again into a new target.\n"
         resnapshot(file, ["shop.a"], recreate=False, as_json=True)
         assert json.loads(capsys.readouterr().out) == {"shop.a": {"ok": True}}

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.phases import READ, SPLITTING
 
 from penstock.config import parse as parse_config
 from penstock.model.offset import Offset
@@ -19,7 +20,7 @@ from penstock.state import StateStore
 
 T = TableId("shop", "t")
 SCHEMA = TableSchema(T, (Column("id", "int"),), ("id",))
-OLD = TableState(T, Offset(10), SCHEMA, snapshot="done", written=True, last_epoch=3)
+OLD = TableState(SCHEMA, Offset(10), READ, written=True, last_epoch=3)
 
 
 def restarted(folder: Path, patch: pytest.MonkeyPatch, old: TableState, sink: Any) -> TableState:
@@ -35,7 +36,7 @@ def restarted(folder: Path, patch: pytest.MonkeyPatch, old: TableState, sink: An
         state, nothing, nothing, T, config, sink=sink, cascading=set(), wait=nothing
     )  # fmt: skip
     found = state.table(T)
-    assert found is not None and found.start == 90 and found.snapshot == "splitting"
+    assert found is not None and found.start == 90 and found.phase == SPLITTING
     return found
 
 
@@ -45,18 +46,18 @@ def sink_with(target: Any) -> Any:
 
 def test_rows_of_before_stay_until_all_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = restarted(tmp_path, monkeypatch, OLD, sink_with(Ours(None, ("id",), False)))
-    assert (found.written, found.replaces, found.begins, found.last_epoch) == (True, 90, "", 3)
+    assert (found.written, found.replaces, found.target_reset, found.last_epoch) == (True, 90, "none", 3)
 
 
 def test_a_fresh_target_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = SimpleNamespace(append_only=False)  # it cannot be opened
-    found = restarted(tmp_path, monkeypatch, replace(OLD, begins="fresh"), sink)
-    assert (found.written, found.replaces, found.begins, found.last_epoch) == (False, 0, "fresh", 0)
+    found = restarted(tmp_path, monkeypatch, replace(OLD, target_reset="recreate"), sink)
+    assert (found.written, found.replaces, found.target_reset, found.last_epoch) == (False, 0, "recreate", 0)
 
 
 def test_a_target_that_was_still_to_be_emptied_holds_rows_of_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = replace(OLD, written=False, begins="empty")
+    old = replace(OLD, written=False, target_reset="truncate")
     found = restarted(tmp_path, monkeypatch, old, sink_with(Ours(None, ("id",), False)))
     assert found.written and found.replaces == 90

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.phases import DROPPED, LOG_ONLY, PARKED, READING
+
 from penstock.cascades.keys import is_held_back, is_unfinished
 from penstock.commands.doctor import with_parked
 from penstock.config import PipelineConfig
@@ -49,7 +51,7 @@ def parked(
         known or {}, {one.table: one for one in schemas}, {name(one) for one in cascading or ()},
         config(**options), logs_cascades=logs_cascades,
     )  # fmt: skip
-    return {table.table: one.reason for table, one in found.items() if one.status == "parked"}
+    return {table.table: one.parked.reason for table, one in found.items() if one.parked}
 
 
 def test_a_circle_parks_its_own_tables_as_one_and_what_refers_to_them_until_they_are_mended() -> None:
@@ -60,12 +62,13 @@ def test_a_circle_parks_its_own_tables_as_one_and_what_refers_to_them_until_they
     found = at_start(
         {}, {one.table: one for one in tables}, (), config(cascades="apply"), logs_cascades=False
     )
-    why = {table.table: one for table, one in found.items() if one.status == "parked"}
+    why = {table.table: one.parked.reason for table, one in found.items() if one.parked}
     assert why.keys() == {"a", "b", "child", "grandchild"}
-    assert "circle" in why["a"].reason and "shop.b" in why["a"].reason and "child" not in why["a"].reason
-    assert "shop.a" in why["child"].reason and "circle" not in why["child"].reason
-    assert not why["a"].due and why["child"].due and why["grandchild"].due
-    assert all(is_held_back(why[one], found) for one in ("child", "grandchild"))
+    assert "circle" in why["a"] and "shop.b" in why["a"] and "child" not in why["a"]
+    assert "shop.a" in why["child"] and "circle" not in why["child"]
+    assert not any(found[name(one)].resnapshot_pending for one in ("a", "b"))
+    for one in ("child", "grandchild"):
+        assert found[name(one)].resnapshot_pending and is_held_back(found[name(one)], found)
     assert not is_unfinished(found), "nothing is on its way without anybody's help"
     assert parked(*tables, cascades="apply", logs_cascades=True) == {}
     assert parked(*tables, cascades="ignore") == {}
@@ -76,10 +79,11 @@ def test_a_table_below_one_that_is_parked_waits_for_that_and_not_only_for_its_ro
     found = at_start(
         {}, {one.table: one for one in tables}, (), config(cascades="apply"), logs_cascades=False
     )
-    assert {table.table for table, one in found.items() if one.status == "parked"} == {"middle", "below"}
-    assert "does not follow" in found[name("middle")].reason
-    reading = {table: replace(one, snapshot="reading") for table, one in found.items()}
-    assert not is_unfinished(reading)
+    assert {table.table for table, one in found.items() if one.parked} == {"middle", "below"}
+    middle = found[name("middle")]
+    assert middle.parked and "does not follow" in middle.parked.reason
+    assert not is_unfinished(found)
+    assert is_unfinished(found | {middle.table: replace(middle, phase=READING)})
 
 
 def test_tables_without_a_key_with_a_name_of_ours_or_with_cascades_are_parked_each_for_its_reason() -> None:
@@ -98,33 +102,33 @@ def test_of_tables_with_one_target_the_first_has_it_and_the_others_say_whose_it_
     tables = (schema("b.t"), schema("a.t"), schema("c.t", key=False), schema("c.u"))
     found = at_start({}, {one.table: one for one in tables}, (), config(sink={"namespace": "lake"}),
                      logs_cascades=False)  # fmt: skip
-    why = {str(table): one.reason for table, one in found.items() if one.status == "parked"}
+    why = {str(table): one.parked.reason for table, one in found.items() if one.parked}
     assert why.keys() == {"b.t", "c.t"}
     assert "is that of a.t already" in why["b.t"] and "no primary key" in why["c.t"]
     assert parked(*tables[:2]) == {}, "by default each database has a namespace of its own"
     shards = {"merge_shards": [{"tables": "*.t", "into": "lake.t"}]}
     assert parked(*tables[:2], sink={"namespace": "lake"}, **shards) == {}
-    known = TableState(name("b.t"), Offset(4), tables[0], last_epoch=3)
+    known = TableState(tables[0], Offset(4), LOG_ONLY, last_epoch=3)
     found = at_start({known.table: known}, {one.table: one for one in tables[:2]}, (),
                      config(sink={"namespace": "lake"}), logs_cascades=False)  # fmt: skip
-    assert [str(table) for table, one in found.items() if one.status == "parked"] == ["a.t"]
+    assert [str(table) for table, one in found.items() if one.parked] == ["a.t"]
 
 
 def test_another_rule_for_cascades_concerns_tables_that_are_followed_and_not_those_that_are_gone() -> None:
-    child = TableState(name("child"), Offset(4), schema("child", "root"), last_epoch=3)
-    gone = replace(child, table=name("gone"), status="dropped")
+    child = TableState(schema("child", "root"), Offset(4), LOG_ONLY, last_epoch=3)
+    gone = replace(child, schema=replace(child.schema, table=name("gone")), phase=DROPPED)
     known = {one.table: one for one in (child, gone)}
     found = at_start(known, {}, (), config(), logs_cascades=False)
     assert (found[child.table].status, found[gone.table].status) == ("parked", "dropped")
     bare = replace(child, schema=replace(child.schema, foreign_keys=()))
-    root = TableState(name("root"), Offset(4), schema("root"), last_epoch=3)
+    root = TableState(schema("root"), Offset(4), LOG_ONLY, last_epoch=3)
     again = at_start({bare.table: bare, root.table: root}, {child.table: child.schema}, (),
                      config(cascades="apply"), logs_cascades=False)  # fmt: skip
-    assert "worked out from now on" in again[bare.table].due
+    assert "worked out from now on" in again[bare.table].resnapshot_pending
 
 
 def test_doctor_has_one_finding_for_each_parked_table_with_the_sql_that_mends_it() -> None:
-    state = replace(TableState(name("t"), Offset(0), schema("t")), status="parked", reason="No.", hint="Do.")
+    state = TableState(schema("t"), Offset(0), replace(PARKED, hint="Do."))
     findings = [
         Finding("ok", "tables", "shop.t", "fine"),
         Finding("warning", "cascade", "shop.t", "x", "ALTER 1;"),

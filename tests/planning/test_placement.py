@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tests.phases import SPLITTING, behind
 from tests.planning.test_planner import A, B, Log, done, live, make, schema, steps
 
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
@@ -36,7 +37,7 @@ def test_a_part_is_placed_although_the_log_of_the_tables_start_is_gone(tmp_path:
 
 def test_a_part_of_a_table_that_catches_up_is_not_newer_than_all_its_target_has(tmp_path: Path) -> None:
     log = Log(Offset(300), [(150, A), (250, A)])
-    planner, state = make(tmp_path, log, live(A, resumes=Offset(100)))
+    planner, state = make(tmp_path, log, live(A, phase=behind(100)))
     state.advance(Offset(260))
     chunk = part_of(state, since=100)
     marks = Watermarks(log.gtids_at(Offset(220)), SourcePosition("binlog.000001", 220))
@@ -59,7 +60,7 @@ def test_a_part_by_a_key_that_the_table_has_no_longer_ends(tmp_path: Path) -> No
 
 def test_chunks_are_placed_a_few_at_a_time_while_other_tables_have_events(tmp_path: Path) -> None:
     log = Log(Offset(300), [(250, B), (350, B)])
-    reading = live(A, snapshot="splitting", written=False)
+    reading = live(A, phase=SPLITTING, written=False)
     planner, state = make(tmp_path, log, reading, live(B))
     chunks = [Chunk(A, number, None, None) for number in range(5)]
     assert state.add_chunks(reading, chunks)

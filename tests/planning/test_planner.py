@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING, behind
 
 from penstock._core import GtidSet
+from penstock.cascades.keys import AFTER_PARENTS
 from penstock.config import SchemaConfig
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
@@ -38,7 +40,7 @@ from penstock.model.schema import (
 )
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import ShardRule, Shards
-from penstock.model.table import TableState
+from penstock.model.table import CatchingUp, ResnapshotPending, TableState
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.relaylog.index import Statement
@@ -144,7 +146,7 @@ def make(
 
 
 def live(table: TableId, **changes: Any) -> TableState:
-    state = TableState(table, Offset(4), schema(table, "id", "x"), written=True, last_epoch=1)
+    state = TableState(schema(table, "id", "x"), Offset(4), LOG_ONLY, written=True, last_epoch=1)
     return replace(state, **changes)
 
 
@@ -200,7 +202,7 @@ def test_one_statement_may_drop_several_tables_and_let_another_take_a_name(tmp_p
     assert [type(step) for step in steps(plan, A)] == [ApplyEvents], "its last events, of the table before"
     tables = state.tables()
     assert tables[B].status == "dropped"
-    assert (tables[A].status, tables[A].start, tables[A].begins) == ("live", 100, "empty")
+    assert (tables[A].status, tables[A].start, tables[A].target_reset) == ("live", 100, "truncate")
     assert (tables[A].schema.version, tables[A].snapshot) == (2, "splitting")
     done(state, plan)
     empties, evolves = steps(planner.plan_next(), A)
@@ -210,11 +212,11 @@ def test_one_statement_may_drop_several_tables_and_let_another_take_a_name(tmp_p
 
 def test_a_table_that_is_to_be_read_again_is_left_out_until_it_begins_anew(tmp_path: Path) -> None:
     log = Log(Offset(300), [(50, A), (200, A), (210, B)], {100: [TableEffect(A, rereads="a partition went")]})
-    planner, state = make(tmp_path, log, live(A, snapshot="done"), live(B))
+    planner, state = make(tmp_path, log, live(A, phase=READ), live(B))
     plan = planner.plan_next()
     assert [type(step) for step in steps(plan, A)] == [ApplyEvents]
     table = state.table(A)
-    assert table is not None and table.due == "a partition went" and not table.planned
+    assert table is not None and table.phase == ResnapshotPending("a partition went")
     done(state, plan)
     plan = planner.plan_next()
     assert steps(plan, A) == [] and [type(step) for step in steps(plan, B)] == [ApplyEvents]
@@ -241,7 +243,7 @@ def test_statements_one_after_the_other_are_epochs_of_their_own(tmp_path: Path) 
 
 def test_a_parked_table_is_left_alone_by_statements_and_events(tmp_path: Path) -> None:
     log = Log(Offset(300), [(50, A)], {100: [RENAME], 150: [TableEffect(A, created=schema(A, "id"))]})
-    planner, state = make(tmp_path, log, live(A, status="parked"))
+    planner, state = make(tmp_path, log, live(A, phase=PARKED))
     assert planner.plan_next() is None
     assert state.position == 300 and state.history() == []
 
@@ -253,8 +255,8 @@ SWAP = [
 
 
 def pair(**of_b: Any) -> list[TableState]:
-    first = live(A, schema=schema(A, "id", "a"), snapshot="done", last_epoch=3)
-    return [first, live(B, schema=schema(B, "id", "b"), **{"snapshot": "done", "last_epoch": 2, **of_b})]
+    first = live(A, schema=schema(A, "id", "a"), phase=READ, last_epoch=3)
+    return [first, live(B, schema=schema(B, "id", "b"), **{"phase": READ, "last_epoch": 2, **of_b})]
 
 
 def test_targets_move_with_renamed_tables_in_an_epoch_of_their_own(tmp_path: Path) -> None:
@@ -278,7 +280,7 @@ def test_targets_move_with_renamed_tables_in_an_epoch_of_their_own(tmp_path: Pat
 
 def test_a_target_that_is_not_complete_stays_and_its_table_is_read_under_its_new_name(tmp_path: Path) -> None:
     log = Log(Offset(300), [], {100: SWAP}, moves=True)
-    planner, state = make(tmp_path, log, *pair(snapshot="reading"))
+    planner, state = make(tmp_path, log, *pair(phase=READING))
     plan = planner.plan_next()
     assert plan is not None and plan.moves == (Move(A, B, "identity of shop.a"),)
     tables = state.tables()
@@ -299,7 +301,7 @@ def test_no_target_moves_to_the_name_of_a_shard_which_has_none_of_its_own(tmp_pa
     renamed = [TableEffect(A, renamed=B, voids="RENAME TABLE"), SWAP[1]]
     log = Log(Offset(300), [], {100: renamed}, moves=True)
     rules = Shards([ShardRule(str(B), "shop.all")])
-    planner, state = make(tmp_path, log, live(A, snapshot="done"), shards=rules)
+    planner, state = make(tmp_path, log, live(A, phase=READ), shards=rules)
     plan = planner.plan_next()
     assert plan is None or plan.moves == ()
     assert state.tables()[A].status == "dropped"
@@ -321,7 +323,7 @@ def test_a_name_whose_target_has_moved_away_has_none(tmp_path: Path) -> None:
 def test_a_table_behind_catches_up_alone_and_its_statements_do_nothing_to_others(tmp_path: Path) -> None:
     created = TableEffect(B, created=schema(B, "id"), fills=True)
     log = Log(Offset(300), [(50, A), (60, B), (200, A), (250, B)], {100: [RENAME, created], 150: [RENAME]})
-    planner, state = make(tmp_path, log, live(A, resumes=Offset(40)), live(B, start=Offset(300)))
+    planner, state = make(tmp_path, log, live(A, phase=behind(40)), live(B, start=Offset(300)))
     state.advance(Offset(300))
     ranges = []
     for _ in range(6):
@@ -333,7 +335,7 @@ def test_a_table_behind_catches_up_alone_and_its_statements_do_nothing_to_others
         done(state, plan)
     assert ranges == [(40, 100), (100, 150), (150, 300)]
     table = state.table(A)
-    assert table is not None and table.planned and table.resumes is None
+    assert table is not None and table.phase == LOG_ONLY
     assert state.table(B) == live(B, start=Offset(300))
     assert [one.offset for one in state.history()] == [100, 150]
     log.end, log.events = Offset(400), [(350, A)]
@@ -365,10 +367,10 @@ def test_tables_that_foreign_keys_change_have_a_step_when_a_table_above_them_has
 
 
 def test_a_table_is_left_out_until_its_parent_was_read_again(tmp_path: Path) -> None:
-    states = [live(A, due="asked for"), live(B, schema=below(B, A))]
+    states = [live(A, phase=ResnapshotPending("asked for")), live(B, schema=below(B, A))]
     planner, state = make(tmp_path, Log(Offset(100), [(50, A), (60, B)]), *states, cascades=DEFAULT_TYPES)
     assert planner.plan_next() is None
-    assert state.tables()[B].due and state.tables()[B].status == "live"
+    assert state.tables()[B].phase == ResnapshotPending(AFTER_PARENTS)
 
 
 def itself(table: TableId, *parents: TableId) -> TableSchema:
@@ -387,7 +389,7 @@ def in_one_piece(table: TableId, at: int | None, *, version: int = 1) -> StagedC
 
 
 def being_read(table: TableId, *parents: TableId, **changes: Any) -> TableState:
-    return live(table, schema=itself(table, *parents), snapshot="splitting", written=False, **changes)
+    return live(table, schema=itself(table, *parents), phase=SPLITTING, written=False, **changes)
 
 
 def staged(state: StateStore, table: TableState, chunk: StagedChunk) -> None:
@@ -418,9 +420,10 @@ def test_a_table_that_refers_to_itself_is_placed_where_it_was_read_and_catches_u
         None,
     )
     now = state.table(B)
-    assert now is not None and (now.start, now.resumes, state.position) == (100, 100, 300)
+    assert now is not None and (now.start, state.position) == (100, 300)
+    assert now.phase == CatchingUp(Offset(100), READING)
     state.chunks_placed(placed.chunks)
-    state.put_table(replace(now, snapshot="done", written=True))
+    state.put_table(replace(now, phase=CatchingUp(Offset(100), READ), written=True))
     done(state, plan)
     log.end, log.events = Offset(400), [*log.events, (350, A)]
     plan = planner.plan_next()
@@ -457,7 +460,7 @@ def test_rows_read_in_one_piece_wait_or_are_read_again(tmp_path: Path, what: str
 
 def test_a_fresh_target_is_made_before_anything_is_written_to_it(tmp_path: Path) -> None:
     log = Log(Offset(300), [(250, A)])
-    begins = live(A, begins="fresh", written=False, last_epoch=0, snapshot="reading")
+    begins = live(A, target_reset="recreate", written=False, last_epoch=0, phase=READING)
     planner, state = make(tmp_path, log, begins)
     plan = planner.plan_next()
     made, events = steps(plan, A)
@@ -467,7 +470,7 @@ def test_a_fresh_target_is_made_before_anything_is_written_to_it(tmp_path: Path)
 
 def test_what_catches_up_is_not_newer_than_all_its_target_has(tmp_path: Path) -> None:
     log = Log(Offset(300), [(150, A), (250, A), (250, B)])
-    planner, state = make(tmp_path, log, live(A), live(B, resumes=Offset(4)))
+    planner, state = make(tmp_path, log, live(A), live(B, phase=behind(4)))
     state.advance(Offset(260))
     found = {}
     for _ in range(3):

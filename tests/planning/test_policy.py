@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.phases import DROPPED, READ, READING, SPLITTING
 
 from penstock.config import SchemaConfig
 from penstock.model.offset import Offset
@@ -25,9 +26,8 @@ def schema(*names: str, version: int = 1, key: tuple[str, ...] = ("id",)) -> Tab
 
 
 def live(known: TableSchema | None = None, **changes: Any) -> TableState:
-    return replace(
-        TableState(T, Offset(4), known or schema("id", "a"), written=True, last_epoch=7), **changes
-    )
+    table = TableState(known or schema("id", "a"), Offset(4), READ, written=True, last_epoch=7)
+    return replace(table, **changes)
 
 
 def policies(*, append_only: bool = False, reads: bool = True, **options: Any) -> Policies:
@@ -75,7 +75,7 @@ def test_ignored_columns_come_back_and_the_table_is_read_again_once_it_may_evolv
     [step] = verdict.steps
     assert isinstance(step, Evolve) and step.kept is None
     assert [origin.before for origin in step.origins] == ["id", "old", None, None]
-    assert verdict.state is not None and verdict.state.due
+    assert verdict.state is not None and verdict.state.resnapshot_pending
 
 
 def test_a_table_whose_key_is_gone_is_parked_by_a_merging_sink_only() -> None:
@@ -92,22 +92,23 @@ def test_a_key_whose_column_the_target_does_not_keep_parks_the_table() -> None:
 
 def test_bounds_of_chunks_that_are_of_another_key_are_found_anew() -> None:
     moved = evolved(schema("id", "a", version=2, key=("a",)), "id", "a")
-    verdict = judge(live(snapshot="reading"), moved, END, policies())
-    assert verdict.state is not None and "key changed" in verdict.state.due
+    verdict = judge(live(phase=READING), moved, END, policies())
+    assert verdict.state is not None and "key changed" in verdict.state.resnapshot_pending
     renamed = evolved(schema("no", "a", version=2, key=("no",)), "id", "a")
-    assert judge(live(snapshot="reading"), renamed, END, policies()).state is None
+    assert judge(live(phase=READING), renamed, END, policies()).state is None
 
 
 @pytest.mark.parametrize(
-    ("options", "due", "parked"),
+    ("options", "pending", "parked"),
     [({}, True, False), ({"rereads": "keep"}, False, False), ({"rereads": "fail"}, False, True)],
 )
 def test_rows_that_changed_silently_are_read_again_kept_or_a_reason_to_stop(
-    options: dict[str, str], due: bool, parked: bool
+    options: dict[str, str], pending: bool, parked: bool
 ) -> None:
     effect = TableEffect(T, rereads="a partition was dropped")
     verdict = judge(live(), effect, END, policies(**options))
-    assert (verdict.state is not None and verdict.state.due == "a partition was dropped") == due
+    why = verdict.state.resnapshot_pending if verdict.state is not None else ""
+    assert (why == "a partition was dropped") == pending
     assert any(isinstance(step, Park) for step in verdict.steps) == parked
     assert "partition" in verdict.decision or parked
 
@@ -135,7 +136,7 @@ def test_rows_of_a_shard_that_is_renamed_within_its_target_go_at_once_and_no_oth
 
 def test_a_table_created_under_the_name_of_a_dropped_one_begins_with_an_emptied_target() -> None:
     effect = TableEffect(T, created=schema("id", "z"), fills=True)
-    state = judge(live(status="dropped"), effect, END, policies()).state
+    state = judge(live(phase=DROPPED), effect, END, policies()).state
     assert state is not None
-    assert (state.status, state.start, state.begins, state.snapshot) == ("live", END, "empty", "splitting")
+    assert (state.phase, state.start, state.target_reset) == (SPLITTING, END, "truncate")
     assert (state.schema.version, state.written, state.last_epoch) == (2, False, 7)

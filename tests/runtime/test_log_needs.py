@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.phases import PARKED, READ, READING, SPLITTING, behind
 from tests.relaylog.conftest import SPAN_SIZE, TABLES, Received, received  # noqa: F401 (a fixture)
 
 from penstock._core import RangeDecoder
@@ -75,7 +76,7 @@ def case(received: Received, tmp_path: Path) -> Case:  # noqa: F811
         os.utime(path, (time.time() - 86_400,) * 2)
     log, state = RelayLog.open(folder), StateStore(tmp_path / "state")
     state.advance(log.end)
-    table = TableState(A, log.start, received.schemas[A], written=True, last_epoch=1, snapshot="done")
+    table = TableState(received.schemas[A], log.start, READ, written=True, last_epoch=1)
     state.put_table(table)
     return Case(folder, log, state, Consumer(folder, "shop", needs=Offset(0)), table)
 
@@ -94,12 +95,13 @@ def decode(case: Case, plan: EpochPlan) -> int:
 
 
 def test_the_plan_of_a_table_that_catches_up_keeps_its_log_until_it_is_applied(case: Case) -> None:
-    case.state.put_table(replace(case.table, resumes=case.log.start))
+    case.state.put_table(replace(case.table, phase=behind(case.log.start)))
     rows: list[int] = []
     first = begins = list_segments(case.folder)[0].base
     while (plan := case.plan()) is not None:
         after = case.state.table(A)
-        assert after is not None and after.resumes == plan.range.end, "the state is at the plan's end already"
+        assert after is not None
+        assert after.catches_up_from == plan.range.end, "the state is at the plan's end already"
         begins = case.retain()
         rows.append(decode(case, plan))
         case.state.applied(plan)
@@ -109,7 +111,7 @@ def test_the_plan_of_a_table_that_catches_up_keeps_its_log_until_it_is_applied(c
 def test_what_a_plan_reads_before_its_range_stays_also_when_its_table_is_parked_meanwhile(case: Case) -> None:
     segments = list_segments(case.folder)
     end, window = case.log.end, case.log.cut(segments[1].base, 1)
-    reading = replace(case.table, start=case.log.start, snapshot="reading")
+    reading = replace(case.table, start=case.log.start, phase=READING)
     case.state.put_table(reading)
     chunk = Chunk(A, 0, None, None)
     marks = Watermarks("", SourcePosition("binlog.000001", 4))
@@ -128,9 +130,9 @@ def test_what_a_plan_reads_before_its_range_stays_also_when_its_table_is_parked_
 @pytest.mark.parametrize(
     "change",
     [
-        lambda table, at: replace(table, start=at, snapshot="splitting"),
-        lambda table, at: replace(table, start=at, snapshot="reading"),
-        lambda table, at: replace(table, resumes=at),
+        lambda table, at: replace(table, start=at, phase=SPLITTING),
+        lambda table, at: replace(table, start=at, phase=READING),
+        lambda table, at: replace(table, phase=behind(at)),
     ],
     ids=["splitting", "reading", "catching up"],
 )
@@ -140,7 +142,7 @@ def test_log_stays_for_tables_that_are_read_or_catch_up(
     segments = list_segments(case.folder)
     case.state.put_table(change(case.table, Offset(segments[2].base + 1)))
     assert case.retain() == segments[2].base
-    case.state.put_table(replace(case.table, status="parked"))
+    case.state.put_table(replace(case.table, phase=PARKED))
     assert case.retain() == segments[-1].base
 
 

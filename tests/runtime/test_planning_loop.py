@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
+from tests.phases import behind
+
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
@@ -65,7 +67,7 @@ def test_the_planner_is_asked_again_only_after_something_has_changed(tmp_path: P
 
 def test_a_table_that_catches_up_is_looked_at_every_time(tmp_path: Path) -> None:
     state, planner = StateStore(tmp_path), Planner()
-    state.put_table(TableState(ORDERS, Offset(4), SCHEMA, resumes=Offset(50)))
+    state.put_table(TableState(SCHEMA, Offset(4), behind(50)))
     asks = Planning(state, cast(RelayLog, Log()), planner)
     for _ in range(3):
         asks.next([])

@@ -10,26 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.phases import READ
 
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import TableState
+from penstock.model.table import CatchingUp, Dropped, Parked, ResnapshotPending, TableState
 from penstock.runtime.unpark import unpark
 from penstock.sinks.base import Commit, Foreign, Missing, Ours, TargetState
 from penstock.state import StateStore
 
 T = TableId("shop", "orders")
+GOES_ON = CatchingUp(Offset(80), READ)
+WITHOUT_LOSS = Parked(Offset(90), "Not wanted.", resumes=GOES_ON)
 PARKED = TableState(
-    T,
-    Offset(4),
-    TableSchema(T, (Column("id", "int"),), ("id",)),
-    status="parked",
-    written=True,
-    last_epoch=7,
-    reason="Not wanted.",
-    parked_at=Offset(90),
-    resumes=Offset(80),
+    TableSchema(T, (Column("id", "int"),), ("id",)), Offset(4), WITHOUT_LOSS, written=True, last_epoch=7
 )
 
 
@@ -83,8 +78,8 @@ def case(tmp_path: Path) -> Case:
 def test_a_table_that_lost_nothing_goes_on_from_its_own_offset(case: Case) -> None:
     answer, table = case.unpark(PARKED, Log(), OURS)
     assert answer == {"ok": True, "action": "continue", "offset": 80}
-    assert (table.status, table.resumes, table.reason) == ("live", 80, "")
-    assert table.catching_up and not table.planned
+    assert table == replace(PARKED, phase=GOES_ON)
+    assert table.status == "live" and not table.planned
 
 
 def test_the_log_is_held_before_it_is_looked_at(case: Case) -> None:
@@ -99,7 +94,7 @@ def test_the_log_is_held_before_it_is_looked_at(case: Case) -> None:
 @pytest.mark.parametrize(
     ("table", "log", "target", "why"),
     [
-        (replace(PARKED, resumes=None), Log(), OURS, "cannot be added"),
+        (replace(PARKED, phase=replace(WITHOUT_LOSS, resumes=None)), Log(), OURS, "cannot be added"),
         (PARKED, Log(Offset(81)), OURS, "the relay log begins at offset 81"),
         (PARKED, Log(), Missing(), "its target is gone"),
     ],
@@ -109,14 +104,14 @@ def test_a_table_that_lost_something_is_read_again(
 ) -> None:
     answer, found = case.unpark(table, log, target)
     assert answer["action"] == "resnapshot" and why in answer["reason"]
-    assert found.due == f"unparked; {answer['reason']}"
+    assert found.phase == ResnapshotPending(f"unparked; {answer['reason']}", table.parked)
 
 
 @pytest.mark.parametrize(
     ("table", "target", "message"),
     [
         (None, OURS, "The pipeline does not capture"),
-        (replace(PARKED, status="dropped"), OURS, "gone at the source"),
+        (replace(PARKED, phase=Dropped(Offset(90))), OURS, "gone at the source"),
         (PARKED, Foreign("lake.shop.orders", "the table of pipeline x", "Name another."), "is taken"),
     ],
 )
@@ -129,6 +124,6 @@ def test_what_keeps_a_table_from_coming_back_is_said_and_it_stays_as_it_is(
 
 
 def test_a_table_that_is_not_parked_or_comes_back_by_itself_is_left_to_itself(case: Case) -> None:
-    assert case.unpark(replace(PARKED, status="live", resumes=None), Log(), OURS)[0]["action"] == "none"
-    answer, _ = case.unpark(replace(PARKED, due="a partition went"), Log(), OURS)
+    assert case.unpark(replace(PARKED, phase=READ), Log(), OURS)[0]["action"] == "none"
+    answer, _ = case.unpark(PARKED.read_again("a partition went"), Log(), OURS)
     assert (answer["action"], answer["reason"]) == ("resnapshot", "a partition went")

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.phases import DROPPED, LOG_ONLY, PARKED, READ, READING, SPLITTING
 
 from penstock.config import parse as parse_config
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.signal import Signal
-from penstock.model.table import TableState
+from penstock.model.table import CatchingUp, Parked, ResnapshotPending, TableState
 from penstock.signals.work import (
     Signals,
     apply_patterns,
@@ -56,7 +57,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         self.start()
         for table in (ORDERS, LINES):
-            self.state.put_table(TableState(table, Offset(10), schema(table), snapshot="done", last_epoch=1))
+            self.state.put_table(TableState(schema(table), Offset(10), READ, last_epoch=1))
         self.state.advance(Offset(100))
 
     def start(self) -> None:
@@ -74,7 +75,7 @@ class Pipeline:
             raise TransientError("the log is behind")
         for table, found in self.creates.items():
             if table in self.captured and self.state.table(table) is None:
-                self.state.put_table(replace(found, snapshot="splitting" if reads else "none"))
+                self.state.put_table(replace(found, phase=SPLITTING if reads else LOG_ONLY))
 
     def check(self, schema: TableSchema, condition: str) -> None:
         if self.refuses:
@@ -109,19 +110,19 @@ WHOLE = {"data-collections": ["shop.orders"]}
 PART = WHOLE | {"additional-conditions": [{"data-collection": "shop.orders", "filter": "n > 5"}]}
 
 
-def test_a_whole_table_is_due_and_done_once_it_has_been_read(pipeline: Pipeline) -> None:
+def test_a_resnapshot_is_pending_and_done_once_it_has_been_read(pipeline: Pipeline) -> None:
     assert pipeline.send("execute-snapshot", WHOLE).status == "running"
-    assert pipeline.table(ORDERS).due == "signal s" and not pipeline.table(LINES).due and pipeline.renewed
-    begun = replace(pipeline.table(ORDERS), due="", start=Offset(120), snapshot="reading")
+    assert pipeline.table(ORDERS).phase == ResnapshotPending("signal s")
+    assert pipeline.table(LINES).phase == READ and pipeline.renewed
+    begun = replace(pipeline.table(ORDERS), start=Offset(120), phase=READING)
     pipeline.state.put_table(begun)
     assert pipeline.work().answer["tables"]["shop.orders"]["status"] == "reading"
-    pipeline.state.put_table(replace(begun, snapshot="done"))
+    pipeline.state.put_table(replace(begun, phase=READ))
     assert pipeline.work().status == "done"
 
 
 def test_a_table_that_cannot_be_read_makes_its_signal_fail_and_says_why(pipeline: Pipeline) -> None:
     pipeline.send("execute-snapshot", WHOLE)
-    pipeline.state.put_table(replace(pipeline.table(ORDERS), due=""))
     pipeline.state.park(ORDERS, offset=Offset(130), reason="no grant", hint="GRANT it")
     found = pipeline.work()
     assert found.status == "failed" and found.answer["tables"]["shop.orders"]["reason"] == "no grant"
@@ -131,14 +132,14 @@ def test_a_part_is_read_beside_the_log_and_the_table_goes_on(pipeline: Pipeline)
     pipeline.send("execute-snapshot", PART)
     [part] = pipeline.state.partials()
     assert (part.table, part.since, part.part.condition) == (ORDERS, 100, "n > 5")
-    assert pipeline.table(ORDERS).rests
+    assert pipeline.table(ORDERS).streaming
     pipeline.state.end_partial(part.number, "done")
     assert pipeline.work().status == "done"
 
 
 def test_a_table_that_is_dropped_ends_what_is_read_of_it(pipeline: Pipeline) -> None:
     pipeline.send("execute-snapshot", PART)
-    pipeline.state.put_table(replace(pipeline.table(ORDERS), status="dropped", reason="gone"))
+    pipeline.state.put_table(replace(pipeline.table(ORDERS), phase=replace(DROPPED, reason="gone")))
     assert pipeline.work().status == "failed" and not pipeline.state.partials()
 
 
@@ -154,8 +155,8 @@ def test_signals_are_gone_on_with_after_a_restart_and_never_done_twice(pipeline:
     ("data", "change", "named"),
     [
         ({"data-collections": ["shop.none"]}, {}, "shop.none"),
-        (PART, {"due": "so"}, "full resnapshot is pending"),
-        (PART, {"status": "parked"}, "parked"),
+        (PART, {"phase": ResnapshotPending("so")}, "full resnapshot is pending"),
+        (PART, {"phase": PARKED}, "parked"),
         (PART, {"schema": replace(schema(ORDERS), key=())}, "no key"),
         (WHOLE | {"keys": ["x"]}, {}, "'x'"),
         (WHOLE | {"from": [1, 2]}, {}, "the key of shop.orders"),
@@ -221,12 +222,10 @@ def test_snapshots_pause_and_resume_and_that_lasts(pipeline: Pipeline) -> None:
 
 
 def test_a_whole_read_that_is_stopped_parks_its_table(pipeline: Pipeline) -> None:
-    pipeline.state.put_table(replace(pipeline.table(ORDERS), snapshot="reading"))
+    pipeline.state.put_table(replace(pipeline.table(ORDERS), phase=READING))
     pipeline.send("stop-snapshot", {})
-    assert (
-        pipeline.table(ORDERS).status == "parked"
-        and "before all rows were read" in pipeline.table(ORDERS).reason
-    )
+    phase = pipeline.table(ORDERS).phase
+    assert isinstance(phase, Parked) and "before all rows were read" in phase.reason
     assert pipeline.table(LINES).status == "live"
 
 
@@ -238,19 +237,17 @@ def test_tables_that_are_removed_stay_so_until_they_are_added(pipeline: Pipeline
     assert ORDERS not in pipeline.captured and LINES in pipeline.captured
     assert pipeline.send("park", {"tables": ["shop.orders"]}, "2").status == "refused"
     assert pipeline.send("add-table", {"tables": ["shop.orders"]}, "3").status == "running"
-    assert (
-        ORDERS in pipeline.captured and pipeline.table(ORDERS).due and pipeline.table(ORDERS).status == "live"
-    )
+    assert ORDERS in pipeline.captured and pipeline.table(ORDERS).phase == ResnapshotPending("signal 3")
 
 
 def test_a_table_is_added_once_it_can_be_found(pipeline: Pipeline) -> None:
     other = TableId("crm", "people")
-    pipeline.creates[other] = TableState(other, Offset(100), schema(other))
+    pipeline.creates[other] = TableState(schema(other), Offset(100), LOG_ONLY)
     pipeline.ready = False
     assert pipeline.send("add-table", {"tables": ["crm.*"]}).status == "running"
     pipeline.ready = True
     assert pipeline.work().answer["tables"] == {"crm.people": {"reads": "whole table", "status": "reading"}}
-    pipeline.state.put_table(replace(pipeline.table(other), snapshot="done"))
+    pipeline.state.put_table(replace(pipeline.table(other), phase=READ))
     assert pipeline.work().status == "done"
 
 
@@ -261,10 +258,12 @@ def test_a_pattern_that_no_table_fits_yet_is_kept(pipeline: Pipeline) -> None:
 
 
 def test_a_table_that_is_parked_may_go_on_from_where_it_is(pipeline: Pipeline) -> None:
-    pipeline.state.put_table(replace(pipeline.table(LINES), snapshot="reading"))
+    pipeline.state.put_table(replace(pipeline.table(LINES), phase=READING))
     pipeline.send("park", {"tables": ["shop.*"], "reason": "a migration"})
-    assert (pipeline.table(ORDERS).resumes, pipeline.table(ORDERS).reason) == (100, "a migration")
-    assert pipeline.table(LINES).resumes is None, "rows of it were still to be read"
+    goes_on, stays = (pipeline.table(name).phase for name in (ORDERS, LINES))
+    assert isinstance(goes_on, Parked) and goes_on.reason == "a migration"
+    assert goes_on.resumes == CatchingUp(Offset(100), READ)
+    assert isinstance(stays, Parked) and stays.resumes is None, "rows of it were still to be read"
 
 
 def test_limits_hold_from_now_on_and_after_a_restart(pipeline: Pipeline) -> None:
@@ -278,7 +277,7 @@ def test_a_fresh_target_is_for_whole_tables_that_have_one(pipeline: Pipeline) ->
     pipeline.state.put_table(replace(pipeline.table(LINES), last_epoch=0))
     both = {"data-collections": ["shop.*"], "target": "recreate"}
     assert pipeline.send("execute-snapshot", both).status == "running"
-    assert (pipeline.table(ORDERS).begins, pipeline.table(LINES).begins) == ("fresh", "")
+    assert [pipeline.table(one).target_reset for one in (ORDERS, LINES)] == ["recreate", "none"]
     assert to_resnapshot(CONFIG, pipeline.state)["renewed"] == {ORDERS}
     refused = pipeline.send("execute-snapshot", PART | {"target": "recreate"}, "part")
     assert refused.status == "refused" and "whole tables" in refused.answer["message"]
@@ -298,11 +297,11 @@ def test_parts_that_are_asked_for_leave_their_tables_to_be_checked(pipeline: Pip
 
 
 def test_a_dropped_table_is_read_again_if_it_is_named(pipeline: Pipeline) -> None:
-    pipeline.state.put_table(replace(pipeline.table(ORDERS), status="dropped"))
+    pipeline.state.put_table(replace(pipeline.table(ORDERS), phase=DROPPED))
     pipeline.send("execute-snapshot", {"data-collections": ["shop.*"]}, "all")
-    assert not pipeline.table(ORDERS).due and pipeline.table(LINES).due
+    assert pipeline.table(ORDERS).gone and pipeline.table(LINES).resnapshot_pending
     assert pipeline.send("execute-snapshot", WHOLE).status == "running"
-    assert (pipeline.table(ORDERS).status, pipeline.table(ORDERS).due) == ("live", "signal s")
+    assert pipeline.table(ORDERS).phase == ResnapshotPending("signal s")
 
 
 def test_what_is_looked_at_before_a_start_is_what_signals_have_made_of_the_tables(pipeline: Pipeline) -> None:
@@ -321,4 +320,4 @@ def test_a_target_of_several_tables_is_not_made_anew(pipeline: Pipeline) -> None
     pipeline.signals._config = parse_config(told)
     refused = pipeline.send("execute-snapshot", WHOLE | {"target": "recreate"})
     assert refused.status == "refused" and "other tables" in refused.answer["message"]
-    assert not pipeline.table(ORDERS).due and pipeline.table(ORDERS).begins == ""
+    assert pipeline.table(ORDERS).phase == READ and pipeline.table(ORDERS).target_reset == "none"

@@ -30,7 +30,7 @@ from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId
 from penstock.model.signal import ENDED
-from penstock.model.table import TableState
+from penstock.model.table import TableState, is_splitting
 from penstock.planning.discovery import discover
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
@@ -302,7 +302,7 @@ class History:
 
     def _doing(self) -> str:
         state = self.run.state
-        tables = [(str(t.table), t.status, t.snapshot, t.due, t.reason) for t in state.tables().values()]
+        tables = [(str(t.table), t.phase) for t in state.tables().values()]
         return f"{tables} {state.partials()} {[s.to_json() for s in state.signals()]}"
 
     def _step(self) -> bool:
@@ -350,7 +350,7 @@ class History:
         run = self.run
         ended = all(one.status in ENDED for one in run.state.signals())
         idle = not run.state.partials() and not run.state.has_pending()
-        return ended and idle and all(t.rests for t in run.state.tables().values())
+        return ended and idle and all(t.streaming for t in run.state.tables().values())
 
     # signals
 
@@ -393,7 +393,7 @@ class History:
     def _damage(self, table: TableState, keys: list[Key]) -> None:
         """Rows of a target that is complete change behind our back, and a signal names their keys."""
         now = self.run.state.table(table.table)
-        if self.target.append_only or now is None or not now.rests or now.replaces or now.begins:
+        if self.target.append_only or now is None or not (now.streaming and now.complete):
             return
         if self.run.state.has_pending() or table.table not in self.target.rows:
             return
@@ -410,7 +410,7 @@ class History:
     def _judge(self, *, finally_: bool = False) -> None:
         """The target beside the server's SELECT; nobody writes, and all of the log is applied."""
         for table in self.run.state.tables().values():
-            if not table.planned or (table.reading and table.replaces) or table.begins:
+            if not table.planned or (table.reading and table.replaces) or table.target_reset != "none":
                 assert not finally_, f"{table.table}: {self._doing()}"
                 continue  # rows of before are still there
             rows = self._database.query(f"SELECT * FROM {table.table.quoted}")
@@ -444,13 +444,13 @@ class History:
     def _split(self, run: Run) -> bool:
         tables = run.state.tables()
         for table in tables.values():
-            if table.snapshot == "splitting" and table.planned:
+            if is_splitting(table):
                 for chunk in self._found(run, table, None):
                     if run is not self.run or not run.state.add_chunks(table, [chunk]):
                         break
         for partial in run.state.partials():
             table = tables[partial.table]
-            if partial.status == "splitting" and table.rests:
+            if partial.status == "splitting" and table.streaming:
                 chunks = list(self._found(run, table, partial))
                 if run is self.run:
                     run.state.set_partial_chunks(partial, chunks)
@@ -475,7 +475,7 @@ class History:
         waiting += [
             (tables[part.table], part.number, Offset(max(tables[part.table].start, part.since)))
             for part in run.state.partials()
-            if part.status == "reading" and tables[part.table].rests
+            if part.status == "reading" and tables[part.table].streaming
         ]
         for table, snapshot, since in waiting:
             chunk = run.state.next_planned(table.table, set(), snapshot=snapshot)

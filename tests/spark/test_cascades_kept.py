@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.phases import behind
+
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ApplyCascades, EpochPlan, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
@@ -29,7 +31,7 @@ def test_what_the_next_plan_of_a_table_that_catches_up_needs_outlives_the_epoch_
     state = StateStore(tmp_path / "state")
     state.advance(Offset(300))
     # The plan is durable, so the table stands at its end already.
-    state.put_table(TableState(CHILD, Offset(4), SCHEMA, written=True, resumes=Offset(200)))
+    state.put_table(TableState(SCHEMA, Offset(4), behind(200), written=True))
     steps = (ApplyCascades(Offset(0), rows=True, reading=False, alone=True),)
     plan = EpochPlan(9, LogRange(Offset(50), Offset(200)), (TablePlan(SCHEMA, steps),))
     state.plan(plan, alone=True)

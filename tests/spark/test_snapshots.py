@@ -78,7 +78,7 @@ class Case:
         config = SnapshotConfig(parallel=2)
         lookout = Lookout(config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0)
         self.gate = CountingGate(config, lambda: source, lookout)
-        self.state.put_table(new_table(schema, Offset(0), snapshot="splitting", append_only=False))
+        self.state.put_table(new_table(schema, Offset(0), reads=True, append_only=False))
         self.reader: SnapshotReader = SnapshotReader(
             spark,
             self.state,
@@ -282,7 +282,7 @@ class Many:
             with mysql.connect() as connection:
                 schema = read_table(connection, TableId(mysql.name, f"t{number}"))
             assert schema is not None
-            self.state.put_table(new_table(schema, Offset(0), snapshot="splitting", append_only=False))
+            self.state.put_table(new_table(schema, Offset(0), reads=True, append_only=False))
         self.reader = SnapshotReader(
             spark,
             self.state,

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING
 
 from penstock.errors import ConfigError
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, Kept, TablePlan
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import Change, TableState, is_reading, new_table
+from penstock.model.table import Change, Parked, ResnapshotPending, TableState, is_reading, new_table
 from penstock.state import StateStore, tables
 from penstock.state.chunks import Totals
 
@@ -36,7 +37,7 @@ def staged(number: int, attempt: str, *, last: bool = False) -> StagedChunk:
 
 
 def reading(state: StateStore, count: int) -> TableState:
-    table = TableState(ORDERS, Offset(4), SCHEMA, snapshot="splitting")
+    table = TableState(SCHEMA, Offset(4), SPLITTING)
     state.put_table(table)
     assert state.add_chunks(table, chunks(count))
     return table
@@ -86,7 +87,7 @@ def test_chunks_may_be_read_while_others_are_found_and_finding_goes_on_behind_th
     tmp_path: Path,
 ) -> None:
     state = StateStore(tmp_path)
-    table = TableState(ORDERS, Offset(4), SCHEMA, snapshot="splitting")
+    table = TableState(SCHEMA, Offset(4), SPLITTING)
     state.put_table(table)
     first, second, third = chunks(3)
     assert state.last_chunk(ORDERS) is None and state.add_chunks(table, [first])
@@ -96,12 +97,12 @@ def test_chunks_may_be_read_while_others_are_found_and_finding_goes_on_behind_th
     assert again.last_chunk(ORDERS) == first
     assert not again.add_chunks(table, [first]) and not again.add_chunks(table, [third])
     assert again.add_chunks(table, [second, third])
-    assert [table.snapshot for table in again.tables().values()] == ["reading"]
+    assert [table.phase for table in again.tables().values()] == [READING]
 
 
 def test_chunks_found_for_what_a_table_was_before_are_not_taken(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
-    table = TableState(ORDERS, Offset(90), SCHEMA, snapshot="splitting")
+    table = TableState(SCHEMA, Offset(90), SPLITTING)
     state.put_table(table)
     other = replace(SCHEMA, version=2)
     for before in (replace(table, start=Offset(4)), replace(table, schema=other)):
@@ -123,15 +124,17 @@ def test_parking_keeps_the_first_reason(tmp_path: Path) -> None:
     state.park(ORDERS, offset=Offset(7), reason="first", hint="cure")
     state.park(ORDERS, offset=Offset(9), reason="second", hint="")
     table = state.table(ORDERS)
-    assert table is not None and (table.status, table.reason, table.parked_at) == ("parked", "first", 7)
+    assert table is not None and table.phase == Parked(Offset(7), "first", "cure")
     assert state.chunks(ORDERS) == []
 
 
 def test_a_table_without_a_key_is_parked_unless_the_sink_only_appends() -> None:
     schema = replace(SCHEMA, key=())
-    merging = new_table(schema, Offset(4), snapshot="splitting", append_only=False)
-    assert merging.status == "parked" and "ADD COLUMN" in merging.hint and "`shop`.`orders`" in merging.hint
-    assert new_table(schema, Offset(4), snapshot="splitting", append_only=True).status == "live"
+    merging = new_table(schema, Offset(4), reads=True, append_only=False).phase
+    assert isinstance(merging, Parked) and merging.at == 4
+    assert "ADD COLUMN" in merging.hint and "`shop`.`orders`" in merging.hint
+    assert new_table(schema, Offset(4), reads=True, append_only=True).phase == SPLITTING
+    assert new_table(SCHEMA, Offset(4), reads=False, append_only=False).phase == LOG_ONLY
 
 
 def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
@@ -176,14 +179,10 @@ def test_the_history_keeps_every_change_in_order_and_tells_each_tables_last(tmp_
 
 def test_a_table_that_is_to_be_read_again_stays_so_after_reopening(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
-    state.put_table(TableState(ORDERS, Offset(4), SCHEMA, due="its rows changed", begins="evolve"))
+    table = TableState(SCHEMA, Offset(4), ResnapshotPending("its rows changed"), target_reset="evolve")
+    state.put_table(table)
     state.close()
-    table = StateStore(tmp_path).table(ORDERS)
-    assert table is not None and (table.due, table.begins, table.planned) == (
-        "its rows changed",
-        "evolve",
-        False,
-    )
+    assert StateStore(tmp_path).table(ORDERS) == table and not table.planned
 
 
 def test_damage_that_is_found_late_is_named_as_well(tmp_path: Path) -> None:
@@ -214,7 +213,7 @@ def test_a_definition_is_held_once_and_as_long_as_a_table_or_a_waiting_plan_name
             return [version for (version,) in database.execute("SELECT version FROM schemas ORDER BY id")]
 
     def table(version: int, kept: Kept | None = None) -> TableState:
-        return TableState(ORDERS, Offset(4), wide(version), kept=kept)
+        return TableState(wide(version), Offset(4), READ, kept=kept)
 
     state.put_table(table(1))
     origins = tuple(ColumnOrigin(column.name) for column in wide(2).columns)
@@ -239,12 +238,12 @@ def test_a_definition_is_held_once_and_as_long_as_a_table_or_a_waiting_plan_name
 
 def test_a_definition_of_a_transaction_that_was_taken_back_is_not_taken_for_another(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
-    state.put_table(TableState(ORDERS, Offset(4), wide(1)))
+    state.put_table(TableState(wide(1), Offset(4), READ))
     with pytest.raises(RuntimeError), state.transaction():
-        state.put_table(TableState(ORDERS, Offset(4), wide(2)))
+        state.put_table(TableState(wide(2), Offset(4), READ))
         assert state.tables()[ORDERS].schema == wide(2)
         raise RuntimeError
-    state.put_table(TableState(ORDERS, Offset(4), wide(3)))
+    state.put_table(TableState(wide(3), Offset(4), READ))
     assert state.tables()[ORDERS].schema == wide(3) == StateStore(tmp_path).tables()[ORDERS].schema
 
 
@@ -293,15 +292,15 @@ def test_values_of_names_with_one_beginning_are_asked_for_at_once(tmp_path: Path
 def test_tables_are_those_of_the_file_whoever_wrote_them(tmp_path: Path) -> None:
     """They are kept as values in between."""
     state, other = StateStore(tmp_path), StateStore(tmp_path)
-    live = TableState(ORDERS, Offset(4), SCHEMA)
+    live = TableState(SCHEMA, Offset(4), LOG_ONLY)
     state.put_table(live)
     assert other.tables() == {ORDERS: live} == state.tables()
-    parked = replace(live, status="parked", reason="why")
+    parked = replace(live, phase=PARKED)
     other.put_table(parked)
     assert state.tables() == {ORDERS: parked}
     assert state.table(ORDERS) == parked
     assert state.tables_that(is_reading) == []
-    reading_ = replace(live, snapshot="reading")
+    reading_ = replace(live, phase=READING)
     state.put_table(reading_)
     assert state.tables_that(is_reading) == [reading_]
     assert other.tables_that(is_reading) == [reading_]
@@ -313,13 +312,13 @@ def test_what_is_put_is_what_another_process_reads(tmp_path: Path) -> None:
     names = ["b", "a", "c"]
     for name in names:
         schema = replace(SCHEMA, table=TableId("shop", name))
-        state.put_table(TableState(schema.table, Offset(4), schema))
+        state.put_table(TableState(schema, Offset(4), READ))
     assert [table.table for table in state.tables()] == sorted(names)
     kept = Kept(replace(SCHEMA, table=TableId("shop", "a")), ("id",))
     for table in list(state.tables().values()):
         changed = replace(
-            table, start=Offset(2**62), snapshot="reading", written=True, last_epoch=7, rows_guess=3,
-            begins="evolve", due="why", kept=kept, replaces=Offset(3), resumes=Offset(9), parked_at=Offset(1),
+            table, start=Offset(2**62), phase=ResnapshotPending("why", PARKED), written=True, last_epoch=7,
+            rows_guess=3, target_reset="evolve", kept=kept, replaces=Offset(3),
         )  # fmt: skip
         state.put_table(changed)
         assert state.tables()[table.table] == changed == state.table(table.table)
@@ -329,11 +328,11 @@ def test_what_is_put_is_what_another_process_reads(tmp_path: Path) -> None:
 
 def test_what_is_taken_back_is_not_kept(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
-    live = TableState(ORDERS, Offset(4), SCHEMA)
+    live = TableState(SCHEMA, Offset(4), LOG_ONLY)
     state.put_table(live)
     before = state.seen(), state.own_changes
     with pytest.raises(ZeroDivisionError), state.transaction():
-        state.put_table(replace(live, snapshot="reading"))
+        state.put_table(replace(live, phase=READING))
         assert state.tables_that(is_reading)
         raise ZeroDivisionError
     assert state.tables() == {ORDERS: live}

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.phases import READ, READING
 
 from penstock.errors import ConfigError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ApplyEvents, CreateTarget, Evolve, Kept
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import Change, TableState
+from penstock.model.table import CatchingUp, Change, Parked, ResnapshotPending, TableState
 from penstock.state import StateStore, layout
 
 ORDERS, ITEMS = TableId("shop", "orders"), TableId("shop", "items")
@@ -151,10 +152,10 @@ def test_a_state_of_an_earlier_format_goes_on_once_the_pipeline_runs(before: Pat
     assert (state.uuid, state.position, state.meta("relay_log")) == ("the-uuid", 300, "log-uuid")
     orders, items = state.table(ORDERS), state.table(ITEMS)
     assert orders == TableState(
-        ORDERS, Offset(4), NEXT, snapshot="reading", written=True, last_epoch=7, rows_guess=12,
-        kept=Kept(SCHEMA, ("id", None)),
+        NEXT, Offset(4), READING, written=True, last_epoch=7, rows_guess=12, kept=Kept(SCHEMA, ("id", None)),
     )  # fmt: skip
-    assert items is not None and (items.status, items.schema, items.resumes) == ("parked", OTHER, 80)
+    goes_on = CatchingUp(Offset(80), READ)
+    assert items == TableState(OTHER, Offset(4), Parked(Offset(90), "why", "cure", goes_on), last_epoch=7)
     [plan] = state.pending()
     assert (plan.epoch, plan.range, plan.keeps) == (8, LogRange(Offset(200), Offset(300)), (OTHER,))
     events, evolve = plan.tables[0].steps
@@ -218,5 +219,42 @@ def test_a_dotted_database_of_an_earlier_state_gets_its_name_and_is_read_again(b
             for table in (dotted, plain, quoted):
                 found = state.table(table)
                 assert found is not None and found.table == table == found.schema.table
-                assert bool(found.due) == (table == dotted)
+                assert bool(found.resnapshot_pending) == (table == dotted)
             assert state.with_planned() == {(ORDERS, 0)}
+
+
+FORMAT_6_TABLES = """
+DROP TABLE tables;
+CREATE TABLE tables (
+    name TEXT PRIMARY KEY, status TEXT NOT NULL, start INTEGER NOT NULL, schema INTEGER NOT NULL,
+    snapshot TEXT NOT NULL, written INTEGER NOT NULL, last_epoch INTEGER NOT NULL,
+    reason TEXT NOT NULL, hint TEXT NOT NULL, parked_at INTEGER, replaces INTEGER NOT NULL,
+    rows_guess INTEGER NOT NULL, begins TEXT NOT NULL, due TEXT NOT NULL, kept TEXT,
+    resumes INTEGER, kept_schema INTEGER
+) WITHOUT ROWID;
+CREATE INDEX tables_schemas ON tables (schema);
+CREATE INDEX tables_kept ON tables (kept_schema) WHERE kept_schema IS NOT NULL;
+UPDATE meta SET value = '6' WHERE name = 'format';
+"""
+
+
+def test_a_state_of_format_6_goes_on_with_the_words_of_today(tmp_path: Path) -> None:
+    words = {"": "none", "evolve": "evolve", "empty": "truncate", "fresh": "recreate"}
+    StateStore(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "state.sqlite")) as database:
+        database.executescript(FORMAT_6_TABLES)
+        for number, before in enumerate(words):
+            table = TableId("shop", f"t{number}")
+            schema = layout.keep_schema(database, replace(SCHEMA, table=table))
+            row = (str(table), "live", 4, schema, "done", 1, 7, "", "", None, 0, 12, before, "rows changed")
+            database.execute(f"INSERT INTO tables VALUES ({', '.join('?' * 14)}, NULL, NULL, NULL)", row)
+        database.commit()
+    with pytest.raises(ConfigError, match="has format 6") as caught:
+        StateStore(tmp_path)
+    assert "Run the pipeline" in caught.value.hint
+    for _ in range(2):
+        with closing(StateStore(tmp_path, owner=True)) as state:
+            tables = list(state.tables().values())
+            assert [one.target_reset for one in tables] == list(words.values())
+            assert {one.phase for one in tables} == {ResnapshotPending("rows changed")}
+            state.put_table(tables[0])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.phases import PARKED, READ, READING, REMOVED, SPLITTING, behind
 
 from penstock.commands.verify import document
 from penstock.model.offset import Offset
 from penstock.model.schema import CascadingKey, Column, TableId, TableSchema
-from penstock.model.table import TableState
+from penstock.model.table import Dropped, Parked, ResnapshotPending, TableState
 from penstock.verify.plan import BATCH_TABLES_MAX, SMALL_ROWS_MAX, batches
 from penstock.verify.report import DifferentKey, TableReport, exit_code
 from penstock.verify.subject import NotCompared, Why, not_compared
@@ -19,21 +20,25 @@ T, P = TableId("shop", "t"), TableId("shop", "p")
 
 def state(name: TableId = T, **fields: Any) -> TableState:
     schema = TableSchema(name, (Column("id", "int", nullable=False),), ("id",))
-    return TableState(name, Offset(4), **({"schema": schema, "snapshot": "done", "last_epoch": 3} | fields))
+    return TableState(start=Offset(4), **({"schema": schema, "phase": READ, "last_epoch": 3} | fields))
 
 
 @pytest.mark.parametrize(
     ("table", "why", "said"),
     [
         (state(), None, ""),
-        (state(status="dropped", reason="Table shop.t: renamed to shop.u."), Why.GONE, "renamed to shop.u"),
-        (state(status="removed"), Why.REMOVED, "removed"),
-        (state(status="parked", reason="No.", hint="Do."), Why.PARKED, "No. Do."),
-        (state(status="parked", reason="No.", due="its rows changed"), Why.READING, "its rows changed"),
-        (state(due="its rows changed"), Why.READING, "its rows changed"),
-        (state(snapshot="reading"), Why.READING, "snapshot"),
-        (state(snapshot="splitting"), Why.READING, "snapshot"),
-        (state(resumes=Offset(77)), Why.CATCHING_UP, "77"),
+        (
+            state(phase=Dropped(Offset(9), "Table shop.t: renamed to shop.u.")),
+            Why.GONE,
+            "renamed to shop.u",
+        ),
+        (state(phase=REMOVED), Why.REMOVED, "removed"),
+        (state(phase=Parked(Offset(9), "No.", "Do.")), Why.PARKED, "No. Do."),
+        (state(phase=ResnapshotPending("its rows changed", PARKED)), Why.READING, "its rows changed"),
+        (state(phase=ResnapshotPending("its rows changed")), Why.READING, "its rows changed"),
+        (state(phase=READING), Why.READING, "snapshot"),
+        (state(phase=SPLITTING), Why.READING, "snapshot"),
+        (state(phase=behind(77)), Why.CATCHING_UP, "77"),
         (state(last_epoch=0), Why.UNWRITTEN, "not written"),
     ],
 )
@@ -46,8 +51,8 @@ def test_only_a_table_that_should_be_equal_is_compared(table: TableState, why: W
 def test_a_table_that_waits_for_somebody_to_mend_its_parent_counts_as_parked() -> None:
     key = CascadingKey("k", ("id",), P, ("id",), "CASCADE", "NO ACTION")
     schema = TableSchema(T, (Column("id", "int", nullable=False),), ("id",), foreign_keys=(key,))
-    child = state(schema=schema, status="parked", reason="Its parent is parked.", due="its parent is parked")
-    parent = state(P, status="parked", reason="No.")
+    child = state(schema=schema, phase=ResnapshotPending("its parent is parked", PARKED))
+    parent = state(P, phase=PARKED)
     found = not_compared(child, {T: child, P: parent})
     assert found is not None and found.why == Why.PARKED
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.phases import PARKED, READ
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig
@@ -32,7 +33,7 @@ MARK = SourcePosition("binlog.000001", 90)
 
 def live(table: TableId, **fields: Any) -> TableState:
     schema = TableSchema(table, (Column("id", "int"),), ("id",), version=3)
-    return TableState(table, Offset(4), schema, **({"snapshot": "done", "last_epoch": 1} | fields))
+    return TableState(schema, Offset(4), **({"phase": READ, "last_epoch": 1} | fields))
 
 
 @dataclass
@@ -70,7 +71,7 @@ def config(tmp_path: Path) -> PipelineConfig:
          "sink": {"type": "iceberg", "path": str(tmp_path / "lake")}}
     )  # fmt: skip
     with contextlib.closing(StateStore(found.state)) as state:
-        for table in (live(A), live(B, status="parked", reason="No."), live(DOTTED)):
+        for table in (live(A), live(B, phase=PARKED), live(DOTTED)):
             state.put_table(table)
         state.advance(Offset(80))
     return found

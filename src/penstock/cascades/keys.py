@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock import _core
+from penstock.model.offset import Offset
 from penstock.model.plan import Kept
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, Column, TableId, TableSchema, TypeOptions
-from penstock.model.table import GONE, TableState
+from penstock.model.table import CatchingUp, Parked, Reading, ResnapshotPending, TableState
 from penstock.printable import argument
 
 ACTIVE = ("CASCADE", "SET NULL")
@@ -39,12 +40,12 @@ _CASED = ("0900_as_cs", "general_cs", "uca1400_as_cs", "uca1400_nopad_as_cs")
 
 @dataclass(frozen=True)
 class Hindrance:
-    """Why a table cannot be followed now. `due`: it is read again once it can be. `parks`: somebody has to do
-    something before."""
+    """Why a table cannot be followed now. `resnapshots`: it is read again once it can be. `parks`: an
+    operator has to act before."""
 
     reason: str
     hint: str = ""
-    due: bool = True
+    resnapshots: bool = True
     parks: bool = False
 
 
@@ -142,16 +143,16 @@ def held_back(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[
         parks = {name: why for name, why in more.items() if why.parks}
         for name, why in (parks or more).items():
             found[name] = why
-            now[name] = after(now[name], why)
+            now[name] = after(now[name], why, now[name].start)
     return found
 
 
-def after(state: TableState, why: Hindrance) -> TableState:
-    """The table from then on."""
-    due = why.reason if why.due else ""
+def after(state: TableState, why: Hindrance, at: Offset) -> TableState:
+    """The table from then on; `at` is where it is parked."""
     if not why.parks:
-        return replace(state, due=due)
-    return replace(state, status="parked", reason=why.reason, hint=why.hint, due=due)
+        return state.read_again(why.reason)
+    parked = Parked(at, why.reason, why.hint)
+    return replace(state, phase=ResnapshotPending(why.reason, parked) if why.resnapshots else parked)
 
 
 def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
@@ -162,7 +163,9 @@ def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict
     found: dict[TableId, Hindrance] = {}
     for name, state in live.items():
         reasons = [_hindrance(state, key, tables, types) for key in state.schema.foreign_keys]
-        worst = [one for one in reasons if one is not None and not one.due] or [one for one in reasons if one]
+        worst = [one for one in reasons if one is not None and not one.resnapshots] or [
+            one for one in reasons if one
+        ]
         if name in behind_circles and (circle := _circle_of(name, schemas)):
             found[name] = _circle(name, circle)
         elif worst:
@@ -183,24 +186,27 @@ def _circle_of(table: TableId, schemas: Mapping[TableId, TableSchema]) -> set[Ta
 def waits(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
     """Whether a table that is to be read again has to wait for its parents."""
     parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
-    return any(one is not None and one.status not in GONE and not _is_complete(one) for one in parents)
+    return any(one is not None and not one.gone and not _is_complete(one) for one in parents)
 
 
 def is_held_back(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
     """Whether it waits for somebody to do something about a table it refers to."""
-    if state.status in GONE or (state.status != "parked" and not state.due):
+    if not isinstance(state.phase, Parked | ResnapshotPending):
         return False
     parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
-    return any(
-        one is not None and one.status == "parked" and (not one.due or is_held_back(one, tables))
-        for one in parents
-    )
+    return any(one is not None and _waits_for_operator(one, tables) for one in parents)
+
+
+def _waits_for_operator(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
+    """Whether a parked table stays so until somebody acts. Else it comes back by itself."""
+    return isinstance(state.phase, Parked) or (state.parked is not None and is_held_back(state, tables))
 
 
 def is_unfinished(tables: Mapping[TableId, TableState]) -> bool:
     """Whether a table is on its way and will be there without anybody's help."""
     return any(
-        one.reading or one.catching_up or (one.due and not is_held_back(one, tables))
+        isinstance(one.phase, Reading | CatchingUp)
+        or (isinstance(one.phase, ResnapshotPending) and not is_held_back(one, tables))
         for one in tables.values()
     )
 
@@ -214,22 +220,22 @@ def _hindrance(
     state: TableState, key: CascadingKey, tables: Mapping[TableId, TableState], types: TypeOptions
 ) -> Hindrance | None:
     parent = tables.get(key.parent)
-    if parent is None or parent.status in GONE:
+    if parent is None or parent.gone:
         reason, hint = parent_missing(state.table, key)
-        return Hindrance(reason, hint, due=False, parks=True)
+        return Hindrance(reason, hint, resnapshots=False, parks=True)
     if (why := unfit(key, state.schema, parent.schema, state.kept, types)) is not None:
         return Hindrance(
             f"What the foreign key {key.name} changes in {state.table} cannot be worked out: {why}.",
             f"Take the rule off the key, or accept the gap with `cascades: ignore`; then run `penstock "
             f"resnapshot FILE {argument(state.table)}`.",
-            due=False,
+            resnapshots=False,
             parks=True,
         )
     if parent.table == state.table:
         return None
-    if parent.status == "parked" and (not parent.due or is_held_back(parent, tables)):
+    if _waits_for_operator(parent, tables):
         cure = f"Run `penstock resnapshot FILE {argument(parent.table)}`"
-        if parent.due:
+        if parent.resnapshot_pending:
             cure = f"Do what {parent.table} waits for"
         return Hindrance(
             f"Rows of {state.table} change with those of {parent.table} (foreign key {key.name}), which is "
@@ -264,7 +270,7 @@ def _circle(table: TableId, others: Iterable[TableId]) -> Hindrance:
         f"{table} is in a circle of foreign keys that cascade, with {shown}, which `cascades: apply` cannot "
         "follow.",
         f"Take the rule off one of the keys, then run `penstock resnapshot FILE {argument(table)}`.",
-        due=False,
+        resnapshots=False,
         parks=True,
     )
 

@@ -437,7 +437,7 @@ def _refuse_unplanned(table: TableState) -> None:
         return
     why = f"it is {table.status}"
     if table.status == "live":
-        why = "it is to be read again" if table.due else "it is catching up"
+        why = "a resnapshot of it is pending" if table.resnapshot_pending else "it is catching up"
     raise ConfigError(
         f"Where the definition of {table.table} holds is not known: {why}.",
         hint="`penstock status FILE` says more. Leave the table out, or follow it when it is live again.",

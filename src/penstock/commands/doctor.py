@@ -79,17 +79,18 @@ def with_parked(
 ) -> list[Finding]:
     """The findings, plus one for each table that is or will be parked. That one replaces other findings about
     the table's keys. `tables`: their states once the pipeline has started."""
-    parked = {str(name): state for name, state in tables.items() if state.status == "parked"}
+    parked = {name: found for name, state in tables.items() if (found := state.parked) is not None}
+    names = set(map(str, parked))
     kept, replaced = list[Finding](), dict[str, list[Finding]]()
     for one in findings:
-        if one.check in ("key", "cascade") and one.subject in parked:
+        if one.check in ("key", "cascade") and one.subject in names:
             replaced.setdefault(one.subject, []).append(one)
         else:
             kept.append(one)
-    for name, state in parked.items():
-        was = known.get(state.table)
-        now = "is parked" if was is not None and was.status == "parked" else "will be parked"
-        message = f"{name} {now}; other tables are not affected. {state.reason} {state.hint}".strip()
+    for table, why in parked.items():
+        was, name = known.get(table), str(table)
+        now = "is parked" if was is not None and was.parked is not None else "will be parked"
+        message = f"{name} {now}; other tables are not affected. {why.reason} {why.hint}".strip()
         instead = replaced.get(name, [])
         check = instead[0].check if instead else "parked"
         sql = "\n".join(dict.fromkeys(one.sql for one in instead if one.sql))

@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, TransientError
 from penstock.model.pattern import exactly
 from penstock.model.schema import TableId
 from penstock.model.signal import ENDED, Signal
+from penstock.model.table import Parked
 from penstock.signals.channels import accept
 from penstock.state import StateStore
 
@@ -128,9 +129,10 @@ def _once_reading(state: StateStore, table: TableId, answer: dict[str, Any], fol
     the reason."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while (now := state.table(table)) is not None:
-        if not now.due and now.status == "parked":
-            return {"ok": False, "message": f"The table was parked again: {now.reason}", "hint": now.hint}
-        if not now.due or not is_held(folder) or time.monotonic() > deadline:
+        if isinstance(now.phase, Parked):
+            reason, hint = now.phase.reason, now.phase.hint
+            return {"ok": False, "message": f"The table was parked again: {reason}", "hint": hint}
+        if not now.resnapshot_pending or not is_held(folder) or time.monotonic() > deadline:
             break
         time.sleep(0.1)  # polls, with a limit
     return answer

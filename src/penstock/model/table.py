@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from typing_extensions import assert_never
+
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.plan import Kept
@@ -12,94 +14,255 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 
 TableStatus = Literal["live", "parked", "dropped", "removed"]
-GONE = ("dropped", "removed")
 SnapshotStatus = Literal["none", "splitting", "reading", "done"]
 ChunkStatus = Literal["planned", "staged", "placed"]
-Begins = Literal["", "evolve", "empty", "fresh"]
+TargetReset = Literal["none", "evolve", "truncate", "recreate"]
+"""What is done to a target that exists, before the first write. `evolve`: it gets the columns of the table.
+`truncate`: the same, and its rows go. `recreate`: it goes, and an empty one is made."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The existing rows are being read, and epochs carry the table's events.
+
+    Entered when a table is found (`planning/discovery.py`), when a resnapshot begins (`restart_table` there),
+    and at a statement that creates a table with rows in it (`planning/policy.py`). Left for `Streaming` when
+    the epoch with the last chunk is recorded (`spark/record_epoch.py`). Stored.
+
+    splitting: chunks are still being found.
+    """
+
+    splitting: bool
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """Epochs carry the table's events, and no existing rows are left to read.
+
+    Entered from `Reading` and `CatchingUp`, and at once by a table whose existing rows are not wanted or that
+    has none. Stored.
+
+    snapshot_done: its existing rows were read. False: only the log was.
+    """
+
+    snapshot_done: bool
+
+
+@dataclass(frozen=True)
+class CatchingUp:
+    """The table is behind the pipeline: epochs of its own carry its events from `at` on.
+
+    Entered by a parked table that is unparked (`runtime/unpark.py`), and by a table that was read in one
+    piece (`planning/planner.py`). The planner moves `at`, and lets the table go on as `then` once `at` has
+    reached the pipeline's position. Stored.
+    """
+
+    at: Offset
+    then: Reading | Streaming
+
+
+@dataclass(frozen=True)
+class Parked:
+    """The table is left alone since offset `at`, until an operator acts. `hint` is the cure.
+
+    Entered through `StateStore.park`: when an epoch fails for this table alone, when its chunks cannot be
+    read, at a signal, when it is found to be unfit, and when a table that its foreign keys need is parked.
+    Left by `runtime/unpark.py` and by a resnapshot. Stored.
+
+    resumes: how the table goes on once it is unparked, without a gap. None: it can only be read again.
+    """
+
+    at: Offset
+    reason: str
+    hint: str = ""
+    resumes: CatchingUp | None = None
+
+
+@dataclass(frozen=True)
+class ResnapshotPending:
+    """The table is to be read again from its beginning, because of `why`; until then epochs leave it out.
+
+    Entered where the log cannot tell what the rows are: at a statement (`planning/policy.py`), at a failed
+    epoch, at a change of the pipeline file, at a signal, and while parent tables are read
+    (`cascades/keys.py`). Left for `Reading` when `planning/resnapshots.py` can begin. Stored.
+
+    parked: the table was parked, and reads as parked until it begins.
+    """
+
+    why: str
+    parked: Parked | None = None
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """The table is gone at the source since offset `at`.
+
+    Entered at DROP or RENAME (`planning/policy.py`), and when a resnapshot does not find the table. Left when
+    a table of its name is created, or at a signal that names it. Stored.
+    """
+
+    at: Offset
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """The pipeline does not follow the table any more, since a signal `remove-table` at offset `at`.
+
+    Left at a signal `add-table`. Stored.
+    """
+
+    at: Offset
+    reason: str = ""
+
+
+Phase = Reading | Streaming | CatchingUp | Parked | ResnapshotPending | Dropped | Removed
 
 
 @dataclass(frozen=True)
 class TableState:
-    """One captured table.
+    """One captured table: its definition, its phase, and what its target holds.
 
-    status: `live` (its events are planned), `parked` (left alone since `parked_at`, for `reason`), `dropped`
-    (gone at the source), `removed` (not followed any more, since somebody said so). snapshot: `none` (log
-    only), `splitting` (chunks are still being found), `reading`, `done` (all placed). written: whether the
-    target may hold rows. replaces: sequence up to which rows are of the table before, and are deleted at the
-    end of a re-snapshot (0: there are none). last_epoch: the newest epoch with steps for it; 0: its target
-    is still to be made. begins: what is to be done first with a target that is there: `evolve` it to the
-    columns of `schema`, or also `empty` it, since it holds rows from before `start`; or make it anew,
-    `fresh`. due: why the table is to be read again from its beginning; until then it is left out of plans.
-    rows_guess: how large the server thought the table to be when its chunks were sought. kept: columns the
-    target keeps. resumes: the table is not where the pipeline is but here: a parked one goes on from here if
-    it is unparked (None: then it has to be read again), another is catching up, under epochs of its own.
+    start: the table's events count from here on. rows_guess: how large the server thought the table to be
+    when its chunks were sought. About the target: `written`: it may hold rows; `last_epoch`: the newest epoch
+    with steps for it (0: it is still to be made); `replaces`: rows with sequences up to here are of an
+    earlier reading, and are deleted when the present one ends (0: there are none); `target_reset`: see there;
+    `kept`: the columns that it keeps although the source's have changed.
     """
 
-    table: TableId
-    start: Offset
     schema: TableSchema
-    status: TableStatus = "live"
-    snapshot: SnapshotStatus = "none"
+    start: Offset
+    phase: Phase
     written: bool = False
     last_epoch: int = 0
-    reason: str = ""
-    hint: str = ""
-    parked_at: Offset | None = None
     replaces: Offset = Offset(0)  # noqa: RUF009 (an int)
     rows_guess: int = 0
-    begins: Begins = ""
-    due: str = ""
+    target_reset: TargetReset = "none"
     kept: Kept | None = None
-    resumes: Offset | None = None
+
+    @property
+    def table(self) -> TableId:
+        return self.schema.table
 
     @property
     def planned(self) -> bool:
         """Whether epochs carry the table beside the others."""
-        return self.status == "live" and not self.due and self.resumes is None
-
-    @property
-    def catching_up(self) -> bool:
-        return self.status == "live" and not self.due and self.resumes is not None
-
-    @property
-    def rests(self) -> bool:
-        """Whether epochs carry it and its existing rows are not being read: parts of it may be."""
-        return self.planned and not self.reading
+        return isinstance(self.phase, Reading | Streaming)
 
     @property
     def reading(self) -> bool:
-        """Whether its existing rows are being read."""
-        return self.planned and self.snapshot in ("splitting", "reading")
+        return isinstance(self.phase, Reading)
+
+    @property
+    def streaming(self) -> bool:
+        return isinstance(self.phase, Streaming)
+
+    @property
+    def gone(self) -> bool:
+        return isinstance(self.phase, Dropped | Removed)
+
+    @property
+    def parked(self) -> Parked | None:
+        """Since when and why the table is left alone, also if a resnapshot of it is pending."""
+        if isinstance(self.phase, ResnapshotPending):
+            return self.phase.parked
+        return self.phase if isinstance(self.phase, Parked) else None
+
+    @property
+    def resnapshot_pending(self) -> str:
+        """Why the table is to be read again; empty: it is not."""
+        return self.phase.why if isinstance(self.phase, ResnapshotPending) else ""
+
+    @property
+    def catches_up_from(self) -> Offset | None:
+        """Where its next own epoch begins; None: it has no epochs of its own."""
+        return self.phase.at if isinstance(self.phase, CatchingUp) else None
+
+    @property
+    def rows_read(self) -> bool:
+        """Whether no existing rows are left to read: the table streams, or will once it has caught up."""
+        phase = self.phase.then if isinstance(self.phase, CatchingUp) else self.phase
+        return isinstance(phase, Streaming)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the target lacks nothing but events of the log, and nothing is to be done to it first."""
+        return self.rows_read and not self.replaces and self.target_reset == "none"
+
+    @property
+    def status(self) -> TableStatus:
+        """What operators see."""
+        match self.phase:
+            case Reading() | Streaming() | CatchingUp():
+                return "live"
+            case Parked():
+                return "parked"
+            case ResnapshotPending(parked=parked):
+                return "live" if parked is None else "parked"
+            case Dropped():
+                return "dropped"
+            case Removed():
+                return "removed"
+            case _:
+                assert_never(self.phase)
+
+    @property
+    def snapshot(self) -> SnapshotStatus:
+        """How far the snapshot is, for operators. `none`: there is none, or it does not count any more."""
+        return snapshot_status(self.phase)
+
+    def park(self, at: Offset, reason: str, hint: str, resumes: Offset | None = None) -> Parked:
+        """The phase in which the table is left alone. It resumes at an offset only if no existing rows are
+        left to read."""
+        then = self.phase.then if isinstance(self.phase, CatchingUp) else self.phase
+        if resumes is None or not isinstance(then, Streaming):
+            return Parked(at, reason, hint)
+        return Parked(at, reason, hint, CatchingUp(resumes, then))
+
+    def read_again(self, why: str) -> TableState:
+        """The table from when on a resnapshot of it is pending. One that is gone stays so."""
+        return self if self.gone else replace(self, phase=ResnapshotPending(why, self.parked))
+
+
+def snapshot_status(phase: Phase) -> SnapshotStatus:
+    match phase:
+        case Reading(splitting=splitting):
+            return "splitting" if splitting else "reading"
+        case Streaming(snapshot_done=done):
+            return "done" if done else "none"
+        case CatchingUp(then=then):
+            return snapshot_status(then)
+        case Parked(resumes=resumes):
+            return "none" if resumes is None else snapshot_status(resumes)
+        case ResnapshotPending() | Dropped() | Removed():
+            return "none"
+        case _:
+            assert_never(phase)
 
 
 def is_reading(table: TableState) -> bool:
-    return table.reading
+    return isinstance(table.phase, Reading)
 
 
 def is_splitting(table: TableState) -> bool:
     """Its chunks are being found."""
-    return table.planned and table.snapshot == "splitting"
+    return table.phase == Reading(splitting=True)
 
 
 def is_catching_up(table: TableState) -> bool:
-    return table.catching_up
+    return isinstance(table.phase, CatchingUp)
 
 
-def is_due(table: TableState) -> bool:
-    """It is to be read again from its beginning."""
-    return bool(table.due) and table.status not in GONE
+def is_resnapshot_pending(table: TableState) -> bool:
+    return isinstance(table.phase, ResnapshotPending)
 
 
-def new_table(
-    schema: TableSchema, start: Offset, *, snapshot: SnapshotStatus, append_only: bool
-) -> TableState:
-    """A table that begins at `start`. Without a key it can only go to an append-only sink: else it is
-    parked."""
-    state = TableState(schema.table, start, schema, snapshot=snapshot)
-    if schema.key or append_only:
-        return state
-    reason, hint = keyless(schema.table)
-    return replace(state, status="parked", parked_at=start, reason=reason, hint=hint)
+def new_table(schema: TableSchema, start: Offset, *, reads: bool, append_only: bool) -> TableState:
+    """A table that begins at `start`. `reads`: its existing rows are wanted. Without a key it can only go to
+    an append-only sink: else it is parked."""
+    if not schema.key and not append_only:
+        return TableState(schema, start, Parked(start, *keyless(schema.table)))
+    return TableState(schema, start, Reading(splitting=True) if reads else Streaming(snapshot_done=False))
 
 
 def keyless(table: TableId) -> tuple[str, str]:
@@ -140,6 +303,6 @@ class Change:
 
 
 UNFIT = "the log does not fit what was known of it"
-"""`TableState.due` of a table whose events could not be decoded."""
+"""Why a table is read again whose events could not be decoded (`ResnapshotPending.why`)."""
 KEY_CHANGED = "the table's key changed"
 """Why partial snapshots end that know their rows by the key before."""

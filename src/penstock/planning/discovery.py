@@ -18,7 +18,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import KEY_CHANGED, Begins, Change, SnapshotStatus, TableState, new_table
+from penstock.model.table import KEY_CHANGED, Change, TableState, TargetReset, new_table
 from penstock.planning.parking import parked_when_found, reconfigured
 from penstock.planning.policy import kept_by_name
 from penstock.relaylog.reader import RelayLog
@@ -87,7 +87,7 @@ def discover(
             state.put_table(_new_table(schema, begin, config, append_only, reads=reads))
             what = "found"
             if schema.table in restless:
-                state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, due=RESTLESS)
+                state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, resnapshot=RESTLESS)
                 what = RESTLESS
             state.note(Change(schema.table, schema.version, start, what, "captured"))
         parked = parked_when_found(state.tables(), new.keys(), cascading, config)
@@ -110,7 +110,7 @@ def restart_table(
     """Reads a table again from its beginning: a new start, its present definition, all chunks. The target
     keeps its rows meanwhile, in the columns of that definition; rows that are gone at the source leave it
     when the last chunk is placed. A change log says `truncate` at the start, and then holds every row again.
-    One that is to be `fresh` is made anew, and not looked at.
+    A target that is to be recreated is not looked at.
 
     Raises `ConfigError` for a table that is not there, `TransientError` while its definition does not hold
     still.
@@ -127,13 +127,11 @@ def restart_table(
         raise TableGone(f"Table {table} does not exist at the source any more.")
     schema = replace(found[table], version=old.schema.version + 1)
     start = Offset(max(start, state.position or start))
-    renewed = old.begins == "fresh"
+    renewed = old.target_reset == "recreate"
     missing = renewed or isinstance(sink.open(table), Missing)
     # One that was to be emptied first has not been.
-    holds = (old.written or old.begins == "empty") and not missing
-    same = _shape(schema) == _shape(old.schema) and old.kept is None and not old.begins
-    fresh = new_table(schema, start, snapshot="splitting", append_only=sink.append_only)
-    begins: Begins = "" if missing else "empty" if sink.append_only and holds else "" if same else "evolve"
+    holds = (old.written or old.target_reset == "truncate") and not missing
+    fresh = new_table(schema, start, reads=True, append_only=sink.append_only)
     keeps = config.evolution.changes == "ignore" and not missing
     with state.transaction():
         if schema.key_columns != old.schema.key_columns:
@@ -145,7 +143,7 @@ def restart_table(
                 written=holds and not sink.append_only,
                 replaces=start if holds else Offset(0),
                 last_epoch=0 if missing else old.last_epoch,
-                begins="fresh" if renewed else begins,
+                target_reset=_reset(old, schema, missing=missing, empties=sink.append_only and holds),
                 kept=kept_by_name(old, schema) if keeps else None,
             )
         )
@@ -158,6 +156,19 @@ def restart_table(
 def _one(source: SourceSession, table: TableId) -> dict[TableId, TableSchema]:
     schema = source.read_table(table)
     return {} if schema is None else {table: schema}
+
+
+def _reset(old: TableState, schema: TableSchema, *, missing: bool, empties: bool) -> TargetReset:
+    """What the target needs before rows in the columns of `schema` are written to it. `empties`: it holds
+    rows that nothing would ever delete."""
+    if old.target_reset == "recreate":
+        return "recreate"
+    if missing:
+        return "none"
+    if empties:
+        return "truncate"
+    same = _shape(schema) == _shape(old.schema) and old.kept is None and old.target_reset == "none"
+    return "none" if same else "evolve"
 
 
 def _shape(schema: TableSchema) -> tuple[tuple[Column, ...], tuple[str, ...]]:
@@ -224,5 +235,5 @@ def _reconfigure(state: StateStore, changes: list[tuple[TableState, tuple[str, s
 def _new_table(
     schema: TableSchema, start: Offset, config: PipelineConfig, append_only: bool, *, reads: bool
 ) -> TableState:
-    snapshot: SnapshotStatus = "splitting" if reads and config.snapshot.mode != "never" else "none"
-    return new_table(schema, start, snapshot=snapshot, append_only=append_only)
+    reads = reads and config.snapshot.mode != "never"
+    return new_table(schema, start, reads=reads, append_only=append_only)

@@ -16,11 +16,11 @@ from penstock.errors import TableError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
-from penstock.model.table import GONE, TableState, new_table
+from penstock.model.table import Parked, TableState, new_table
 from penstock.sinks.base import other_key, own_name, same_key, shared_target, target_names
 from penstock.sources.mysql.statements import cascade_reason
 
-Parked = dict[TableId, tuple[str, str]]
+Reasons = dict[TableId, tuple[str, str]]
 """Reason and cure."""
 KEYS_WORKED_OUT = "what its foreign keys change is worked out from now on"
 
@@ -40,7 +40,7 @@ def at_start(
         tables[state.table] = state if parked is None else _parked(state, *parked)
     append_only = config.sink.append_only
     new = [
-        new_table(schema, Offset(0), snapshot="none", append_only=append_only)
+        new_table(schema, Offset(0), reads=False, append_only=append_only)
         for name, schema in schemas.items()
         if name not in known
     ]
@@ -48,11 +48,10 @@ def at_start(
     for name, (reason, hint) in parked_when_found(
         tables, [one.table for one in new], cascading, config
     ).items():
-        if tables[name].status != "parked":
-            tables[name] = _parked(tables[name], reason, hint)
+        tables[name] = _parked(tables[name], reason, hint)
     if config.cascades == "apply" and not logs_cascades:
         for name, why in held_back(tables, config.types).items():
-            tables[name] = after(tables[name], why)
+            tables[name] = after(tables[name], why, tables[name].start)
     return tables
 
 
@@ -65,8 +64,8 @@ def reconfigured(
         keys, now = held.schema.foreign_keys, schemas.get(table)
         if config.cascades == "apply":
             if held.planned and now is not None and set(now.foreign_keys) - set(keys):
-                found.append((replace(held, due=KEYS_WORKED_OUT), None))
-        elif keys and held.status not in GONE:
+                found.append((held.read_again(KEYS_WORKED_OUT), None))
+        elif keys and not held.gone:
             parks = config.cascades == "park"
             bare = replace(held, schema=replace(held.schema, foreign_keys=()))
             found.append((bare, cascade_reason(table) if parks else None))
@@ -78,9 +77,9 @@ def parked_when_found(
     new: Collection[TableId],
     cascading: Collection[TableId],
     config: PipelineConfig,
-) -> Parked:
+) -> Reasons:
     """Of the `new` tables, those that cannot be followed. One without a key is parked already."""
-    parked: Parked = {name: cascade_reason(name) for name in new if name in cascading}
+    parked: Reasons = {name: cascade_reason(name) for name in new if name in cascading}
     for name in new:
         error = own_name(tables[name].schema)
         if error is not None and config.sink.type != "console" and name not in parked:
@@ -138,14 +137,10 @@ def _with_targets(
         name
         for name in names
         if name not in parked
-        and tables[name].status not in GONE
-        and (tables[name].status != "parked" or tables[name].last_epoch > 0)
+        and not tables[name].gone
+        and (tables[name].parked is None or tables[name].last_epoch > 0)
     ]
 
 
 def _parked(state: TableState, reason: str, hint: str) -> TableState:
-    return (
-        state
-        if state.status == "parked"
-        else replace(state, status="parked", reason=reason, hint=hint, due="")
-    )
+    return state if state.parked is not None else replace(state, phase=Parked(state.start, reason, hint))

@@ -15,7 +15,7 @@ from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import DeleteOlder, Mode, PlaceChunks, Scan, Step
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
-from penstock.model.table import TableState
+from penstock.model.table import Reading, TableState
 from penstock.planning.policy import Verdict
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.chunk_log import PlacementIndex
@@ -99,7 +99,7 @@ class Placing:
     ) -> list[Step]:
         """Places what is due of a partial snapshot; of one only, since rows of two may be the same."""
         changes = verdict is not None and verdict.state is not None
-        if not state.rests or changes or partial.status != "reading" or reach.end <= partial.since:
+        if not state.streaming or changes or partial.status != "reading" or reach.end <= partial.since:
             return []
         chunks = self._state.chunks(state.table, "staged", snapshot=partial.number)
         staged = [item.staged for item in chunks if item.staged]
@@ -193,7 +193,7 @@ class Placing:
     def _last_of_snapshot(self, state: TableState, placed: list[Placed]) -> bool:
         counts = self._state.chunk_counts(state.table)
         waiting = counts.get("planned", 0) + counts.get("staged", 0)
-        return state.snapshot == "reading" and bool(placed) and waiting == len(placed)
+        return state.phase == Reading(splitting=False) and bool(placed) and waiting == len(placed)
 
 
 def _first(placed: list[Placed], rows_max: int | None) -> list[Placed]:

@@ -17,7 +17,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from penstock.cascades.keys import after, below, held_back, is_held
+from typing_extensions import assert_never
+
+from penstock.cascades.keys import below, held_back, is_held
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.partial_snapshot import PartialSnapshot
@@ -35,7 +37,18 @@ from penstock.model.plan import (
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.schema_change import TableEffect
 from penstock.model.statement_head import statement_head
-from penstock.model.table import GONE, KEY_CHANGED, Change, TableState
+from penstock.model.table import (
+    KEY_CHANGED,
+    CatchingUp,
+    Change,
+    Dropped,
+    Parked,
+    Reading,
+    Removed,
+    ResnapshotPending,
+    Streaming,
+    TableState,
+)
 from penstock.planning import renames
 from penstock.planning.placement import Placing, StatementReader
 from penstock.planning.policy import Policies, Verdict, begun, judge
@@ -141,9 +154,9 @@ class Planner:
     def _joined(self, tables: dict[TableId, TableState], position: Offset) -> dict[TableId, TableState]:
         """Tables that have caught up, and whose last epoch alone is applied, go on with the others."""
         joining = {
-            name: replace(state, resumes=None)
+            name: replace(state, phase=state.phase.then)
             for name, state in tables.items()
-            if state.catching_up and state.resumes is not None and state.resumes >= position
+            if isinstance(state.phase, CatchingUp) and state.phase.at >= position
         }
         for state in joining.values():
             self._state.put_table(state)
@@ -166,25 +179,30 @@ class Planner:
         return None
 
     def _plan_whole(self, state: TableState, staged: StagedChunk) -> EpochPlan:
+        assert isinstance(state.phase, Reading)
         table = placed_whole(state, staged)
         plan = EpochPlan(self._state.last_epoch() + 1, LogRange(table.start, table.start), (table,))
         with self._state.transaction():
             self._state.plan(plan, alone=True)
             self._placing.begins(state.table)
-            self._state.put_table(replace(state, start=table.start, resumes=table.start))
+            behind = CatchingUp(table.start, state.phase)
+            self._state.put_table(replace(state, start=table.start, phase=behind))
         return plan
 
     def _catch_up(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
         """Plans an epoch of one table that stands behind the position, if there is one: with what the log
         held for it meanwhile. What other tables made of that part of the log is done."""
-        state = next((one for one in tables.values() if one.catching_up), None)
-        if state is None or state.resumes is None:
-            return None
-        end = min(self._log.cut(state.resumes, self._limits.epoch_bytes_max), position)
-        alone = {state.table: replace(state, resumes=None)}
-        statement, found = self._first_effect(LogRange(state.resumes, end), alone, alone=state.table)
+        for state in tables.values():
+            if isinstance(state.phase, CatchingUp):
+                return self._catch_up_with(state, state.phase, position)
+        return None
+
+    def _catch_up_with(self, state: TableState, phase: CatchingUp, position: Offset) -> EpochPlan | None:
+        end = min(self._log.cut(phase.at, self._limits.epoch_bytes_max), position)
+        alone = {state.table: replace(state, phase=phase.then)}
+        statement, found = self._first_effect(LogRange(phase.at, end), alone, alone=state.table)
         end = statement.end if statement is not None else end
-        reach = LogRange(state.resumes, end)
+        reach = LogRange(phase.at, end)
         verdicts = self._verdicts(found, alone, statement)
         plans = self._table_plans(reach, alone, verdicts, alone=True)
         plan = EpochPlan(self._state.last_epoch() + 1, reach, tuple(plans)) if plans else None
@@ -194,8 +212,13 @@ class Planner:
             if plan is not None:
                 self._state.plan(plan, alone=True)
             now = self._state.table(state.table) or state
-            alone_still = now.status != "parked" and not now.due
-            self._state.put_table(replace(now, resumes=end if alone_still else None))
+            match now.phase:
+                case CatchingUp(then=then) | (Reading() | Streaming() as then):
+                    self._state.put_table(replace(now, phase=CatchingUp(end, then)))
+                case Parked() | ResnapshotPending() | Dropped() | Removed():
+                    pass
+                case _:
+                    assert_never(now.phase)
         return plan
 
     def _followable(self) -> dict[TableId, TableState]:
@@ -206,11 +229,11 @@ class Planner:
         found = held_back(tables, self._cascades)
         at = self._state.position or Offset(0)
         for table, why in found.items():
-            now = after(tables[table], why)
             if why.parks:
-                self._state.park(table, offset=at, reason=now.reason, hint=now.hint, due=now.due)
+                resnapshot = why.reason if why.resnapshots else ""
+                self._state.park(table, offset=at, reason=why.reason, hint=why.hint, resnapshot=resnapshot)
             else:
-                self._state.put_table(now)
+                self._state.put_table(tables[table].read_again(why.reason))
         return self._state.tables() if found else tables
 
     def _first_effect(
@@ -298,11 +321,11 @@ class Planner:
         state = tables.get(effect.table)
         if state is None:
             return effect.created is not None
-        if state.catching_up:
+        if isinstance(state.phase, CatchingUp):
             return False  # it comes to this statement by itself
         if effect.created is not None:
             # One that is parked, or to be read again, was dropped unseen: what is there now is read then.
-            return state.status == "dropped" or (state.planned and state.start < statement.end)
+            return isinstance(state.phase, Dropped) or (state.planned and state.start < statement.end)
         # A table that starts later was read after this statement; a parked one is left alone.
         return state.planned and state.start < statement.end
 
@@ -337,7 +360,7 @@ class Planner:
                 for partial in partials.get(state.table, ()) if not chunks else ():
                     chunks = chunks or self._placing.partial_steps(state, partial, reach, verdict)
                 if state.table in cascaded and state.start < reach.end:
-                    holds = state.written and not state.begins
+                    holds = state.written and state.target_reset == "none"
                     steps.append(ApplyCascades(state.replaces, holds, state.reading, alone))
                 steps += [
                     replace(one, newer=not alone) if isinstance(one, PlaceChunks) else one for one in chunks
@@ -375,4 +398,4 @@ class Planner:
 
 
 def _is_known(state: TableState) -> bool:
-    return state.status in GONE or state.planned
+    return state.gone or state.planned

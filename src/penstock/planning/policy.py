@@ -14,7 +14,7 @@ from penstock.model.plan import DropTarget, Evolve, Kept, Park, Step, TruncateTa
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import Shards
-from penstock.model.table import SnapshotStatus, TableState, keyless, new_table
+from penstock.model.table import Dropped, Parked, TableState, keyless, new_table
 from penstock.printable import argument
 
 
@@ -59,7 +59,7 @@ def judge(
         if effect.renamed is not None and policies.shards.together(state.table, effect.renamed):
             drops = True  # the same rows come under another name: the target would have them twice
         steps: tuple[Step, ...] = (DropTarget(),) if drops and state.last_epoch > 0 else ()
-        gone = replace(state, status="dropped", reason=f"Table {state.table}: {what}.", parked_at=end)
+        gone = replace(state, phase=Dropped(end, f"Table {state.table}: {what}."))
         return Verdict(steps, gone, version, what, "target dropped" if drops else "target kept")
     evolve = next((step for step in effect.steps if isinstance(step, Evolve)), None)
     rest = tuple(step for step in effect.steps if not isinstance(step, Evolve))
@@ -90,18 +90,16 @@ def judge(
         return _refused(state, begin, end, rereads, what)
     if policies.schema.rereads == "keep" or not policies.reads:
         return Verdict(steps, None, version, what, f"{done}; not read again, although {rereads}")
-    return Verdict(steps, replace(state, due=rereads), version, what, f"{done}; read again: {rereads}")
+    return Verdict(steps, state.read_again(rereads), version, what, f"{done}; read again: {rereads}")
 
 
 def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
     """A table that is created, and that nothing is known of."""
     assert effect.created is not None
-    snapshot: SnapshotStatus = "splitting" if effect.fills and policies.reads else "none"
-    state = new_table(effect.created, end, snapshot=snapshot, append_only=policies.append_only)
+    reads = effect.fills and policies.reads
+    state = new_table(effect.created, end, reads=reads, append_only=policies.append_only)
     park = next((step for step in effect.steps if isinstance(step, Park)), None)
-    if park is None:
-        return state
-    return replace(state, status="parked", parked_at=park.offset, reason=park.reason, hint=park.hint)
+    return state if park is None else replace(state, phase=Parked(park.offset, park.reason, park.hint))
 
 
 def _begun_anew(
@@ -113,7 +111,7 @@ def _begun_anew(
     fresh = begun(replace(effect, created=schema), end, policies)
     keeps = policies.schema.changes == "ignore" and state.last_epoch > 0
     kept = kept_by_name(state, schema) if keeps else None
-    fresh = replace(fresh, last_epoch=state.last_epoch, begins="empty", kept=kept)
+    fresh = replace(fresh, last_epoch=state.last_epoch, target_reset="truncate", kept=kept)
     decision = "begun anew in an emptied target"
     if (
         effect.fills
@@ -123,7 +121,7 @@ def _begun_anew(
         and not policies.append_only
     ):
         # One table takes the place of another with rows of its own, most of them the same ones, as a rule.
-        fresh = replace(fresh, begins="evolve", written=True, replaces=end)
+        fresh = replace(fresh, target_reset="evolve", written=True, replaces=end)
         decision = "read from its beginning, in place of what the target holds"
     return Verdict((), fresh, schema.version, what, decision)
 

@@ -56,7 +56,7 @@ def verdicts(
     for move in moved:
         verdict = found[move.source]
         state = verdict.state or tables[move.source]
-        bare = replace(state, last_epoch=0, begins="", written=False, replaces=Offset(0), kept=None)
+        bare = replace(state, last_epoch=0, target_reset="none", written=False, replaces=Offset(0), kept=None)
         decision = f"its target is that of {move.target} now"
         found[move.source] = replace(verdict, steps=(), state=bare, decision=decision)
     for move in moved:
@@ -66,7 +66,7 @@ def verdicts(
         kept = None
         if was.kept is not None:
             kept = Kept(replace(was.kept.schema, table=move.target), was.kept.sources)
-        state = replace(was, table=move.target, schema=schema, kept=kept, start=end)
+        state = replace(was, schema=schema, kept=kept, start=end)
         what = f"is what was {move.source}"
         found[move.target] = Verdict((), state, version, what, "its target has come with it")
     return found
@@ -74,5 +74,4 @@ def verdicts(
 
 def _is_complete(state: TableState) -> bool:
     """The target holds the table as it is, and nothing else is to be done to it."""
-    whole = state.snapshot in ("none", "done") and not state.replaces and not state.begins
-    return state.planned and whole and state.last_epoch > 0
+    return state.streaming and state.complete and state.last_epoch > 0

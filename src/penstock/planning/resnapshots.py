@@ -1,5 +1,5 @@
 """Tables that are read again from their beginning: because somebody asked, or because a change at the source
-left no other way (`TableState.due`, which is durable; so a pipeline killed here goes on here).
+left no other way (`ResnapshotPending`, which is stored; so a pipeline killed here goes on here).
 
 One table's trouble is its own: what keeps it from being read again now is tried again later.
 """
@@ -17,7 +17,14 @@ from penstock.config import PipelineConfig
 from penstock.errors import PenstockError, TransientError
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId
-from penstock.model.table import UNFIT, Change, TableState, is_due
+from penstock.model.table import (
+    UNFIT,
+    Change,
+    Dropped,
+    ResnapshotPending,
+    TableState,
+    is_resnapshot_pending,
+)
 from penstock.planning.discovery import TableGone, Wait, restart_table
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.session import SourceSession
@@ -59,11 +66,11 @@ class Rereads:
         self._goal: SourcePosition | None = None
 
     def work(self) -> None:
-        """Begins the tables that are due, as far as they can be read now. Never waits for long: epochs of the
-        other tables are planned by the same loop."""
-        due = self._state.tables_that(is_due)
-        known = self._state.tables() if due else {}
-        tables = [table for table in due if not waits(table, known)]
+        """Begins the resnapshots that are pending, as far as tables can be read now. Never waits for long:
+        epochs of the other tables are planned by the same loop."""
+        pending = self._state.tables_that(is_resnapshot_pending)
+        known = self._state.tables() if pending else {}
+        tables = [table for table in pending if not waits(table, known)]
         if not tables or time.monotonic() < self._not_before:
             return
         # A backlog that is still to be received is waited for here, one look at a time.
@@ -83,12 +90,14 @@ class Rereads:
                 log.warning("%s cannot be read again: %s", table.table, error)
                 at = self._state.position or table.start
                 with self._state.transaction():
-                    self._state.put_table(replace(table, due="", status="live"))
+                    # What it was parked for before is not what keeps it from being read.
+                    self._state.put_table(replace(table, phase=ResnapshotPending(table.resnapshot_pending)))
                     self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
 
     def _begin(self, table: TableState, cascading: set[TableId]) -> None:
-        if table.status == "parked" and table.due == UNFIT and not self._explained(table):
-            self._state.put_table(replace(table, due=""))
+        why = table.resnapshot_pending
+        if table.parked is not None and why == UNFIT and not self._explained(table):
+            self._state.put_table(replace(table, phase=table.parked))
             return
         try:
             restart_table(
@@ -100,14 +109,12 @@ class Rereads:
                 sink=self._sink,
                 cascading=cascading,
                 wait=self.wait_shortly,
-                why=table.due,
+                why=why,
             )
             self._renew()
         except TableGone as error:
             at = self._state.position or table.start
-            self._state.put_table(
-                replace(table, due="", status="dropped", parked_at=at, reason=error.message, resumes=None)
-            )
+            self._state.put_table(replace(table, phase=Dropped(at, error.message)))
             self._state.note(Change(table.table, table.schema.version, at, "dropped", "target kept"))
 
     def wait_shortly(self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS) -> None:

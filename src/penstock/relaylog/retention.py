@@ -19,7 +19,7 @@ at one moment:
 - *Tables being read*: their start. No chunk's window, and no view of a table read in one piece, begins before
   it.
 - *Partial snapshots*: the position when they began. Their windows do not begin before it either.
-- *Tables that catch up*: the offset they have reached (`TableState.resumes`).
+- *Tables that catch up*: the offset they have reached (`CatchingUp.at`).
 - *Signals from a table of the source*: the offset up to which they were read.
 
 The following readers register nothing, because each of them detects and handles log that was deleted:

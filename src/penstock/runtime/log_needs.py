@@ -23,7 +23,8 @@ def needed(state: StateStore, signals: Iterable[Offset] = ()) -> Offset:
         offsets += [] if (planned := state.oldest_planned()) is None else [planned]
         offsets += [table.start for table in state.tables_that(is_reading)]
         offsets += [one.since for one in state.partials()]
-        offsets += [one.resumes for one in state.tables_that(is_catching_up) if one.resumes is not None]
+        behind = (one.catches_up_from for one in state.tables_that(is_catching_up))
+        offsets += [at for at in behind if at is not None]
     return min(offsets)
 
 

@@ -19,7 +19,7 @@ from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.shards import Shards
-from penstock.model.table import Change, TableState
+from penstock.model.table import Change, TableState, is_splitting
 from penstock.relaylog import lease
 from penstock.relaylog.holders import Holders
 from penstock.relaylog.reader import RelayLog
@@ -301,12 +301,13 @@ def _snapshot_of(table: TableState, totals: Totals) -> TableProgress:
         rows_read=totals.rows_read,
         rows_placed=totals.rows_placed,
         rows_guess=table.rows_guess,
-        active=table.reading or bool(table.due),
-        finding=table.snapshot == "splitting",
+        active=table.reading or bool(table.resnapshot_pending),
+        finding=is_splitting(table),
     )
 
 
 def _table(table: TableState, progress: TableProgress, change: Change | None) -> dict[str, Any]:
+    parked = table.parked
     return {
         "table": str(table.table),
         "status": table.status,
@@ -320,11 +321,9 @@ def _table(table: TableState, progress: TableProgress, change: Change | None) ->
         },
         "rows_placed": progress.rows_placed,
         "rows_estimate": progress.rows_estimate,
-        "parked": {"offset": table.parked_at, "reason": table.reason, "hint": table.hint}
-        if table.status == "parked"
-        else None,
-        "resnapshot_pending": table.due or None,
-        "catching_up": table.resumes if table.catching_up else None,
+        "parked": {"offset": parked.at, "reason": parked.reason, "hint": parked.hint} if parked else None,
+        "resnapshot_pending": table.resnapshot_pending or None,
+        "catching_up": table.catches_up_from,
         "last_change": change_json(change) if change is not None else None,
     }
 

@@ -107,9 +107,10 @@ def check(
     A rollback shows in Iceberg's snapshots. Delta's RESTORE keeps the record of our commits (`verify`
     finds what differs), and a removed part of a change log leaves no trace: neither is seen here.
 
-    A table that is to be read again anyway (`asked` for, or due) may be rolled back, or missing: then an
-    empty target is made, since an epoch that was planned before may still have steps for it. One that is to
-    be `renewed` may be in any state: if it cannot be opened it goes now, and the table is due.
+    The target of a table that is to be read again anyway (`asked` for, or pending) may be rolled back, or
+    missing: then an empty one is made, since an epoch that was planned before may still have steps for it.
+    A target that is to be `renewed` may be in any state: if it cannot be opened it goes now, and a resnapshot
+    of its table is pending.
     """
     newest = state.last_epoch()
     moving = {table for plan in state.pending() for table in plan.moved}
@@ -129,7 +130,7 @@ def check(
             )
         if table.status != "live" or table.last_epoch <= 0 or table.table in moving:
             continue  # left alone, or its target is still to be made, or on its way
-        if not table.due and table.table not in asked and table.table not in renewed:
+        if not table.resnapshot_pending and table.table not in asked and table.table not in renewed:
             check_as_left(table, target, state)
         elif isinstance(target, Missing):
             sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
@@ -144,14 +145,15 @@ def _opened(sink: Sink, tables: Iterable[TableId]) -> dict[TableId, TargetState]
 
 def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
     """Nothing is there, if what is there cannot be opened."""
-    if not table.last_epoch and table.begins != "fresh":
+    if not table.last_epoch and table.target_reset != "recreate":
         return sink.open(table.table)  # nothing of ours can be there
     try:
         return sink.open(table.table)
     except Exception as error:  # whatever the file format's own code makes of it
         log.warning("the target of %s cannot be opened and is removed: %s", table.table, one_sentence(error))
-        if table.begins != "fresh":
-            state.put_table(replace(table, due="its target could not be opened", begins="fresh"))
+        if table.target_reset != "recreate":
+            pending = table.read_again("its target could not be opened")
+            state.put_table(replace(pending, target_reset="recreate"))
         sink.clear(table.table)
         return Missing()
 

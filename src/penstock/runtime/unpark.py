@@ -1,6 +1,6 @@
 """A parked table comes back, because somebody asked (signal `unpark`).
 
-It goes on from its own offset if nothing is lost to it: parking kept that offset (`TableState.resumes`), the
+It goes on from its own offset if nothing is lost to it: parking kept that offset (`Parked.resumes`), the
 relay log still holds what came after it, and the target is as this pipeline left it. Then the table catches
 up under epochs of its own (`Planner`), and joins the others. Else it is read again from its beginning.
 """
@@ -11,10 +11,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from typing_extensions import assert_never
+
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
-from penstock.model.table import Change, TableState
+from penstock.model.table import (
+    CatchingUp,
+    Change,
+    Dropped,
+    Parked,
+    Reading,
+    Removed,
+    ResnapshotPending,
+    Streaming,
+    TableState,
+)
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime import targets
 from penstock.sinks.base import Missing, Sink
@@ -32,8 +44,8 @@ def unpark(
     """The answer: `action` is `continue` (from `offset`), `resnapshot` (with the `reason`) or `none` (the
     table is not parked).
 
-    A table that is to be read again is `due` (`planning/resnapshots.py`). Raises `ConfigError` if the table
-    stays as it is, with what keeps it.
+    A resnapshot of a table that is to be read again is pending then (`planning/resnapshots.py`). Raises
+    `ConfigError` if the table stays as it is, with what keeps it.
 
     `hold` keeps the log behind an offset from being deleted (`relaylog.consumers.Consumer.hold`).
     """
@@ -42,38 +54,60 @@ def unpark(
         raise ConfigError(
             f"The pipeline does not capture {table}.", hint="`penstock status FILE` lists its tables."
         )
-    if found.status == "dropped":
-        raise ConfigError(f"Table {table} is gone at the source; there is nothing to go on with.")
-    if found.status == "removed":
-        raise ConfigError(f"Table {table} was removed from this pipeline.", hint="Signal add-table for it.")
-    if found.due:
-        return {"ok": True, "action": "resnapshot", "reason": found.due}
-    if found.status != "parked":
-        return {"ok": True, "action": "none"}
-    loss = _lost(found, relay_log, sink, state, hold)
-    if loss is None:
-        assert found.resumes is not None
-        with state.transaction():
-            state.put_table(replace(found, status="live", reason="", hint="", parked_at=None))
-            what = f"goes on from offset {found.resumes}"
-            state.note(Change(table, found.schema.version, found.resumes, what, "unparked"))
-        return {"ok": True, "action": "continue", "offset": int(found.resumes)}
-    state.put_table(replace(found, due=f"unparked; {loss}"))
-    return {"ok": True, "action": "resnapshot", "reason": loss}
+    match found.phase:
+        case Dropped():
+            raise ConfigError(f"Table {table} is gone at the source; there is nothing to go on with.")
+        case Removed():
+            raise ConfigError(
+                f"Table {table} was removed from this pipeline.", hint="Signal add-table for it."
+            )
+        case ResnapshotPending(why=why):
+            return {"ok": True, "action": "resnapshot", "reason": why}
+        case Parked(resumes=resumes):
+            return _come_back(found, resumes, relay_log, sink, state, hold)
+        case Reading() | Streaming() | CatchingUp():
+            return {"ok": True, "action": "none"}
+        case _:
+            assert_never(found.phase)
+
+
+def _come_back(
+    table: TableState,
+    resumes: CatchingUp | None,
+    relay_log: RelayLog,
+    sink: Sink,
+    state: StateStore,
+    hold: Callable[[Offset], None],
+) -> dict[str, Any]:
+    if resumes is None:
+        loss: str | None = "its changes since it was parked cannot be added to what its target holds"
+    else:
+        loss = _lost(table, resumes.at, relay_log, sink, state, hold)
+    if resumes is None or loss is not None:
+        state.put_table(table.read_again(f"unparked; {loss}"))
+        return {"ok": True, "action": "resnapshot", "reason": loss}
+    with state.transaction():
+        state.put_table(replace(table, phase=resumes))
+        what = f"goes on from offset {resumes.at}"
+        state.note(Change(table.table, table.schema.version, resumes.at, what, "unparked"))
+    return {"ok": True, "action": "continue", "offset": int(resumes.at)}
 
 
 def _lost(
-    table: TableState, relay_log: RelayLog, sink: Sink, state: StateStore, hold: Callable[[Offset], None]
+    table: TableState,
+    at: Offset,
+    relay_log: RelayLog,
+    sink: Sink,
+    state: StateStore,
+    hold: Callable[[Offset], None],
 ) -> str | None:
-    """Why a parked table cannot go on from where it is; None: it can."""
-    if table.resumes is None:
-        return "its changes since it was parked cannot be added to what its target holds"
+    """Why a parked table cannot go on from `at`; None: it can."""
     if table.schema.foreign_keys:
         return "what foreign keys changed while it was parked is not known"
-    hold(table.resumes)
+    hold(at)
     relay_log.refresh()  # what it begins with now stays
-    if relay_log.start > table.resumes:
-        return f"the relay log begins at offset {relay_log.start}, after {table.resumes}, where it was parked"
+    if relay_log.start > at:
+        return f"the relay log begins at offset {relay_log.start}, after {at}, where it was parked"
     if table.last_epoch <= 0:
         return None  # its target is still to be made
     target = sink.open(table.table)

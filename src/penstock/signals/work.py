@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -23,9 +23,10 @@ from penstock.model.pattern import exactly, named_table
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.signal import Signal, SignalStatus
-from penstock.model.table import GONE, Begins, Change, TableState
+from penstock.model.table import Change, Dropped, Removed, ResnapshotPending, TableState
 from penstock.printable import argument
 from penstock.signals import commands
+from penstock.signals.answers import progress
 from penstock.signals.channels import Channel
 from penstock.signals.commands import is_condition, matching
 from penstock.sources.base import TableFilter
@@ -149,7 +150,7 @@ class Signals:
             raise ConfigError(
                 f"The sink {self._config.sink.type} is a change log, so its target cannot be recreated."
             )
-        tables = self._followed(command.collections, gone=("dropped",))
+        tables = self._followed(command.collections, gone=(Dropped,))
         shards = Shards(self._config.merge_shards)
         for table in tables if command.target == "recreate" else ():
             if (into := shards.into(table.table)) is not None:
@@ -172,13 +173,15 @@ class Signals:
         self._wants_advance = True
         return "running", answer
 
-    def _followed(self, patterns: list[str], *, gone: Collection[str] = ()) -> list[TableState]:
-        """The tables that match. Tables with a status in `gone` match only by their full name."""
+    def _followed(
+        self, patterns: list[str], *, gone: tuple[type[Dropped | Removed], ...] = ()
+    ) -> list[TableState]:
+        """The tables that match. Tables that are `gone` in these ways match only by their full name."""
         named = {named_table(pattern) for pattern in patterns}
         known = {
             name: one
             for name, one in self._state.tables().items()
-            if one.status not in GONE or (one.status in gone and name in named)
+            if not one.gone or (isinstance(one.phase, gone) and name in named)
         }
         found = matching(patterns, known)
         for pattern, tables in found.items():
@@ -237,8 +240,8 @@ class Signals:
             why = "its rows are changed by foreign keys (`cascades: apply`)"
         elif table.status != "live":
             why = f"it is {table.status}"
-        elif table.due:
-            why = f"a full resnapshot is pending: {table.due}"
+        elif pending := table.resnapshot_pending:
+            why = f"a full resnapshot is pending: {pending}"
         elif table.kept is not None:
             why = "its target has other columns than the source (`schema.changes: ignore`)"
         if why:
@@ -249,10 +252,11 @@ class Signals:
 
     def _read_again(self, table: TableState, why: str, *, recreate: bool) -> None:
         self._state.end_partials(table.table, "the whole table is read")
-        status = "live" if table.status == "dropped" else table.status  # it may exist again
-        made = table.last_epoch > 0 or table.begins == "fresh"  # else there is no target to drop
-        begins: Begins = "fresh" if recreate and made else table.begins
-        self._state.put_table(replace(table, due=why, status=status, begins=begins))
+        # Also of a dropped table: it may exist again.
+        table = replace(table, phase=ResnapshotPending(why, table.parked))
+        if recreate and table.last_epoch > 0:  # else there is no target to drop
+            table = replace(table, target_reset="recreate")
+        self._state.put_table(table)
 
     def _stop(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
         stopped: dict[str, Any] = {}
@@ -261,7 +265,7 @@ class Signals:
                 if one.table == table.table:
                     self._state.end_partial(one.number, "stopped", f"by signal {signal.id}")
                     stopped[str(table.table)] = "partial snapshot"
-            if table.reading or (table.due and table.status == "live"):
+            if table.reading or (table.resnapshot_pending and table.parked is None):
                 self._state.park(
                     table.table,
                     offset=self._position,
@@ -274,7 +278,7 @@ class Signals:
 
     def _some(self, patterns: list[str] | None) -> list[TableState]:
         if patterns is None:
-            return [table for table in self._state.tables().values() if table.status not in GONE]
+            return [table for table in self._state.tables().values() if not table.gone]
         return self._followed(patterns)
 
     def _pause(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
@@ -311,9 +315,8 @@ class Signals:
         apply_patterns(self._captured, self._config.tables, self._state)
         for name in back:
             known = self._state.table(TableId.parse(name))
-            if known is not None and known.status == "removed":
-                again = replace(known, status="live", reason="", hint="", due=f"signal {signal.id}")
-                self._state.put_table(again)
+            if known is not None and isinstance(known.phase, Removed):
+                self._state.put_table(replace(known, phase=ResnapshotPending(f"signal {signal.id}")))
         self._wants_advance = True
         return "running", {"offset": self._position, "found": False, "tables": {}}
 
@@ -327,11 +330,7 @@ class Signals:
             reason = f"Removed by signal {signal.id}."
             self._state.end_partials(table.table, "the table was removed")
             self._state.forget_chunks(table.table)
-            self._state.put_table(
-                replace(
-                    table, status="removed", due="", resumes=None, reason=reason, parked_at=self._position
-                )
-            )
+            self._state.put_table(replace(table, phase=Removed(self._position, reason)))
             self._state.note(
                 Change(table.table, table.schema.version, self._position, "removed", "target kept")
             )
@@ -341,7 +340,7 @@ class Signals:
         tables = self._followed(command.tables)
         for table in tables:
             # All plans are applied, so a table whose rows are complete may continue from here.
-            goes_on = table.rests and not table.begins and not table.replaces
+            goes_on = table.streaming and table.complete
             self._state.park(
                 table.table,
                 offset=self._position,
@@ -352,7 +351,7 @@ class Signals:
         return "done", {"parked": [str(table.table) for table in tables]}
 
     def _bring_back(self, signal: Signal, command: commands.Tables) -> Started:
-        tables = self._followed(command.tables, gone=GONE)
+        tables = self._followed(command.tables, gone=(Dropped, Removed))
         answers = {str(table.table): self._unpark(table.table) for table in tables}
         self._wants_advance = True
         return "done", {"tables": answers}
@@ -394,7 +393,8 @@ class Signals:
             names = sorted({str(table) for tables in found for table in tables})
             answer |= {"found": True, "tables": {name: {"reads": "whole table"} for name in names}}
         answer["tables"] = {
-            name: self._progress(signal, TableId.parse(name), item) for name, item in answer["tables"].items()
+            name: progress(self._state, signal, TableId.parse(name), item)
+            for name, item in answer["tables"].items()
         }
         ended = [item["status"] for item in answer["tables"].values()]
         status: SignalStatus = "running"
@@ -408,36 +408,6 @@ class Signals:
         if status != signal.status or answer != signal.answer:
             self._state.set_signal(signal.id, status, answer)
             self._notify(signal.id)
-
-    def _progress(self, signal: Signal, name: TableId, item: dict[str, Any]) -> dict[str, Any]:
-        """The progress of a signal for one table."""
-        if item.get("status") in ("done", "stopped"):
-            return item
-        table = self._state.table(name)
-        if "partial_snapshot" in item:
-            return self._partial_progress(signal, table, item)
-        if table is None or table.status in GONE:
-            return item | {"status": "stopped", "reason": table.reason if table else "unknown table"}
-        if table.due:
-            return item | {"status": "waiting"}
-        if table.status == "parked":
-            return item | {"status": "stopped", "reason": table.reason, "hint": table.hint}
-        if table.reading:
-            return item | {"status": "reading"}
-        rows, _ = self._state.rows_placed(name)
-        return item | {"status": "done", "rows": rows}
-
-    def _partial_progress(
-        self, signal: Signal, table: TableState | None, item: dict[str, Any]
-    ) -> dict[str, Any]:
-        number = item["partial_snapshot"]
-        if table is None or table.status in GONE:
-            self._state.end_partial(number, "stopped", table.reason if table else "unknown table")
-        [one] = [one for one in self._state.partials(signal=signal.id) if one.number == number]
-        if one.status not in ("done", "stopped"):
-            return item | {"status": "reading"}
-        said: dict[str, Any] = {"status": one.status, "rows": one.rows, "chunks": one.chunks}
-        return item | said | ({"reason": one.reason} if one.reason else {})
 
 
 def paused(state: StateStore) -> set[str]:
@@ -464,7 +434,7 @@ def to_resnapshot(config: PipelineConfig, state: StateStore) -> dict[str, set[Ta
                 wanted -= {table for some in matching(parts, tables).values() for table in some}
                 found |= wanted
                 renewed |= wanted if command.target == "recreate" else set()
-    renewed |= {one.table for one in state.tables().values() if one.begins == "fresh"}
+    renewed |= {one.table for one in state.tables().values() if one.target_reset == "recreate"}
     shards = Shards(config.merge_shards)
     renewed = {table for table in renewed if shards.into(table) is None}
     return {"asked": found, "renewed": renewed}

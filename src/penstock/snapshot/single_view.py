@@ -39,7 +39,7 @@ from penstock.model.plan import (
     TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema
-from penstock.model.table import TableState
+from penstock.model.table import TableState, is_catching_up
 from penstock.relaylog.reader import RelayLog
 from penstock.snapshot.placement import Break
 
@@ -153,7 +153,9 @@ def kept_for_later(
 ) -> tuple[TableSchema, ...]:
     """Tables that come to this range later by themselves, and change with others that are touched in it."""
     later = [
-        one for one in tables.values() if is_held(one) or (one.catching_up and refers_to_itself(one.schema))
+        one
+        for one in tables.values()
+        if is_held(one) or (is_catching_up(one) and refers_to_itself(one.schema))
     ]
     later = [one for one in later if any(key.parent != one.table for key in one.schema.foreign_keys)]
     if not later or not reach:
@@ -165,15 +167,15 @@ def kept_for_later(
 
 def first_steps(state: TableState) -> list[Step]:
     """What makes the target ready for a table that begins."""
-    if state.begins == "fresh":
+    if state.target_reset == "recreate":
         return [RecreateTarget()]
     steps: list[Step] = []
     if state.last_epoch <= 0:
         steps.append(CreateTarget())
-    if state.begins == "empty":
+    if state.target_reset == "truncate":
         # Above everything of the table before, below everything of this one.
         steps.append(TruncateTarget(None, state.replaces or Offset(state.start - 1)))
-    if state.begins:
+    if state.target_reset != "none":
         origins = tuple(ColumnOrigin(column.name) for column in state.schema.columns)
         steps.append(Evolve(state.schema, origins, refills=True, kept=state.kept))
     return steps

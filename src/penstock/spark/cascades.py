@@ -385,7 +385,7 @@ class Cascades:
             waiting = [one for one in state.tables().values() if one.schema.foreign_keys]
             planned = state.oldest_planned()
         starts = [one.start for one in waiting if one.reading]
-        starts += [one.resumes for one in waiting if one.catching_up and one.resumes is not None]
+        starts += [at for one in waiting if (at := one.catches_up_from) is not None]
         # The table of the next plan, which may be durable by now, says already where it stands after it.
         starts += [] if planned is None else [planned]
         for folder, end in staged:

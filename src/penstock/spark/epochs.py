@@ -431,10 +431,11 @@ class EpochRunner:
         return self._computation(schema) if schema.table in self._computed_tables else None
 
     def _present(self, schema: TableSchema) -> Present:
-        """Chunks that are still to be placed bring the rows that the target does not have yet."""
+        """Chunks that are still to be placed bring the rows that the target does not have yet. A resnapshot
+        brings them, too, if one became pending with this very epoch."""
         state = self._state.table(schema.table)
         places = {column.name: place for place, column in enumerate(schema.columns)}
-        return Present(places, strict=state is None or state.snapshot not in ("splitting", "reading"))
+        return Present(places, strict=state is None or state.rows_read)
 
     def _chunk_rows(self, plan: EpochPlan, table: TablePlan, step: PlaceChunks) -> Rows:
         schema = table.schema

@@ -1,4 +1,4 @@
-"""What is written down of an epoch that has been applied."""
+"""Records an applied epoch in the state store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from penstock.model.offset import Offset
 from penstock.model.plan import EpochPlan, Move, Park
-from penstock.model.table import GONE, TableState
+from penstock.model.table import CatchingUp, Phase, Reading, Streaming, TableState
 from penstock.snapshot import staging
-from penstock.spark.table_outcome import TableOutcome, due, only_makes
+from penstock.spark.table_outcome import TableOutcome, only_makes, resnapshot_reason
 from penstock.state import StateStore
 
 
@@ -30,7 +30,7 @@ def record(
         for move in lost:
             table = state.table(move.target)
             if table is not None:
-                state.put_table(replace(table, due=f"the target of {move.source} was gone"))
+                state.put_table(table.read_again(f"the target of {move.source} was gone"))
         state.applied(plan)
 
 
@@ -41,10 +41,10 @@ def _record_table(
     if table is None:
         return
     planned = next(table for table in plan.tables if table.table == outcome.table)
-    if table.start != planned.start or table.status in GONE:
+    if table.start != planned.start or table.gone:
         # The statement at the epoch's end made another table of it; this was the end of the one before.
         if outcome.dropped:
-            table = replace(table, last_epoch=0, begins="", kept=None, written=False)
+            table = replace(table, last_epoch=0, target_reset="none", kept=None, written=False)
         elif outcome.parked is None:
             table = replace(table, last_epoch=plan.epoch)
         state.put_table(table)
@@ -52,13 +52,13 @@ def _record_table(
     if outcome.parked is not None:
         state.put_table(replace(table, written=table.written or outcome.written))
         offset = Offset(outcome.parked.details.get("offset", plan.range.start))
-        again = due(state, outcome.parked) if reads_again else ""
+        again = resnapshot_reason(state, outcome.parked) if reads_again else ""
         state.park(
             outcome.table,
             offset=offset,
             reason=outcome.parked.message,
             hint=outcome.parked.hint,
-            due=again,
+            resnapshot=again,
             resumes=None if again else _resumes(table, plan, outcome, merges=merges),
         )
         return
@@ -66,7 +66,9 @@ def _record_table(
         staging.discard(staged)
         state.chunk_void(staged.chunk)
     state.chunks_placed(outcome.placed)
-    done = table.snapshot == "reading" and set(state.chunk_counts(outcome.table)) <= {"placed"}
+    phase = _after_last_chunk(table.phase)
+    if phase != table.phase and not set(state.chunk_counts(outcome.table)) <= {"placed"}:
+        phase = table.phase
     state.put_table(
         replace(
             table,
@@ -74,19 +76,28 @@ def _record_table(
             kept=outcome.kept if outcome.schema else table.kept,
             written=outcome.written or (table.written and not outcome.truncated),
             last_epoch=plan.epoch if outcome.wrote or only_makes(planned) else table.last_epoch,
-            snapshot="done" if done else table.snapshot,
+            phase=phase,
             replaces=Offset(0) if outcome.replaced else table.replaces,
-            begins="",
+            target_reset="none",
         )
     )
+
+
+def _after_last_chunk(phase: Phase) -> Phase:
+    """The phase once all chunks of a table are placed. While chunks are being found none is the last."""
+    match phase:
+        case Reading(splitting=False):
+            return Streaming(snapshot_done=True)
+        case CatchingUp(then=Reading(splitting=False)):
+            return replace(phase, then=Streaming(snapshot_done=True))
+    return phase
 
 
 def _resumes(state: TableState, plan: EpochPlan, outcome: TableOutcome, *, merges: bool) -> Offset | None:
     """Where a table that is parked may go on one day: its target lacks nothing of the log before, and what it
     holds of the log behind does no harm when it comes again. None: rows of it were still to be read, or would
     be in the target twice."""
-    whole = state.snapshot in ("none", "done") and not state.replaces and not state.begins
-    if not whole or outcome.parked is None or outcome.parked.details.get("partial"):
+    if not state.complete or outcome.parked is None or outcome.parked.details.get("partial"):
         return None
     if isinstance(outcome.failed, Park):
         return outcome.failed.resumes

@@ -172,7 +172,7 @@ class SnapshotReader:
                 return True
             with self._state.reading():
                 known, partials = self._state.tables(), self._state.partials()
-                unread = [one for one in known.values() if one.snapshot in ("splitting", "reading")]
+                unread = [one for one in known.values() if one.reading]
                 needed = [(table, 0) for table in unread]
                 needed += [(known[one.table], one.number) for one in partials if one.table in known]
                 outdated = set(folders) - {self._directory_of(*one) for one in needed}
@@ -258,7 +258,9 @@ class SnapshotReader:
         """Partial snapshots that may go on: those of tables that are not being read as a whole."""
         found = [one for one in self._state.partials() if one.status == status]
         tables = self._state.tables() if found else {}
-        return [(tables[one.table], one) for one in found if one.table in tables and tables[one.table].rests]
+        return [
+            (tables[one.table], one) for one in found if one.table in tables and tables[one.table].streaming
+        ]
 
     def _in_work(self) -> set[TableId]:
         """Tables of which chunks are being sought or read."""

@@ -54,7 +54,7 @@ class TableOutcome:
         } | ({"parked": self.parked.message} if self.parked else {})
 
 
-def due(state: StateStore, error: TableError) -> str:
+def resnapshot_reason(state: StateStore, error: TableError) -> str:
     """Why a table that has to stop is read again; empty: it waits for somebody."""
     if error.details.get("unfit"):
         return UNFIT

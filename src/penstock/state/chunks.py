@@ -11,7 +11,7 @@ from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import Part, PartialSnapshot
 from penstock.model.schema import TableId
-from penstock.model.table import ChunkState, ChunkStatus, TableState
+from penstock.model.table import ChunkState, ChunkStatus, Reading, TableState, is_splitting
 from penstock.state.tables import Tables
 
 _OPEN = "status IN ('splitting', 'reading')"
@@ -77,14 +77,15 @@ class Chunks(Tables):
         belong to what the table is by now."""
         with self.transaction():
             state = self.table(of.table)
-            if state is None or state.snapshot != "splitting" or state.start != of.start:
+            if state is None or not is_splitting(state) or state.start != of.start:
                 return False
             last = self.last_chunk(of.table)
             if chunks[0].number != (last.number + 1 if last else 0) or state.schema != of.schema:
                 return False
             self._insert(chunks)
             found = replace(state, rows_guess=state.rows_guess if rows_guess is None else rows_guess)
-            found = replace(found, snapshot="reading") if chunks[-1].upper is None else found
+            if chunks[-1].upper is None:
+                found = replace(found, phase=Reading(splitting=False))
             if found != state:
                 self.put_table(found)
             return True

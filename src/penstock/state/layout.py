@@ -20,8 +20,8 @@ from penstock.model.plan_json import plan_from_text, plan_to_text
 from penstock.model.schema import TableId, TableSchema
 from penstock.state.upgrade_names import rename_unquoted
 
-FORMAT = 6
-UPGRADED = ("4", "5")
+FORMAT = 7
+UPGRADED = ("4", "5", "6")
 """Formats that a run turns into the present one."""
 
 EPOCHS_KEPT = 1000
@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS tables (
     name TEXT PRIMARY KEY, status TEXT NOT NULL, start INTEGER NOT NULL, schema INTEGER NOT NULL,
     snapshot TEXT NOT NULL, written INTEGER NOT NULL, last_epoch INTEGER NOT NULL,
     reason TEXT NOT NULL, hint TEXT NOT NULL, parked_at INTEGER, replaces INTEGER NOT NULL,
-    rows_guess INTEGER NOT NULL, begins TEXT NOT NULL, due TEXT NOT NULL, kept TEXT,
+    rows_guess INTEGER NOT NULL, target_reset TEXT NOT NULL, resnapshot_pending TEXT NOT NULL, kept TEXT,
     resumes INTEGER, kept_schema INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS chunks (
@@ -102,6 +102,15 @@ ALTER TABLE epochs RENAME TO epochs_before;
 DROP TABLE schemas;
 """
 
+_FROM_6 = """
+ALTER TABLE tables RENAME COLUMN begins TO target_reset;
+ALTER TABLE tables RENAME COLUMN due TO resnapshot_pending;
+"""
+_RESETS = """
+UPDATE tables SET target_reset = CASE target_reset
+    WHEN '' THEN 'none' WHEN 'empty' THEN 'truncate' WHEN 'fresh' THEN 'recreate' ELSE target_reset END;
+"""
+
 _MAKES = ("create", "recreate", "cascades")
 
 
@@ -111,6 +120,18 @@ def statements(script: str) -> list[str]:
 
 def upgrade(database: sqlite3.Connection, found: str) -> None:
     """Inside a transaction; `found` is one of `UPGRADED`."""
+    if found == "6":
+        for statement in statements(_FROM_6):
+            database.execute(statement)
+    else:
+        _rebuild(database, found)
+    for statement in statements(_RESETS):
+        database.execute(statement)
+    database.execute("UPDATE meta SET value = ? WHERE name = 'format'", (str(FORMAT),))
+
+
+def _rebuild(database: sqlite3.Connection, found: str) -> None:
+    """From formats 4 and 5: definitions get numbers."""
     for statement in statements(_FROM_4) if found == "4" else ():
         database.execute(statement)
     rename_unquoted(database)
@@ -143,7 +164,6 @@ def upgrade(database: sqlite3.Connection, found: str) -> None:
         )
     database.execute("DROP TABLE tables_before")
     database.execute("DROP TABLE epochs_before")
-    database.execute("UPDATE meta SET value = ? WHERE name = 'format'", (str(FORMAT),))
 
 
 def keep_schema(database: sqlite3.Connection, schema: TableSchema) -> int:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from penstock.model.offset import Offset
 from penstock.model.plan import Kept
 from penstock.model.schema import TableId, TableSchema
-from penstock.model.table import Change, TableState
+from penstock.model.table import Change, ResnapshotPending, TableState
 from penstock.state.database import now_us
 from penstock.state.layout import forget_schemas, keep_schema
+from penstock.state.phases import PhaseColumns, columns_of, phase_of
 from penstock.state.schemas import Schemas
 
 Wanted = Callable[[TableState], bool]
@@ -71,7 +73,8 @@ class Tables(Schemas):
         if held is not None and held[0] == row:
             return held[1]
         kept = Kept(self.schema(row[16]), tuple(json.loads(row[14]))) if row[14] else None
-        return _table(row, self.schema(row[3]), kept)
+        schema = self.schema(row[3])
+        return self.read(lambda: _table(row, schema, kept))
 
     def brief_tables(self) -> list[TableState]:
         """The tables without what takes long to read of many: of a definition there is only the version, and
@@ -83,7 +86,7 @@ class Tables(Schemas):
                 "SELECT tables.*, version FROM tables JOIN schemas ON schemas.id = tables.schema "
                 "ORDER BY name"
             )
-        return [_table(row[:-1], TableSchema(TableId.parse(row[0]), (), (), row[-1]), None) for row in rows]
+        return [self.read(partial(_table, row[:-1], _brief(row[0], row[-1]), None)) for row in rows]
 
     def table(self, table: TableId) -> TableState | None:
         with self._lock:
@@ -95,13 +98,13 @@ class Tables(Schemas):
                 return self._parse(rows[0]) if rows else None
 
     def put_table(self, state: TableState) -> None:
-        kept = state.kept
+        kept, phase = state.kept, columns_of(state.phase)
         with self.transaction():
             row = (
-                str(state.table), state.status, state.start, keep_schema(self._db, state.schema),
-                state.snapshot, int(state.written), state.last_epoch, state.reason, state.hint,
-                state.parked_at, state.replaces, state.rows_guess, state.begins, state.due,
-                json.dumps(kept.sources) if kept else None, state.resumes,
+                str(state.table), phase.status, state.start, keep_schema(self._db, state.schema),
+                phase.snapshot, int(state.written), state.last_epoch, phase.reason, phase.hint,
+                phase.parked_at, state.replaces, state.rows_guess, state.target_reset,
+                phase.resnapshot_pending, json.dumps(kept.sources) if kept else None, phase.resumes,
                 keep_schema(self._db, kept.schema) if kept else None,
             )  # fmt: skip
             before = self._rows("SELECT schema, kept_schema FROM tables WHERE name = ?", row[0])
@@ -124,16 +127,17 @@ class Tables(Schemas):
         offset: Offset,
         reason: str,
         hint: str,
-        due: str = "",
+        resnapshot: str = "",
         resumes: Offset | None = None,
     ) -> None:
-        """The table is left alone; `due`: until it has been read again, for that reason. `resumes`: see
-        `TableState`."""
+        """The table is left alone; `resnapshot`: until it has been read again, for that reason. `resumes`:
+        see `Parked`. A table that is parked or gone stays as it is."""
         with self.transaction():
             state = self.table(table)
-            if state is not None and state.status != "parked":
-                parked = replace(state, status="parked", reason=reason, hint=hint, parked_at=offset)
-                self.put_table(replace(parked, due=due, resumes=resumes))
+            if state is not None and state.parked is None and not state.gone:
+                parked = state.park(offset, reason, hint, resumes)
+                phase = ResnapshotPending(resnapshot, parked) if resnapshot else parked
+                self.put_table(replace(state, phase=phase))
                 self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
                 self._db.execute(
                     "UPDATE snapshots SET status = 'stopped', reason = ? "
@@ -141,7 +145,7 @@ class Tables(Schemas):
                     (f"the table was parked: {reason}", str(table)),
                 )
                 version = state.schema.version
-                self.note(Change(table, version, offset, reason, "parked" if not due else "read again"))
+                self.note(Change(table, version, offset, reason, "read again" if resnapshot else "parked"))
 
     def note(self, change: Change) -> None:
         """Appends to the history of tables' definitions. The oldest entries are forgotten, but for each
@@ -190,24 +194,14 @@ class Tables(Schemas):
         return [(number, Change(TableId.parse(name), *rest)) for number, name, *rest in rows]
 
 
+def _brief(name: str, version: int) -> TableSchema:
+    return TableSchema(TableId.parse(name), (), (), version)
+
+
 def _table(row: tuple[Any, ...], schema: TableSchema, kept: Kept | None) -> TableState:
     _, status, start, _, snapshot, written, last_epoch, reason, hint, parked_at, *rest = row
-    replaces, guess, begins, due, _, resumes, _ = rest
+    replaces, rows_guess, target_reset, pending, _, resumes, _ = rest
+    phase = phase_of(PhaseColumns(status, snapshot, reason, hint, parked_at, pending, resumes))
     return TableState(
-        table=schema.table,
-        start=start,
-        schema=schema,
-        status=status,
-        snapshot=snapshot,
-        written=bool(written),
-        last_epoch=last_epoch,
-        reason=reason,
-        hint=hint,
-        parked_at=parked_at,
-        replaces=replaces,
-        rows_guess=guess,
-        begins=begins,
-        due=due,
-        kept=kept,
-        resumes=resumes,
+        schema, start, phase, bool(written), last_epoch, replaces, rows_guess, target_reset, kept
     )

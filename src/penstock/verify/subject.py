@@ -7,9 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import assert_never
+
 from penstock.cascades.keys import is_held_back
 from penstock.model.schema import TableId
-from penstock.model.table import TableState
+from penstock.model.table import (
+    CatchingUp,
+    Dropped,
+    Parked,
+    Reading,
+    Removed,
+    ResnapshotPending,
+    Streaming,
+    TableState,
+)
 
 
 class Why(str, enum.Enum):
@@ -23,7 +34,7 @@ class Why(str, enum.Enum):
     """Its target keeps other columns than the source has, as the pipeline file asks for."""
     PARKED = "parked"
     READING = "reading"
-    """Its rows are being read, or are to be read again."""
+    """Its rows are being read, or a resnapshot is pending."""
     CATCHING_UP = "catching_up"
     UNWRITTEN = "unwritten"
     """The pipeline has not written it yet."""
@@ -61,27 +72,35 @@ Subject = Held | NotCompared
 
 def not_compared(table: TableState, tables: Mapping[TableId, TableState]) -> NotCompared | None:
     """None: the target should hold what the source holds. `tables`: all of the pipeline."""
-    if table.status == "dropped":
-        return NotCompared(Why.GONE, table.reason or "It was dropped at the source.")
-    if table.status == "removed":
-        return NotCompared(Why.REMOVED, "It was removed from this pipeline.")
-    if table.status == "parked" and (not table.due or is_held_back(table, tables)):
-        return NotCompared(Why.PARKED, f"It is parked: {table.reason} {table.hint}".strip())
-    if is_held_back(table, tables):
-        return NotCompared(
-            Why.PARKED, "It is read again once a table to which it refers is, which is parked."
-        )
-    if table.due:
-        return NotCompared(Why.READING, f"It is to be read again: {table.due}.")
-    if table.catching_up:
-        reason = f"It catches up since it was unparked, and stands at offset {table.resumes}."
-        return NotCompared(Why.CATCHING_UP, reason)
+    match table.phase:
+        case Dropped(reason=reason):
+            return NotCompared(Why.GONE, reason or "It was dropped at the source.")
+        case Removed():
+            return NotCompared(Why.REMOVED, "It was removed from this pipeline.")
+        case Parked() as parked:
+            return _parked(parked)
+        case ResnapshotPending(why=why, parked=parked):
+            if not is_held_back(table, tables):
+                return NotCompared(Why.READING, f"A resnapshot of it is pending: {why}.")
+            after = "It is read again after a table to which it refers, which is parked."
+            return NotCompared(Why.PARKED, after) if parked is None else _parked(parked)
+        case CatchingUp(at=at):
+            reason = f"It catches up since it was unparked, and stands at offset {at}."
+            return NotCompared(Why.CATCHING_UP, reason)
+        case Reading() | Streaming():
+            pass
+        case _:
+            assert_never(table.phase)
     if table.kept is not None:
         reason = "Its target keeps other columns than the source has (`schema.changes: ignore`)."
         return NotCompared(Why.OTHER_COLUMNS, reason)
-    if table.snapshot in ("splitting", "reading"):
+    if table.reading:
         reason = "Its snapshot is not complete yet: `penstock status FILE` shows how far it is."
         return NotCompared(Why.READING, reason)
     if table.last_epoch <= 0:
         return NotCompared(Why.UNWRITTEN, "The pipeline has not written it yet.")
     return None
+
+
+def _parked(parked: Parked) -> NotCompared:
+    return NotCompared(Why.PARKED, f"It is parked: {parked.reason} {parked.hint}".strip())
