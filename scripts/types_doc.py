@@ -1,4 +1,4 @@
-"""Writes docs/types.md from the core's own mapping: `python scripts/types_doc.py`; with `--check` it only
+"""Writes docs/types.md from the core's type mapping: `python scripts/types_doc.py`. With `--check` it only
 compares."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "types.md"
 
 ROWS: list[tuple[str, Column, str]] = [
     ("TINYINT, SMALLINT, MEDIUMINT, INT", Column("c", "int"), ""),
-    ("the same UNSIGNED, but INT", Column("c", "mediumint", unsigned=True), ""),
+    ("TINYINT, SMALLINT, MEDIUMINT UNSIGNED", Column("c", "mediumint", unsigned=True), ""),
     ("INT UNSIGNED", Column("c", "int", unsigned=True), ""),
     ("BIGINT", Column("c", "bigint"), ""),
     ("BIGINT UNSIGNED", Column("c", "bigint", unsigned=True), ""),
@@ -42,55 +42,56 @@ ROWS: list[tuple[str, Column, str]] = [
     ("VARBINARY, BLOB", Column("c", "varbinary", length=4), ""),
     ("JSON", Column("c", "json"), "the text that the server prints, byte for byte"),
     ("MariaDB: INET4, INET6, UUID", Column("c", "inet6"), "the text that SELECT shows"),
-    ("VECTOR(n)", Column("c", "vector"), "as stored: n floats of 4 bytes, little endian"),
-    ("spatial types", Column("c", "geometry"), "as stored: SRID (4 bytes, little endian), then WKB"),
+    ("VECTOR(n)", Column("c", "vector"), "as stored: n floats of 4 bytes, little-endian"),
+    ("spatial types", Column("c", "geometry"), "as stored: SRID (4 bytes, little-endian), then WKB"),
 ]
 
 HEAD = """# Types
 
-How values of a MySQL column arrive. The snapshot and the log give the same; both are what the server's
-SELECT shows. This table is made from the code by `scripts/types_doc.py`.
+How the values of each MySQL column type arrive at the target. The snapshot and the log give the same
+values: those that the server's SELECT shows. `scripts/types_doc.py` generates this page from the code.
 
 | MySQL | Arrow | Spark | remarks |
 |---|---|---|---|
 """
 
 TAIL = """
-Every column may be NULL at the target. Generated columns arrive like others, invisible ones too; but MariaDB
-11 leaves generated columns out of the log of updates: there the server is asked to compute them, which needs
-the privilege CREATE TEMPORARY TABLES on the table's database (without it, and where a stored one is made of
-a TIMESTAMP, the table is parked at its first update). MariaDB's
-JSON is LONGTEXT, and arrives as it was written; its COMPRESSED columns arrive unpacked.
-
-JSON is printed as the server that wrote the log prints it: MySQL 5.7 writes `1`, later ones `1.0` for a
-double.
+- Every target column accepts NULL.
+- Generated and invisible columns arrive like others. MariaDB 11 omits generated columns from the log of
+  updates. There the server is asked to compute them, which needs the privilege CREATE TEMPORARY TABLES
+  on the table's database. Without it, the table is parked at its first update; so is a table with a
+  stored generated column that depends on a TIMESTAMP.
+- JSON is printed as the server that wrote the log prints it. For a double, MySQL 5.7 writes `1`, and
+  later versions `1.0`.
+- MariaDB's JSON is LONGTEXT and arrives as it was written. MariaDB's COMPRESSED columns arrive
+  decompressed.
 
 ## Choices
 
-`types` in the pipeline file decides where people differ. The snapshot, the log and `penstock verify` follow
-the same choices; changing them for a table that exists already needs a new target. A choice that makes
-different values equal is not made for columns of the key.
+The section `types` of the pipeline file changes some mappings. The snapshot, the log and
+`penstock verify` use the same choices. Changing one for an existing table needs a new target. A choice
+that would make different values equal does not apply to key columns.
 
 @@CHOICES@@
 
-Zero and partial dates (`0000-00-00`, `2024-00-10`, the year 0) have no place in Arrow, Spark or a lake table.
-With `zero_dates: text` every DATE, DATETIME and TIMESTAMP column arrives as text; in a key nothing else is
-possible for a table that has such dates.
+Arrow, Spark and lake tables cannot represent zero and partial dates (`0000-00-00`, `2024-00-10`, the
+year 0). With `zero_dates: text` every DATE, DATETIME and TIMESTAMP column arrives as text. A table with
+such dates in its key needs this choice.
 
-## Bytes that are no text
+## Bytes that are not text
 
-A character column may hold bytes that its character set does not know. They are not replaced: each such byte
-arrives as `\\xNN`.
+A character column may contain bytes that are invalid in its character set. They are not replaced: each
+such byte arrives as `\\xNN`.
 """
 
 
 CHOICES = {
-    "zero_dates": "zero and partial dates: NULL, the column as text, or the table is parked",
-    "bigint_unsigned": "BIGINT UNSIGNED: DECIMAL(20,0); BIGINT, larger values park the table; text",
-    "decimal": "DECIMAL: exact, with its scale (above 38 digits as text); text; the nearest DOUBLE",
+    "zero_dates": "zero and partial dates: NULL; the column as text; the table is parked",
+    "bigint_unsigned": "BIGINT UNSIGNED: DECIMAL(20,0); BIGINT, where larger values park the table; text",
+    "decimal": "DECIMAL: exact with its scale (text above 38 digits); text; the nearest DOUBLE",
     "time": "TIME: text, or microseconds in a BIGINT",
     "binary": "BINARY, VARBINARY, BLOB: bytes; base64 in one line; upper-case hexadecimal digits",
-    "tinyint1": "TINYINT(1), which BOOLEAN makes: the number, or whether it is not 0",
+    "tinyint1": "TINYINT(1), also written BOOLEAN: the number; BOOLEAN, true if it is not 0",
 }
 
 
