@@ -29,7 +29,7 @@ LONG_LINES: set[str] = {
 
 # The layers, lowest first: a module imports only from its own layer or from lower ones.
 LAYERS: list[set[str]] = [
-    {"errors", "printable"},
+    {"backoff", "errors", "printable"},
     {"_core"},
     {"model"},
     {"config", "artifacts", "disk"},

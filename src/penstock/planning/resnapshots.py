@@ -7,11 +7,11 @@ One table's trouble is its own: what keeps it from being read again now is tried
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from penstock.backoff import Backoff, Schedule
 from penstock.cascades.keys import waits
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError, TransientError
@@ -33,7 +33,8 @@ from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 5.0
+RETRY = Schedule.steady(5.0)
+"""When a table could not begin again, or the source did not answer."""
 WAIT_SECONDS = 5.0
 """Longest time that planning waits for the relay log to reach the source's end, which it had reached."""
 
@@ -62,7 +63,7 @@ class Rereads:
         self._cascading = cascading
         self._wait = wait
         self._renew = renew
-        self._not_before = 0.0
+        self._backoff = Backoff(RETRY)
         self._goal: SourcePosition | None = None
 
     def work(self) -> None:
@@ -71,7 +72,7 @@ class Rereads:
         pending = self._state.tables_that(is_resnapshot_pending)
         known = self._state.tables() if pending else {}
         tables = [table for table in pending if not waits(table, known)]
-        if not tables or time.monotonic() < self._not_before:
+        if not tables or not self._backoff.ready:
             return
         # A backlog that is still to be received is waited for here, one look at a time.
         self._goal = self._goal or self._source.end_position()
@@ -85,7 +86,7 @@ class Rereads:
                 self._begin(table, cascading)
             except TransientError as error:
                 log.warning("%s is not read again yet: %s", table.table, error)
-                self._not_before = time.monotonic() + AGAIN_SECONDS
+                self._backoff.failed()
             except PenstockError as error:
                 log.warning("%s cannot be read again: %s", table.table, error)
                 at = self._state.position or table.start

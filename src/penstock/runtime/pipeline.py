@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import config as configuration
+from penstock.backoff import Backoff, Schedule
 from penstock.cascades.keys import is_unfinished, refers_to_itself
 from penstock.config import PipelineConfig, SourceConfig
 from penstock.disk import directory
@@ -66,10 +67,11 @@ from penstock.state.report import forget_report, forget_status, note_end
 
 log = logging.getLogger(__name__)
 
-AWAY_SECONDS = 2.0
-"""How long planning rests when the source does not answer what it is asked."""
+PLANNING_RETRY = Schedule.steady(2.0)
+"""When the source does not answer what planning asks it."""
 QUERY_LOOK_SECONDS = 1.0
 """How often Spark is asked whether the query lives: each question costs as much as a tick without it."""
+QUERY_RETRY = Schedule(first_s=2.0, max_s=30.0)
 QUERY_RESTARTS_MAX = 5
 """Restarts of the Spark query without an applied epoch in between; then the error ends the run."""
 
@@ -180,12 +182,12 @@ class _Run:
         self.closing = contextlib.ExitStack()
         self.query: Any = None  # what runs the epochs, a StreamingQuery
         self.chunk_log = ChunkLog(config.relay_log_path)
-        self.restarts = 0
+        self.query_backoff = Backoff(QUERY_RETRY)
         self.query_looked = 0.0
         self.consumer = consumer
         self.last_plan = 0.0
-        self.away_until = 0.0
         self.away = Retries()
+        self.planning_backoff = Backoff(PLANNING_RETRY)
 
     def close(self) -> None:
         self.supervisor.ask_to_stop()
@@ -399,7 +401,7 @@ class _Run:
 
     def _plan(self) -> None:
         """Between two epochs: answers what is asked about this moment, then plans the next epoch."""
-        if self.state.has_pending() or time.monotonic() < self.away_until:
+        if self.state.has_pending() or not self.planning_backoff.ready:
             return
         try:
             cuts = list(self.requests.work())
@@ -416,7 +418,7 @@ class _Run:
             # The source does not answer: what is planned goes on, and the receiver says more about it.
             log.warning("nothing can be planned for now: %s", error)
             self.away.failed(None, error)
-            self.away_until = time.monotonic() + AWAY_SECONDS
+            self.planning_backoff.failed()
 
     def _check_query(self) -> None:
         now = time.monotonic()
@@ -426,17 +428,18 @@ class _Run:
         if self.query.isActive:
             return
         error = self.runner.failure or self.query.exception() or SparkFailed("The Spark query ended.")
-        self.restarts += 1
-        if self.restarts > QUERY_RESTARTS_MAX or is_lasting(error):
+        self.query_backoff.failed()
+        restarts = self.query_backoff.failures
+        if restarts > QUERY_RESTARTS_MAX or is_lasting(error):
             raise error
-        log.warning("the Spark query ended and is started again (%d): %s", self.restarts, one_sentence(error))
+        log.warning("the Spark query ended and is started again (%d): %s", restarts, one_sentence(error))
         self.runner.retries.failed(None, error, one_sentence(error))
-        self.stopping.wait(min(2**self.restarts, 30))
+        self.query_backoff.wait(self.stopping)
         self._start_query()
 
     def _applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
         """Called after an epoch was recorded, from Spark's thread."""
-        self.restarts = 0
+        self.query_backoff.succeeded()
         self.runner.failure = None
         self.runner.retries.clear()
         self.progress.applied(plan, outcomes)

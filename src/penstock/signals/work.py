@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig, TablesConfig
 from penstock.errors import ConfigError, InternalError, PenstockError, TransientError
 from penstock.failures.messages import one_sentence
@@ -36,9 +37,11 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
-"""Interval of progress checks of running signals, and of retries."""
+"""Interval of progress checks of running signals."""
 FIRST_CHECK_SECONDS = 0.1
 """Interval of progress checks just after a signal has started."""
+RETRY = Schedule.steady(1.0)
+"""When the source did not answer what a signal needs."""
 PAUSED = "paused"
 TABLES = "tables by signal"
 LIMITS = "limits by signal"
@@ -74,7 +77,8 @@ class Signals:
         self._unpark = unpark
         self._limit = limit
         self._advance_log = advance_log
-        self._next_check = self._retry_at = 0.0
+        self._next_check = 0.0
+        self._backoff = Backoff(RETRY)
         self._wants_advance = self._was_full = False
         self._handlers: dict[str, Callable[[Signal, Any], Started]] = {
             "execute-snapshot": self._execute,
@@ -97,7 +101,7 @@ class Signals:
         if self._channels and not self._is_full():
             for channel in self._channels:
                 channel.poll()
-        for signal in self._state.signals("accepted") if time.monotonic() >= self._retry_at else ():
+        for signal in self._state.signals("accepted") if self._backoff.ready else ():
             self._start(signal)
             self._next_check = min(self._next_check, time.monotonic() + FIRST_CHECK_SECONDS)
         if time.monotonic() >= self._next_check:
@@ -124,7 +128,7 @@ class Signals:
                 self._state.set_signal(signal.id, status, answer)
         except TransientError as error:
             log.warning("signal %s will be retried: %s", signal.id, one_sentence(error))
-            self._retry_at = time.monotonic() + CHECK_SECONDS
+            self._backoff.failed()
             return  # it is retried
         except PenstockError as error:
             # Only the answer has the reason, because it may quote the signal: a condition with values.

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
+from penstock.backoff import Backoff, Schedule
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.failures.messages import one_sentence
 from penstock.model.plan import (
@@ -72,7 +73,7 @@ KEYS_BYTES_MAX = 256 * 1024**2
 """Log bytes whose keys one task holds at most: 60 MB of keys when rows are 100 bytes."""
 
 ATTEMPTS_MAX = 4
-
+RETRY = Schedule(first_s=1.0, max_s=10.0)
 
 BATCH_SECONDS = 10.0
 """How long one micro-batch takes plans: Spark's own work between two of them takes longer than a small epoch
@@ -225,9 +226,8 @@ class EpochRunner:
     def _step_with_retry(
         self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome
     ) -> None:
-        attempt = 0
+        backoff = Backoff(RETRY)
         while True:
-            attempt += 1
             try:
                 self._step(plan, table, number, step, outcome)
                 self.retries.ended(table.table)
@@ -236,6 +236,8 @@ class EpochRunner:
                 found = returned(error)
                 if self._shows_lacking(table.schema, step, found):
                     continue
+                backoff.failed()
+                attempt = backoff.failures
                 passing = isinstance(found, TransientError)
                 lasting = not passing and (isinstance(found, PenstockError) or attempt >= ATTEMPTS_MAX)
                 if lasting or self._ended:
@@ -245,7 +247,7 @@ class EpochRunner:
                 log.warning("epoch %d, %s, step %d: attempt %d failed: %s", plan.epoch, table.table, number,
                             attempt, one_sentence(found))  # fmt: skip
                 self.retries.failed(table.table, found, one_sentence(found))
-                self._resting.wait(min(0.5 * 2 ** min(attempt, 5), 10))  # back-off
+                backoff.wait(self._resting)
 
     def _shows_lacking(self, schema: TableSchema, step: Step, error: BaseException) -> bool:
         """Whether a step failed because images lack something, and has not been tried in the way that takes

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock.backoff import Backoff, Schedule
 from penstock.failures.messages import one_sentence
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 """How often it looks for new entries: many changes in a row make one commit."""
-AGAIN_SECONDS = 60.0
+RETRY = Schedule.steady(60.0)
 """... after it could not write them."""
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -94,9 +95,10 @@ class HistoryTable:
         self._written = newest
 
     def _run(self) -> None:
-        done = True
-        while not self._stopping.wait(LOOK_SECONDS if done else AGAIN_SECONDS):
-            done = self._try()
+        backoff = Backoff(RETRY)
+        while not self._stopping.wait(LOOK_SECONDS):
+            if backoff.ready and not self._try():
+                backoff.failed()
         self._try()
 
     def _try(self) -> bool:

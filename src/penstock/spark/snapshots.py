@@ -26,6 +26,7 @@ from typing import Any
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
+from penstock.backoff import Backoff, Schedule
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
@@ -46,7 +47,9 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 5
 """Of reading a chunk, unless it is a passing fault of the source: that is waited out."""
-
+CHUNK_RETRY = Schedule(first_s=0.4, max_s=15.0, jitter=0.25)
+CATCH_UP_SECONDS = 1.0
+"""A pause while the source is away, or until the log says what happened to a table."""
 
 FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None, Callable[[int], None]], Any]
 """Iterates the chunks of a table, or of a part of it, as they are found; behind one that is known. The last
@@ -279,7 +282,7 @@ class SnapshotReader:
             # The source is away, or the log brings the statement that says what happened to the table.
             log.warning("splitting %s: %s", state.table, error)
             self.retries.failed(state.table, error)
-            self._stopping.wait(1)
+            self._stopping.wait(CATCH_UP_SECONDS)
         except PenstockError as error:
             self._give_up(state, partial.number if partial else 0, _as_table_error(error, state.table))
         else:
@@ -408,9 +411,8 @@ class SnapshotReader:
         return stager.stage(state.schema, chunk, directory, start_gtids=start_gtids)
 
     def _read(self, state: TableState, chunk: Chunk, permit: Permit | None) -> None:
-        attempt = 0
+        backoff = Backoff(CHUNK_RETRY)
         while permit is not None:
-            attempt += 1
             try:
                 self._state.chunk_staged(self._read_once(state, chunk, permit))
                 self.retries.ended(state.table)
@@ -431,14 +433,16 @@ class SnapshotReader:
                     # The log brings the statement that says what happened to the table; until then it waits.
                     if permit.host.replica_of is not None:
                         log.warning("read from %s: %s", permit.host.address, found.message)
-                    self._stopping.wait(1)
+                    self._stopping.wait(CATCH_UP_SECONDS)
                     return
+                backoff.failed()
+                attempt = backoff.failures
                 if attempt >= ATTEMPTS_MAX and not isinstance(found, TransientError):
                     raise found from error
                 log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
                             str(found).splitlines()[0])  # fmt: skip
                 self.retries.failed(state.table, found)
-                self._stopping.wait(min(0.2 * 2 ** min(attempt, 7), 15))
+                backoff.wait(self._stopping)
             permit = None
             while permit is None and not self._stopping.wait(0.1):
                 permit = self._enter(state)

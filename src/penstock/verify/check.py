@@ -11,7 +11,6 @@ is reached.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from penstock.backoff import Backoff, Schedule
 from penstock.errors import PenstockError, TableError
 from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 4
 """Of tables that are compared together, as long as what fails is the connection."""
+RETRY = Schedule(first_s=2.0, max_s=8.0)
 ROUNDS_MAX = 5
 """Read views tried for keys that keep changing."""
 ROWS_LISTED_MAX = 200_000
@@ -177,15 +178,17 @@ class Verification:
         self, names: Sequence[TableId]
     ) -> tuple[list[TableReport], Collection[TableId], Collection[TableId]]:
         """Begins anew when the source did not answer."""
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        backoff = Backoff(RETRY)
+        while True:
             try:
                 return self._batch(names)
             except SourceUnreachable as error:
-                if attempt == ATTEMPTS_MAX:
+                backoff.failed()
+                if backoff.failures == ATTEMPTS_MAX:
                     return [TableReport(name, error=str(error)) for name in names], (), ()
-                log.warning("attempt %d to compare %d tables failed: %s", attempt, len(names), error.message)
-                time.sleep(2**attempt)  # back-off, bounded by ATTEMPTS_MAX
-        raise AssertionError("unreachable")
+                log.warning("attempt %d to compare %d tables failed: %s",
+                            backoff.failures, len(names), error.message)  # fmt: skip
+                backoff.wait()
 
     def _batch(
         self, names: Sequence[TableId]

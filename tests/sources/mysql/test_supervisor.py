@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from penstock.backoff import Schedule
 from penstock.errors import LogDiverged
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.supervisor import Supervisor
@@ -128,7 +129,7 @@ def test_a_receiver_that_cannot_be_started_for_want_of_room_is_started_when_ther
             raise full
         return subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE)
 
-    monkeypatch.setattr("penstock.sources.mysql.supervisor.RESTART_MAX_S", 1)
+    monkeypatch.setattr("penstock.sources.mysql.supervisor.SPAWN_RETRY", Schedule.steady(0.1))
     monkeypatch.setattr(supervisor, "_spawn", spawn)
     supervisor.start()
     try:

@@ -18,7 +18,6 @@ CREATE TEMPORARY TABLES that allows it.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ import pyarrow.compute as pc
 import pymysql
 
 from penstock import _core
+from penstock.backoff import Backoff, Schedule
 from penstock.config import SourceConfig
 from penstock.errors import TableError, TransientError
 from penstock.model.change import BASE
@@ -43,7 +43,8 @@ _ROW = "penstock row"
 _NAME = "penstock_computed"
 _STATEMENT_BYTES = 4 * 1024**2
 """Of literals in one INSERT; a longer row goes alone."""
-_ATTEMPTS = 6
+_ATTEMPTS_MAX = 6
+_RETRY = Schedule(first_s=0.4, max_s=6.4, jitter=0.25)
 _ACCESS_DENIED = (1044, 1142, 1227)
 _TOO_LARGE = 1153
 _COLUMN_NAME = re.compile(r"`((?:[^`]|``)+)`")
@@ -174,16 +175,17 @@ class Computer:
 
     def _compute(self, rows: list[str]) -> pa.RecordBatch:
         """The generated columns of these rows, in their order. A lost connection is tried anew."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        backoff = Backoff(_RETRY)
+        while True:
             try:
                 with guarded(f"the computation of generated columns of {self._work.generated.table}"):
                     return self._compute_once(rows)
             except TransientError:
                 self._close()
-                if attempt == _ATTEMPTS:
+                backoff.failed()
+                if backoff.failures == _ATTEMPTS_MAX:
                     raise
-                time.sleep(0.2 * 2**attempt)  # back-off, bounded by _ATTEMPTS
-        raise AssertionError("unreachable")
+                backoff.wait()
 
     def _compute_once(self, rows: list[str]) -> pa.RecordBatch:
         connection = self._open()

@@ -25,14 +25,16 @@ from pathlib import Path
 from typing import Any
 
 from penstock import config as configuration
+from penstock.backoff import Backoff, Schedule
 from penstock.errors import PenstockError, SourceError, TransientError
 from penstock.relaylog import lease
 from penstock.relaylog.status import read_status, rebuild_error, silence
 
 log = logging.getLogger(__name__)
 
-RESTART_FIRST_S = 0.2
-RESTART_MAX_S = 10.0
+RESTART = Schedule(first_s=0.2, max_s=10.0)
+SPAWN_RETRY = Schedule.steady(1.0)
+"""When the process cannot even be started: a disk that is full or read-only may be mended."""
 CRASHES_MAX = 10
 """Ends without a reason in a row, each within CRASH_WITHIN_S of its start; then the pipeline is told."""
 CRASH_WITHIN_S = 30.0
@@ -135,7 +137,7 @@ class Supervisor:
     # ------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        delay, crashes = RESTART_FIRST_S, 0
+        restart, spawn, crashes = Backoff(RESTART), Backoff(SPAWN_RETRY), 0
         while not self._stopping.is_set():
             started = time.monotonic()
             try:
@@ -143,9 +145,10 @@ class Supervisor:
                     self._stopping.wait(LOOK_AGAIN_S)
                     continue
                 child = self._spawn()
-            except (OSError, PenstockError) as trouble:  # a disk that is full or read-only may be mended
+            except (OSError, PenstockError) as trouble:
                 self._say(f"cannot be started: {trouble}")
-                self._stopping.wait(RESTART_MAX_S / 10)
+                spawn.failed()
+                spawn.wait(self._stopping)
                 continue
             self._say("")
             if child is None:
@@ -158,8 +161,11 @@ class Supervisor:
                 return
             if code == 3:
                 continue
-            short = time.monotonic() - started < CRASH_WITHIN_S
-            crashes, delay = (crashes + 1, min(delay * 2, RESTART_MAX_S)) if short else (0, RESTART_FIRST_S)
+            if time.monotonic() - started < CRASH_WITHIN_S:
+                crashes += 1
+            else:
+                crashes = 0
+                restart.succeeded()
             if crashes >= CRASHES_MAX:
                 self._fatal = SourceError(
                     f"The receiver ended {crashes} times in a row (exit code {code}): {self._log_tail()}",
@@ -167,7 +173,8 @@ class Supervisor:
                 )
                 return
             self.restarts += 1
-            self._stopping.wait(delay)
+            restart.failed()
+            restart.wait(self._stopping)
 
     def _say(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
