@@ -29,7 +29,7 @@ from penstock.runtime import targets
 from penstock.state import StateStore
 
 HOLD = (
-    "import fcntl, sys, time; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); "
+    "import fcntl, sys, time; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); "
     "print('held', flush=True); time.sleep(600)"
 )
 

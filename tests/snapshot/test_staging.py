@@ -122,7 +122,8 @@ STAGES = """
 import sys
 from pathlib import Path
 from tests.snapshot.test_staging import CHUNK, SCHEMA, ScriptedReader
-from penstock.disk.directory import make, sync
+from penstock.disk.directory import make
+from penstock.disk.replace import sync
 from penstock.snapshot import staging
 chunks = Path(sys.argv[1]) / "chunks"
 make(chunks, "state")

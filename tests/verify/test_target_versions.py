@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from tests.phases import PARKED, READ
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig
-from penstock.disk import directory
+from penstock.disk import directory, lock
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
@@ -152,8 +151,7 @@ def test_a_receiver_without_a_pipeline_is_waited_for(config: PipelineConfig, tmp
     log = Log(reached=50, grows=10, path=tmp_path)
     (tmp_path / LEASE_FILE).touch()
     with contextlib.closing(StateStore(config.state)) as state:
-        with open(tmp_path / LEASE_FILE) as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with lock.held(tmp_path / LEASE_FILE):
             offset, _ = asked(config, state, log).versions_at([A], MARK)
         assert offset == 80
         with pytest.raises(ConfigError, match="ends before") as error:

@@ -11,7 +11,6 @@ cache decides what Spark runs.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import importlib.util
@@ -20,11 +19,11 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.artifacts.pinned import SHA256
+from penstock.disk import lock
 from penstock.errors import ConfigError
 
 JAVA_MIN = 17
@@ -89,7 +88,13 @@ def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str]
                 f"The cache directory {target.parent} cannot be made: {error.strerror}.",
                 hint="Set PENSTOCK_CACHE to a directory that this account may write.",
             ) from error
-        with _lock(target.with_name(target.name + ".lock")):
+        path = target.with_name(target.name + ".lock")
+        with lock.held(path, wait_seconds=FETCH_SECONDS) as ours:
+            if ours is None:
+                raise ConfigError(
+                    f"Another process has been fetching {coordinates} for {FETCH_SECONDS} s.",
+                    hint=f"Wait for it, or end it{lock.by_holder(path)} and try again.",
+                )
             if not target.is_dir():
                 _retrieve(group, name, version, transitive=transitive, target=target, pins=pins)
     main = f"{name}-{version}.jar"
@@ -188,10 +193,3 @@ def _ivy_jar() -> Path:
         for jar in sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")):
             return jar
     raise ConfigError("PySpark is not installed, or has no jars.", hint="pip install 'pyspark==4.1.3'")
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

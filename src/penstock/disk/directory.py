@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import stat
-import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from penstock.disk import lock
 from penstock.errors import ConfigError
 
 log = logging.getLogger(__name__)
-
-PROBE_SECONDS_MAX = 1.0
-"""How long a lock is tried for before it counts as somebody else's."""
-
 
 PRIVATE, PASSABLE = 0o700, 0o711
 """The second lets others through to what is named in the directory, and does not list it."""
@@ -114,15 +109,6 @@ def _close(path: Path, allowed: int, option: str) -> bool:
     return bool(excess)
 
 
-def sync(path: Path) -> None:
-    """What a file or a directory holds is durable when this returns."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
     """Holds the state directory. The lock goes with the process, however it ends."""
@@ -130,7 +116,8 @@ def held(path: Path) -> Iterator[None]:
         if not is_ours:
             raise ConfigError(
                 f"Another process runs the pipeline whose state is {path}.",
-                hint="Stop it first, or give this pipeline a `state` of its own.",
+                hint=f"Stop it first{lock.by_holder(path / 'lock')}, or give this pipeline a `state` of its "
+                "own.",
             )
         yield
 
@@ -139,30 +126,17 @@ def held(path: Path) -> Iterator[None]:
 def lock_held(path: Path, option: str) -> Iterator[bool]:
     """Holds the lock that is this file, in a directory that `option` names. False: another process has it."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        found = lock.take(path)
     except OSError as error:
         raise ConfigError(
-            f"The `{option}` directory {path.parent} cannot be written: {error.strerror}.",
-            hint=f"Give `{option}` a directory that this account may write.",
+            f"The `{option}` directory {path.parent} cannot be written or locked: {error.strerror}.",
+            hint=f"Give `{option}` a directory that this account may write, on a file system with locks.",
         ) from error
     try:
-        yield take_lock(descriptor)
+        yield found is not None
     finally:
-        os.close(descriptor)
-
-
-def take_lock(descriptor: int) -> bool:
-    """False: another process holds the lock. Whoever asks `is_locked` holds it for a moment, too, so one
-    failure proves nothing."""
-    deadline = time.monotonic() + PROBE_SECONDS_MAX
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)  # polls the lock, with a limit
+        if found is not None:
+            found.release()
 
 
 def is_held(path: Path) -> bool:
@@ -175,18 +149,9 @@ def is_held(path: Path) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock that is this file. Raises `ConfigError` if that cannot be told."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
+        return lock.is_locked(path)
     except OSError as error:
         raise ConfigError(
             f"The lock {path} cannot be looked at: {error.strerror}.",
             hint="Run the command as the account that runs the pipeline.",
         ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -21,24 +21,24 @@ without an id) keep log too, until their owner replaces them."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
 import re
 import stat
-import struct
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Literal
 
+from penstock.disk import lock
+from penstock.disk.replace import replace_file, sync
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import Offset
-from penstock.relaylog.segment import CONSUMERS_FOLDER, replace_file, sync_folder
+from penstock.relaylog.segment import CONSUMERS_FOLDER
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,6 @@ FILE_BYTES_MAX = 64 * 1024
 
 _LOCK = "lock"
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
-_FLOCK = struct.Struct("hh4xqqi4x")  # struct flock of 64-bit Linux
 
 
 @dataclass(frozen=True)
@@ -91,12 +90,12 @@ def _read(folder: Path, stem: str) -> Registered | None:
     """None if the consumer was removed in the meantime."""
     try:
         data = _content(folder / f"{stem}.json")
-        return replace(_parsed(stem, data), alive=_is_locked(folder / f"{stem}.lock"))
+        return replace(_parsed(stem, data), alive=_is_alive(folder / f"{stem}.lock"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        alive = _is_locked(folder / f"{stem}.lock")
+        alive = _is_alive(folder / f"{stem}.lock")
         return Registered(stem, stem, "unknown", Offset(0), alive=alive, damaged=reason[:200] or "damaged")
 
 
@@ -167,7 +166,7 @@ class Consumer:
         self._kind = kind
         self._place = place
         self._thread_lock = threading.Lock()
-        self._lock: IO[bytes] | None = None
+        self._lock: lock.FileLock | None = None
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with _one_at_a_time(self._folder):
@@ -191,7 +190,7 @@ class Consumer:
             for one in former:
                 if one.id != self.id:
                     (self._folder / f"{one.id}.json").unlink(missing_ok=True)
-            sync_folder(self._folder)
+            sync(self._folder)
         except BaseException:
             self.close()
             raise
@@ -239,7 +238,7 @@ class Consumer:
     def close(self) -> None:
         """Ends the run. The consumer stays registered, so log is still kept for it."""
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
 
 
@@ -269,7 +268,7 @@ def remove(path: str | Path, name_or_id: str) -> Registered:
             )
         (folder / f"{one.id}.json").unlink(missing_ok=True)
         (folder / f"{one.id}.lock").unlink(missing_ok=True)
-        sync_folder(folder)
+        sync(folder)
     return one
 
 
@@ -301,66 +300,42 @@ def _refuse_living(known: list[Registered], name: str, id_: str, path: Path) -> 
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Raises `TransientError` if others hold the lock for too long."""
-    deadline = time.monotonic() + LOCK_SECONDS_MAX
-    while True:
-        with exclusive(folder) as held:
-            if held:
-                yield
-                return
-        if time.monotonic() > deadline:
+    with exclusive(folder, wait_seconds=LOCK_SECONDS_MAX) as alone:
+        if not alone:
             raise TransientError(
                 f"Another process has held {folder / _LOCK} for {LOCK_SECONDS_MAX:.0f} s.",
-                hint="`lsof` on that file names it.",
+                hint=f"Find out why it does not go on{lock.by_holder(folder / _LOCK)}.",
             )
-        time.sleep(0.01)  # polls a lock, with a limit
+        yield
 
 
 @contextlib.contextmanager
-def exclusive(folder: Path) -> Iterator[bool]:
-    """Tries to take `consumers/lock` for the block, without waiting. Yields whether it was taken. `folder`:
-    the folder of the consumers."""
+def exclusive(folder: Path, *, wait_seconds: float = 0.0) -> Iterator[bool]:
+    """Tries to take `consumers/lock` for the block. Yields whether it was taken. `folder`: the folder of the
+    consumers."""
     try:
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        found = lock.take(folder / _LOCK, wait_seconds=wait_seconds)
     except FileNotFoundError:
         yield True  # nobody has ever registered
         return
     try:
-        yield _try_lock(descriptor)
+        yield found is not None
     finally:
-        os.close(descriptor)
+        if found is not None:
+            found.release()
 
 
-def _taken(path: Path) -> IO[bytes]:
-    """Locks the file until it is closed. The caller must hold `consumers/lock`."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = open(path, "r+b", buffering=0, opener=lambda name, _: os.open(name, flags, 0o600))  # noqa: SIM115
-    if not _try_lock(file.fileno()):
-        file.close()
-        raise ConfigError(f"Another process holds {path}.", hint="`lsof` on that file names it.")
-    return file
+def _taken(path: Path) -> lock.FileLock:
+    """The caller must hold `consumers/lock`."""
+    found = lock.take(path)
+    if found is None:
+        raise ConfigError(f"Another process holds {path}.", hint=f"Stop it first{lock.by_holder(path)}.")
+    return found
 
 
-def _try_lock(descriptor: int) -> bool:
+def _is_alive(path: Path) -> bool:
+    """Whether somebody holds the lock. On an error the answer is yes."""
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock. Does not take it. On an error the answer is yes."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
+        return lock.is_locked(path)
     except OSError:
         return True
-    try:
-        query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        answer: Any = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, query)
-        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)

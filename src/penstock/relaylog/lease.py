@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.disk.directory import is_locked, take_lock
+from penstock.disk.directory import is_locked
+from penstock.disk.lock import take
 from penstock.errors import LeaseHeld
 from penstock.relaylog.segment import LEASE_FILE, list_segments
 
@@ -22,28 +23,15 @@ class Lease:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LEASE_FILE
-        self._descriptor = self._lock()
+        lock = take(self.path)
+        if lock is None:
+            raise self._held()
+        self._lock = lock
         try:
             self.generation = self._next_generation(folder)
         except BaseException:
-            os.close(self._descriptor)
+            lock.release()
             raise
-
-    def _lock(self) -> int:
-        while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            if not take_lock(descriptor):
-                os.close(descriptor)
-                raise self._held()
-            if self._is_current(descriptor):
-                return descriptor
-            os.close(descriptor)
-
-    def _is_current(self, descriptor: int) -> bool:
-        try:
-            return self.path.stat().st_ino == os.fstat(descriptor).st_ino
-        except FileNotFoundError:
-            return False
 
     def _held(self) -> LeaseHeld:
         owner = read_owner(self.path)
@@ -65,17 +53,17 @@ class Lease:
             "since": time.time(),
         }
         data = json.dumps(owner).encode()
-        os.pwrite(self._descriptor, data.ljust(200), 0)
-        os.fsync(self._descriptor)
+        os.pwrite(self._lock.descriptor, data.ljust(200), 0)
+        os.fsync(self._lock.descriptor)
         return generation
 
     def check(self) -> None:
         """Raises `LeaseHeld` if the lock was lost because its file was replaced."""
-        if not self._is_current(self._descriptor):
+        if not self._lock.is_current():
             raise self._held()
 
     def release(self) -> None:
-        os.close(self._descriptor)
+        self._lock.release()
 
 
 def is_held(folder: Path) -> bool:

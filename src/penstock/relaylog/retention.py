@@ -50,9 +50,10 @@ import time
 from pathlib import Path
 
 from penstock.config import RelayLogConfig
+from penstock.disk.replace import sync
 from penstock.model.offset import Offset
 from penstock.relaylog import consumers
-from penstock.relaylog.segment import CONSUMERS_FOLDER, SegmentName, list_segments, sync_folder
+from penstock.relaylog.segment import CONSUMERS_FOLDER, SegmentName, list_segments
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ def _remove(folder: Path, config: RelayLogConfig, offsets: list[Offset]) -> list
             with contextlib.suppress(FileNotFoundError):
                 (folder / file).unlink()
     if gone:
-        sync_folder(folder)
+        sync(folder)
     return gone
 
 

@@ -99,37 +99,10 @@ def leftovers(folder: Path) -> list[Path]:
     ]
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes file creations, renames and deletions in the folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
-    """Replaces the file atomically: readers see the old or the new content."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    if durable:
-        sync_folder(path.parent)
 
 
 def read_relay(folder: Path) -> dict[str, Any]:

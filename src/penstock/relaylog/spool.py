@@ -14,9 +14,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from penstock.disk.replace import sync
 from penstock.errors import RelayLogCorrupt
 from penstock.relaylog.index import Prepared
-from penstock.relaylog.segment import DAMAGED_HINT, sync_folder, write_all
+from penstock.relaylog.segment import DAMAGED_HINT, write_all
 
 PREPARED_FOLDER = "prepared"
 
@@ -79,16 +80,16 @@ class Spool:
         closing = [self._open.pop(name) for name in list(self._open)[:-1]]
         self._dirty = self._new = False
 
-        def sync() -> None:
+        def make_durable() -> None:
             for file in files:
                 os.fdatasync(file)
             for file in closing:
                 os.close(file)
             if new:
-                sync_folder(self.folder)
-                sync_folder(self.folder.parent)
+                sync(self.folder)
+                sync(self.folder.parent)
 
-        return sync
+        return make_durable
 
     def forget(self, needed: Sequence[str] | None) -> set[str]:
         """Removes the files that are not in `needed` from the list, and returns them. None: all are

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from penstock import errors
+from penstock.disk.replace import replace_file
 from penstock.errors import PenstockError
-from penstock.relaylog.segment import STATUS_FILE, replace_file
+from penstock.relaylog.segment import STATUS_FILE
 
 State = Literal["starting", "connecting", "streaming", "reconnecting", "disk_full", "stopped", "failed"]
 

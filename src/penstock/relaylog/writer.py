@@ -30,6 +30,7 @@ from typing import TypeAlias, TypeVar
 
 from penstock._core import scan_span, take_back
 from penstock.config import RelayLogConfig
+from penstock.disk.replace import replace_file, sync
 from penstock.errors import InternalError, RelayLogCorrupt, TransientError
 from penstock.model.offset import Offset
 from penstock.relaylog import consumers, index
@@ -40,8 +41,6 @@ from penstock.relaylog.segment import (
     check_writable,
     leftovers,
     list_segments,
-    replace_file,
-    sync_folder,
     write_all,
 )
 from penstock.relaylog.spool import Spool
@@ -117,7 +116,7 @@ class _OpenSegment:
         """Steps 2 to 4 of the module's argument."""
         os.fdatasync(self.binlog)
         if not self.named:
-            sync_folder(self.folder)
+            sync(self.folder)
             self.named = True
         for entry in entries:
             write_all(self.index, index.format_line(entry))
@@ -259,11 +258,11 @@ class RelayLogWriter:
         segment.lines += len(entries)
         self._unflushed = 0
         self._check_space()
-        sync, gone = self.spool.syncing(), self.spool.forget(spools)
+        make_durable, gone = self.spool.syncing(), self.spool.forget(spools)
 
         def job() -> None:
             self.lease.check()
-            sync()
+            make_durable()
             segment.commit(entries)
             self.spool.remove(gone)
 

@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 
 from penstock import _core
 from penstock.config import SourceConfig
-from penstock.disk.directory import sync
+from penstock.disk.replace import sync
 from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions

@@ -47,7 +47,7 @@ from pyspark.sql import functions as f
 from penstock.cascades import reread_reasons
 from penstock.cascades.keys import parents_first, refers_to_itself
 from penstock.cascades.parent_changes import Watched, change_schema
-from penstock.disk.directory import sync
+from penstock.disk.replace import replace_file, sync
 from penstock.errors import TableError
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
@@ -107,11 +107,7 @@ class Consequences:
         for path in [*self.folder.rglob("*"), self.folder.parent]:
             if path.is_dir() or path.suffix == ".parquet":
                 sync(path)
-        temporary = self.folder / f"{MANIFEST}.tmp"
-        temporary.write_text(json.dumps(document), "utf-8")
-        sync(temporary)
-        temporary.rename(self.folder / MANIFEST)
-        sync(self.folder)
+        replace_file(self.folder / MANIFEST, json.dumps(document).encode(), durable=True)
 
     @classmethod
     def read(cls, folder: Path) -> Consequences | None:

@@ -14,12 +14,9 @@ killed; what it has committed stays, what it has not is done again.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import signal
-import struct
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from penstock.disk.lock import holder
 from penstock.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -78,18 +76,15 @@ def left_behind(lock: Path) -> int | None:
     A process of another machine (a shared file system), or whatever has that number here, is not taken for
     it: a JVM of ours names the directory in its arguments.
     """
-    if sys.platform != "linux":
+    pid = holder(lock)
+    if pid is None:
         return None
-    # struct flock of Linux: type, whence, start, length, pid.
-    question = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        with open(lock, "rb+") as file:
-            kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(file, fcntl.F_GETLK, question))
-        arguments = Path("/proc", str(pid), "cmdline").read_bytes() if pid > 0 else b""
+        arguments = Path("/proc", str(pid), "cmdline").read_bytes()
     except OSError:
         return None
     ours = os.fsencode(lock.parent.absolute() / "tmp") in arguments and b"java" in arguments.split(b"\0")[0]
-    return pid if kind == fcntl.F_WRLCK and ours else None
+    return pid if ours else None
 
 
 def _try_lock(channel: Any) -> tuple[bool, Any]:

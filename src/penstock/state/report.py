@@ -9,11 +9,11 @@ import datetime
 import json
 import logging
 import math
-import os
 import time
 from pathlib import Path
 from typing import Any
 
+from penstock.disk.replace import replace_file
 from penstock.relaylog.status import age_seconds
 
 log = logging.getLogger(__name__)
@@ -31,10 +31,7 @@ def iso(us: int | None) -> str | None:
 def replace(path: Path, text: str, draft: Path) -> None:
     """Nothing stops because a report cannot be written: it is no state."""
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        draft.replace(path)
+        replace_file(path, text.encode(), durable=False, draft=draft)
     except OSError as error:
         log.warning("the report %s cannot be written: %s", path, error)
 

@@ -8,7 +8,6 @@ Java (and apt-get for what comes as Debian packages: `debian.py`).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import shutil
 import subprocess
 import tarfile
@@ -18,9 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from penstock.artifacts.maven import cache_directory
+from penstock.disk import lock
 from penstock.errors import ConfigError, TransientError
 
 _FETCH_TIMEOUT_S = 600
+_LOCK_SECONDS_MAX = 3600
+"""Whoever holds a lock may be fetching and unpacking several files."""
 
 
 def cache_root() -> Path:
@@ -41,8 +43,12 @@ def locked(name: str) -> Iterator[None]:
     """Holds the cache's lock of that name; waits while another process (or thread) has it."""
     folder = cache_root() / "locks"
     folder.mkdir(exist_ok=True)
-    with open(folder / name, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with lock.held(folder / name, wait_seconds=_LOCK_SECONDS_MAX) as ours:
+        if ours is None:
+            raise TransientError(
+                f"Another process has held {folder / name} for {_LOCK_SECONDS_MAX} s.",
+                hint=f"Find out why it does not go on{lock.by_holder(folder / name)}.",
+            )
         yield
 
 

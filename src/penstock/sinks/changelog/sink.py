@@ -23,7 +23,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.config import SinkConfig
-from penstock.disk.directory import sync
+from penstock.disk.replace import sync
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema

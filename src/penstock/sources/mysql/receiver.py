@@ -25,8 +25,10 @@ from typing import Any
 import pymysql
 
 from penstock._core import DecodeError, Framer
+from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig
 from penstock.disk import directory
+from penstock.disk.replace import replace_file
 from penstock.errors import (
     ConfigError,
     LogDiverged,
@@ -37,7 +39,7 @@ from penstock.errors import (
 )
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import FORMAT, MYSQL_BINLOG, RELAY_FILE, read_relay, replace_file
+from penstock.relaylog.segment import FORMAT, MYSQL_BINLOG, RELAY_FILE, read_relay
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
@@ -53,7 +55,6 @@ from penstock.sources.mysql.server_identity import Server, describe
 from penstock.sources.mysql.start_position import Held, Stream
 from penstock.sources.mysql.stop_signals import Stopping
 
-RETRY_FIRST_S = 0.2
 FAILURES_MAX = 5
 """Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in
 between."""
@@ -134,7 +135,8 @@ class Receiver:
     # --------------------------------------------------------------------------------------------------
 
     def _sessions(self) -> None:
-        delay, failures, reconnects = RETRY_FIRST_S, 0, 0
+        reconnect = Backoff(Schedule(first_s=0.2, max_s=self.source.reconnect_max / 1000))
+        failures = reconnects = 0
         trouble: PenstockError
         while not self.stopping:
             before = self._bytes
@@ -170,11 +172,12 @@ class Receiver:
             failures = 0 if progressed or isinstance(trouble, SourceUnreachable) else failures + 1
             if failures >= FAILURES_MAX and trouble.details.get("offset") is not None:
                 raise self._given_up(trouble)
-            delay = RETRY_FIRST_S if progressed else min(delay * 2, self.source.reconnect_max / 1000)
+            if progressed:
+                reconnect.succeeded()
             reconnects += 1
             self.status.facts["reconnects"] = reconnects
             self.status.enter("reconnecting", str(trouble), trouble)
-            self.stopping.sleep(delay)
+            self.stopping.sleep(reconnect.failed())
 
     def _given_up(self, trouble: PenstockError) -> SourceError:
         if self._by_position:

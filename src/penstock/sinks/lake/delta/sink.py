@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.config import SinkConfig
-from penstock.disk.directory import sync
+from penstock.disk.replace import sync
 from penstock.errors import InternalError
 from penstock.failures.messages import one_sentence
 from penstock.model.change import SEQUENCE
