@@ -58,6 +58,11 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
         ({"start": {"at": "latest", "gtid": "x:1"}}, "give one of"),
         ({"epoch": {"bytes_max": "lots"}}, "is not a size; write for example 256MiB"),
         ({"epoch": {"interval": "soon"}}, "is not a duration"),
+        ({"epoch": {"task_bytes": "1KiB"}}, "option `epoch.task_bytes`"),
+        ({"retries": {"attempts_max": 0}}, "option `retries.attempts_max`"),
+        ({"retries": {"restarts": 3}}, "unknown option `retries.restarts` (did you mean `restarts_max`?)"),
+        ({"report_interval": "5min"}, "option `report_interval`"),
+        ({"schema": {"rereads_max": 0}}, "option `schema.rereads_max`"),
         ({"sink": {"type": "delta"}}, "sink type delta needs `path`"),
         ({"sink": {"type": "hudi"}}, "option `sink.type`"),
         ({"source": {"user": "u", "port": 70000}}, "option `source.port`"),
@@ -153,6 +158,27 @@ def test_sizes_and_times_are_read_with_their_units() -> None:
     parsed = config.parse({**GOOD, "epoch": {"bytes_max": "1.5GiB", "interval": "2s"}})
     assert parsed.epoch.bytes_max == 1536 * 1024**2
     assert parsed.epoch.interval == 2000
+
+
+def test_waits_between_attempts_end_at_the_limit_of_the_file() -> None:
+    schedule = config.parse({**GOOD, "retries": {"wait_max": "3s"}}).retries.schedule(1.0)
+    assert [schedule.seconds(failures) for failures in (1, 2, 3, 9)] == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "rereads_max"),
+    [
+        ({}, 3),
+        ({"schema": {"rereads_max": 7}}, 7),
+        ({"schema": {"rereads": "fail"}}, 0),
+        ({"schema": {"rereads": "keep", "rereads_max": 7}}, 0),
+        ({"snapshot": {"mode": "never"}}, 0),
+    ],
+)
+def test_tables_are_read_again_only_where_the_policy_lets_them(
+    change: dict[str, Any], rereads_max: int
+) -> None:
+    assert config.parse({**GOOD, **change}).rereads_max == rereads_max
 
 
 def test_what_is_saved_is_loaded_again_and_is_nobody_elses(

@@ -82,7 +82,7 @@ def _plan_all(log: RelayLog, home: Path) -> int:
     state.put_table(TableState(schema, log.start, Streaming(snapshot_done=False), written=True, last_epoch=1))
     planner = Planner(
         state, log, NoStatements(), policies=Policies(SchemaConfig(), append_only=False, reads=False),
-        discard=lambda staged: None, limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1, 1)),
+        discard=lambda staged: None, limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1, 1), 1 << 26),
     )  # fmt: skip
     epochs = 0
     while state.position != log.end:

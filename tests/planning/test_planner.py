@@ -48,6 +48,7 @@ from penstock.snapshot.placement import PlacementLimits
 from penstock.state import StateStore
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
+TASK_BYTES = 1 << 26
 
 
 @dataclass
@@ -59,6 +60,7 @@ class Log:
     ddl: dict[int, list[TableEffect]] = field(default_factory=dict)
     moves: bool = False
     start: int = 4
+    aims: list[int] = field(default_factory=list)
     server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
     def refresh(self) -> Offset:
@@ -89,6 +91,7 @@ class Log:
         return {table: (inside.count(table), 100) for table in inside}
 
     def splits(self, range_: LogRange, table: TableId, *, bytes_aim: int) -> list[Split]:
+        self.aims.append(bytes_aim)
         return [Split("segment", Offset(0), range_.start, range_.end)]
 
     def committed_before(self, offset: Offset) -> Offset:
@@ -126,6 +129,7 @@ def make(
     cascades: TypeOptions | None = None,
     shards: Shards = NO_SHARDS,
     bytes_max: int = 1 << 30,
+    append_only: bool = False,
     **options: Any,
 ) -> tuple[Planner, StateStore]:
     state = StateStore(folder)
@@ -136,9 +140,11 @@ def make(
         state,
         log,  # type: ignore[arg-type]
         log,
-        policies=Policies(SchemaConfig.model_validate(options), append_only=False, reads=True, shards=shards),
+        policies=Policies(
+            SchemaConfig.model_validate(options), append_only=append_only, reads=True, shards=shards
+        ),
         discard=lambda staged: None,
-        limits=PlannerLimits(bytes_max, PlacementLimits(1 << 30, 1 << 30)),
+        limits=PlannerLimits(bytes_max, PlacementLimits(1 << 30, 1 << 30), task_bytes=TASK_BYTES),
         identify=lambda table: f"identity of {table}" if log.moves else None,
         cascades=cascades,
     )
@@ -481,3 +487,13 @@ def test_what_catches_up_is_not_newer_than_all_its_target_has(tmp_path: Path) ->
             done(state, plan)
         log.end, log.events = Offset(400), [*log.events, (350, A)]
     assert found == {A: [True], B: [False]}
+
+
+@pytest.mark.parametrize(("append_only", "aim"), [(False, TASK_BYTES), (True, TASK_BYTES // 2)])
+def test_what_one_task_lists_is_as_large_as_the_limit_says_and_half_of_it_for_a_change_log(
+    tmp_path: Path, append_only: bool, aim: int
+) -> None:
+    log = Log(Offset(100), events=[(50, A)])
+    planner, _ = make(tmp_path, log, live(A), append_only=append_only)
+    [step] = steps(planner.plan_next(), A)
+    assert isinstance(step, ApplyEvents) and log.aims == [aim]

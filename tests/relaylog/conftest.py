@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from tests.relaylog.walking import LogWalk, source_ends
 from tests.sources.mysql.receiving import Receiving, receiving
 
+from penstock.config import RelayLogConfig
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
@@ -20,6 +24,9 @@ from penstock.testing.servers import MySqlServer
 
 SPAN_SIZE = 6_000
 SEGMENT_SIZE = 60_000
+DAY_S = 86_400.0
+AT_ONCE = RelayLogConfig(keep_age=1, disk_free_min=0, span_size=SPAN_SIZE)
+"""Nothing is kept that no consumer needs."""
 TABLES = [TableId("shop", name) for name in ("a", "b", "c", "notes")]
 
 
@@ -149,3 +156,14 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Received]:
             rows_inserted=workload.rows,
             planned=planned,
         )
+
+
+@pytest.fixture
+def folder(received: Received, tmp_path: Path) -> Path:
+    """A copy of the log, written a day ago."""
+    copy = tmp_path / "relay"
+    shutil.copytree(received.folder, copy)
+    shutil.rmtree(copy / "consumers", ignore_errors=True)
+    for path in copy.iterdir():
+        os.utime(path, (time.time() - DAY_S,) * 2)
+    return copy

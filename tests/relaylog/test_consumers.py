@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from tests.relaylog.conftest import SPAN_SIZE, Received
+from tests.relaylog.conftest import AT_ONCE
 
-from penstock.config import RelayLogConfig
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import Offset
 from penstock.relaylog import consumers, retention
 from penstock.relaylog.consumers import Consumer, registered, remove
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import list_segments
-
-DAY_S = 86_400.0
-AT_ONCE = RelayLogConfig(keep_age=1, disk_free_min=0, span_size=SPAN_SIZE)
-
-
-@pytest.fixture
-def folder(received: Received, tmp_path: Path) -> Path:
-    """A copy of the log, written a day ago."""
-    copy = tmp_path / "relay"
-    shutil.copytree(received.folder, copy)
-    shutil.rmtree(copy / "consumers", ignore_errors=True)
-    for path in copy.iterdir():
-        os.utime(path, (time.time() - DAY_S,) * 2)
-    return copy
 
 
 def offsets(folder: Path) -> dict[str, int]:

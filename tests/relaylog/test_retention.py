@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
-from tests.relaylog.conftest import SPAN_SIZE, TABLES, Received
+from tests.relaylog.conftest import AT_ONCE, DAY_S, SPAN_SIZE, TABLES, Received
 
 from penstock._core import GtidSet
 from penstock.config import RelayLogConfig
@@ -20,20 +19,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import SegmentName, list_segments
 from penstock.relaylog.writer import RelayLogWriter
 
-DAY_S = 86_400.0
-AT_ONCE = RelayLogConfig(keep_age=1, disk_free_min=0, span_size=SPAN_SIZE)
 FOREVER = RelayLogConfig(keep_age=10**12, disk_free_min=0, span_size=SPAN_SIZE)
-
-
-@pytest.fixture
-def folder(received: Received, tmp_path: Path) -> Path:
-    """A copy of the log, written a day ago."""
-    copy = tmp_path / "relay"
-    shutil.copytree(received.folder, copy)
-    shutil.rmtree(copy / "consumers", ignore_errors=True)
-    for path in copy.iterdir():
-        os.utime(path, (time.time() - DAY_S,) * 2)
-    return copy
 
 
 def register(folder: Path, name: str, offset: Offset) -> None:

@@ -56,7 +56,7 @@ class Case:
             NoStatements(),  # type: ignore[arg-type]
             policies=Policies(SchemaConfig(), append_only=False, reads=True, shards=Shards()),
             discard=lambda staged: None,
-            limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1 << 30, 1 << 30)),
+            limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1 << 30, 1 << 30), task_bytes=1 << 26),
         )
         return planner.plan_next() or planner.plan_next()
 

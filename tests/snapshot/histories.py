@@ -194,7 +194,7 @@ class Run:
             earlier=lambda offset: self.log.statements(LogRange(self.log.start, offset)),
             parks_cascades=True,
         )
-        limits = PlannerLimits(self.config.epoch.bytes_max, self.target.limits)
+        limits = PlannerLimits(self.config.epoch.bytes_max, self.target.limits, self.config.epoch.task_bytes)
         policies = Policies(self.config.evolution, append_only=self.target.append_only, reads=True)
         return Planner(
             self.state, self.log, statements, policies=policies, discard=discard, limits=limits
@@ -317,7 +317,7 @@ class History:
             outcomes = self.target.apply(plan, kill=self.dice if fails else None)
             if self.dice.random() < self._crashes:
                 raise Killed
-            record(run.state, plan, outcomes, reads_again=True, merges=not self.target.append_only)
+            record(run.state, plan, outcomes, rereads_max=3, merges=not self.target.append_only)
             if (
                 self._lags and not self._held and self.dice.random() < 0.3
             ):  # epochs take their time, chunks are read meanwhile

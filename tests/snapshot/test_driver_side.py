@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from penstock.config import EpochConfig
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import Offset, SourcePosition, Split
 from penstock.model.plan import PlaceChunks, Scan
 from penstock.model.schema import TableId
-from penstock.snapshot.driver_side import BYTES_MAX, ROWS_MAX, places_here, reads_here
+from penstock.snapshot.driver_side import ROWS_MAX, places_here, reads_here
 
+BYTES_MAX = EpochConfig().driver_bytes_max
 TABLE = TableId("shop", "orders")
 ALL = Chunk(TABLE, 0, None, None)
 MARKS = Watermarks("", SourcePosition("binlog.000001", 4))
@@ -69,7 +71,10 @@ def scanning(*sizes: int) -> tuple[Scan, ...]:
     ],
 )
 def test_what_is_appended_is_placed_here_while_it_is_small(here: bool, step: dict[str, Any]) -> None:
-    assert places_here(PlaceChunks(**{"chunks": (STAGED,), "scans": (), "mode": "append"} | step)) == here
+    assert (
+        places_here(PlaceChunks(**{"chunks": (STAGED,), "scans": (), "mode": "append"} | step), BYTES_MAX)
+        == here
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,4 +93,8 @@ def test_what_is_merged_here_has_few_rows_which_are_newer_than_the_targets(
     here: bool, step: dict[str, Any]
 ) -> None:
     fields = {"chunks": (STAGED,), "scans": (), "mode": "merge", "newer": True}
-    assert places_here(PlaceChunks(**fields | step)) == here  # type: ignore[arg-type]
+    assert places_here(PlaceChunks(**fields | step), BYTES_MAX) == here  # type: ignore[arg-type]
+
+
+def test_a_limit_of_zero_leaves_all_rows_to_spark() -> None:
+    assert not places_here(PlaceChunks(chunks=(STAGED,), scans=(), mode="append"), 0)

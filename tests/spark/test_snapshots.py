@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.conftest import spark_jobs
 
-from penstock.config import Secret, SnapshotConfig, SourceConfig, TablesConfig
+from penstock.config import RetriesConfig, Secret, SnapshotConfig, SourceConfig, TablesConfig
 from penstock.config.secret import lent
 from penstock.errors import TableError
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
@@ -85,6 +85,7 @@ class Case:
             folder / "chunks",
             gate=self.gate,
             parallel=config.parallel,
+            retries=RetriesConfig(),
             types=DEFAULT_TYPES,
             find_chunks=self._chunks,
             start_gtids=lambda offset: "",
@@ -289,6 +290,7 @@ class Many:
             folder / "chunks",
             gate=Gate(config, lambda: source, lookout),
             parallel=config.parallel,
+            retries=RetriesConfig(),
             types=DEFAULT_TYPES,
             find_chunks=lambda table, *_: iter([Chunk(table.table, 0, None, None)]),
             start_gtids=lambda offset: "",

@@ -21,7 +21,7 @@ from penstock.relaylog import lease
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver
 from penstock.relaylog.status import silence
-from penstock.runtime.progress import REPORT_SECONDS_MAX, change_json, collect
+from penstock.runtime.progress import STALE_INTERVALS, change_json, collect
 from penstock.state import StateStore
 from penstock.state.report import read_end, read_status, report_age_seconds
 
@@ -75,7 +75,8 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
     lives = is_held(config.state)
     report = read_status(config.state) if lives else None
     silent = report_age_seconds(report) if report is not None else None
-    if report is not None and silent is not None and silent < REPORT_SECONDS_MAX:
+    silent_max = STALE_INTERVALS * config.report_interval / 1000
+    if report is not None and silent is not None and silent < silent_max:
         return report | {"silent_seconds": None}
     with closing(StateStore(config.state, read_only=True)) as state:
         document = collect(config, state, RelayLog.open(config.relay_log_path))

@@ -24,6 +24,7 @@ from penstock.config.sections import (
     EpochConfig,
     RelayLogConfig,
     RestConfig,
+    RetriesConfig,
     SchemaConfig,
     Section,
     SignalsConfig,
@@ -44,6 +45,7 @@ __all__ = [
     "PipelineConfig",
     "RelayLogConfig",
     "RestConfig",
+    "RetriesConfig",
     "SchemaConfig",
     "Secret",
     "SignalsConfig",
@@ -76,11 +78,16 @@ class PipelineConfig(Section):
     """A run that is told to stop (SIGTERM, Ctrl-C) ends within this time. What it does may finish; waits for
     the source are ended after a third of the time, Spark's jobs after half of it, and at the end the process
     exits, whatever it waits for. Service managers kill after 30 s or more."""
+    report_interval: Milliseconds = Field(1000, ge=100, le=60_000)
+    """How often an idle or busy run writes `status.json`, which `penstock status` and the live display show;
+    also after each epoch, unless that would cost more than a twentieth of the time. A run that has written
+    nothing for ten intervals counts as one that does not get on."""
     start: StartAt = StartAt(at="latest")
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     signals: SignalsConfig = SignalsConfig()
     epoch: EpochConfig = EpochConfig()
+    retries: RetriesConfig = RetriesConfig()
     types: TypeOptions = DEFAULT_TYPES
     evolution: SchemaConfig = Field(SchemaConfig(), alias="schema")
     cascades: Literal["park", "apply", "ignore"] = "park"
@@ -127,6 +134,12 @@ class PipelineConfig(Section):
         if name is None or self.sink.type == "console":
             return None
         return TableId.parse(name.replace("{pipeline}", self.name))
+
+    @property
+    def rereads_max(self) -> int:
+        """How often in 24 hours a table is read again by itself for one reason; 0: never."""
+        may = self.evolution.rereads == "resnapshot" and self.snapshot.mode != "never"
+        return self.evolution.rereads_max if may else 0
 
     @property
     def relay_log_path(self) -> Path:

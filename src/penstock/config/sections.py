@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from penstock.backoff import Schedule
 from penstock.config.secret import Secret
 from penstock.config.units import Bytes, Milliseconds
 from penstock.model.name import split_name
@@ -307,6 +308,26 @@ class SignalsConfig(Section):
     the table are read later, commands are refused."""
 
 
+class RetriesConfig(Section):
+    """Work that fails and is tried again: a step of an epoch, a chunk of a snapshot, the Spark query. Nothing
+    here limits how long a source that does not answer is waited for (`source.reconnect_max` says how often),
+    and an error that cannot pass is never tried again."""
+
+    attempts_max: int = Field(5, ge=1)
+    """Attempts at one step or one chunk that fail for a reason Penstock does not know. Then a step ends the
+    Spark query, which is started again; a chunk ends the run."""
+    wait_max: Milliseconds = Field(10_000, ge=1)
+    """Longest wait between two attempts. The first is 0.4 s (chunks) or 1 s (steps), and each further one is
+    twice as long."""
+    restarts_max: int = Field(5, ge=0)
+    """The Spark query is started again this many times without an applied epoch in between. Then its error
+    ends the run."""
+
+    def schedule(self, first_s: float) -> Schedule:
+        """Of the waits between attempts."""
+        return Schedule(first_s, self.wait_max / 1000, jitter=0.25)
+
+
 class EpochConfig(Section):
     """An epoch is a range of the log that is applied to the targets as one step."""
 
@@ -316,6 +337,13 @@ class EpochConfig(Section):
     """Shortest time between the plans of two epochs, so that small commits gather."""
     tables_parallel: int = Field(4, ge=1, le=256)
     """Tables of one epoch written at once."""
+    task_bytes: Bytes = Field(64 * 1024**2, ge=64 * 1024)
+    """Log bytes of one table that one Spark task lists at once; half of it for a change log, whose rows are
+    written as they come. Smaller needs less memory in each task and makes more of them."""
+    driver_bytes_max: Bytes = 16 * 1024**2
+    """Log bytes (or bytes of snapshot rows) of one table that the driver decodes and writes itself, where the
+    sink can do without a Spark job; it holds so much of `tables_parallel` tables. 0 leaves all to Spark: less
+    memory in the driver, and a job of some 0.1 s for each table of an epoch."""
 
 
 class SinkConfig(Section):
@@ -388,6 +416,9 @@ class SchemaConfig(Section):
     rereads: Literal["resnapshot", "keep", "fail"] = "resnapshot"
     """A statement changed rows and the log does not tell how, or the log does not fit what is known of the
     table: it is read again; the target stays as it is; or the table is parked."""
+    rereads_max: int = Field(3, ge=1)
+    """A table is read again by itself for one and the same reason this many times in 24 hours. Then it is
+    parked until somebody asks for it: reading a large table again and again would help nobody."""
     narrowing: Literal["keep", "rewrite"] = "keep"
     """A column's type became narrower: the target keeps the wider one, which holds every value and costs
     nothing; or its rows are rewritten in the new type."""

@@ -59,9 +59,6 @@ from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
-LATEST_SPLIT_BYTES = 64 * 1024**2
-"""Row events of a split are listed before they are read backwards, so this bounds a task's memory."""
-CHANGELOG_SPLIT_BYTES = 32 * 1024**2
 PLACED_ROWS_MAX = 150_000
 """Rows of chunks that an epoch places of a table while it has events of others: these wait for its end."""
 
@@ -70,6 +67,8 @@ PLACED_ROWS_MAX = 150_000
 class PlannerLimits:
     epoch_bytes_max: int
     placement: PlacementLimits
+    task_bytes: int
+    """Row events of a split are listed before they are read backwards, so this bounds a task's memory."""
 
 
 class Planner:
@@ -390,9 +389,9 @@ class Planner:
         if not events:
             return []
         if self._append_only:
-            splits = self._log.splits(part, state.table, bytes_aim=CHANGELOG_SPLIT_BYTES)
+            splits = self._log.splits(part, state.table, bytes_aim=self._limits.task_bytes // 2)
             return [ApplyEvents(tuple(splits), "changes", size)] if splits else []
-        splits = self._log.splits(part, state.table, bytes_aim=LATEST_SPLIT_BYTES)
+        splits = self._log.splits(part, state.table, bytes_aim=self._limits.task_bytes)
         mode: Mode = "merge" if state.written or state.replaces else "append"
         return [ApplyEvents(tuple(splits), mode, size, newer=not alone)] if splits else []
 

@@ -21,8 +21,8 @@ from penstock.backoff import Backoff, Schedule
 from penstock.cascades.keys import is_unfinished, refers_to_itself
 from penstock.config import PipelineConfig, SourceConfig
 from penstock.disk import directory
-from penstock.errors import SparkFailed, TableError, TransientError
-from penstock.failures.messages import explained, is_lasting, one_sentence
+from penstock.errors import TableError, TransientError
+from penstock.failures.messages import explained, one_sentence
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
@@ -37,6 +37,7 @@ from penstock.runtime import targets
 from penstock.runtime.log_needs import needed, register
 from penstock.runtime.planning_loop import Attention, Planning, Renewal, make_planner
 from penstock.runtime.progress import Progress
+from penstock.runtime.query_watch import QueryWatch
 from penstock.runtime.shutdown import Ending
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
@@ -69,11 +70,6 @@ log = logging.getLogger(__name__)
 
 PLANNING_RETRY = Schedule.steady(2.0)
 """When the source does not answer what planning asks it."""
-QUERY_LOOK_SECONDS = 1.0
-"""How often Spark is asked whether the query lives: each question costs as much as a tick without it."""
-QUERY_RETRY = Schedule(first_s=2.0, max_s=30.0)
-QUERY_RESTARTS_MAX = 5
-"""Restarts of the Spark query without an applied epoch in between; then the error ends the run."""
 
 
 class Pipeline:
@@ -180,10 +176,7 @@ class _Run:
         self.once = once
         self.on_progress = on_progress
         self.closing = contextlib.ExitStack()
-        self.query: Any = None  # what runs the epochs, a StreamingQuery
         self.chunk_log = ChunkLog(config.relay_log_path)
-        self.query_backoff = Backoff(QUERY_RETRY)
-        self.query_looked = 0.0
         self.consumer = consumer
         self.last_plan = 0.0
         self.away = Retries()
@@ -214,8 +207,9 @@ class _Run:
             self._make_workers(any(f.check == "binlog_row_image" and f.level != "ok" for f in findings))
             self._start_history()  # before what is stopped earlier, which still notes changes
             self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))
+            self.query = self._watch_query()
             self.closing.callback(self._stop_query)
-            query = aside.submit(self._start_query)
+            query = aside.submit(self.query.start)
             self._discover(self._cascading_at_start(), self._wait_for)
             targets.check_new(self.sink, self.state)
             self.progress = Progress(config, self.state, self.log, self.supervisor, rest=self.rest,
@@ -292,9 +286,10 @@ class _Run:
             self.state,
             types=config.types,
             before_images=config.sink.before_images,
-            tables_parallel=config.epoch.tables_parallel,
+            epoch=config.epoch,
+            retries=config.retries,
             narrowing=config.evolution.narrowing,
-            reads_again=config.evolution.rereads == "resnapshot" and config.snapshot.mode != "never",
+            rereads_max=config.rereads_max,
             partial_images=lacks_columns,
             omitted=partial(omitted_values, types=config.types),
             computation=lambda schema: computation(self._followed(), schema),
@@ -307,6 +302,7 @@ class _Run:
             config.state / "chunks",
             gate=self._make_gate(),
             parallel=config.snapshot.parallel,
+            retries=config.retries,
             types=config.types,
             find_chunks=self._find_chunks,
             start_gtids=self.chunk_log.gtids_at,
@@ -361,16 +357,21 @@ class _Run:
     def _wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> None:
         self.supervisor.wait_for(condition, what, self.stopping, seconds=seconds)
 
-    def _start_query(self) -> None:
+    def _watch_query(self) -> QueryWatch:
         from penstock.spark.stream import start_query
 
-        self.query = start_query(self.spark, self.runner.run_next, self.config.state)
+        return QueryWatch(
+            self.config.retries,
+            self.stopping,
+            start=lambda: start_query(self.spark, self.runner.run_next, self.config.state),
+            failure=lambda: self.runner.failure,
+            failed=lambda error: self.runner.retries.failed(None, error, one_sentence(error)),
+        )
 
     def _stop_query(self) -> None:
         if not self.runner.end(self.ending.left(0.9)):  # never in the middle of an epoch, if it can be helped
             log.warning("stopping: the epoch at hand is broken off, and is done again by the next run")
-        if self.query is not None:
-            self.query.stop()
+        self.query.stop()
 
     def _retrying(self) -> list[dict[str, Any]]:
         return [
@@ -385,7 +386,7 @@ class _Run:
         attention = Attention(self.state, self.log)
         while not self.stopping.is_set():
             self.supervisor.check()
-            self._check_query()
+            self.query.check()
             if self.chunks.error is not None:
                 raise self.chunks.error
             if attention.due():
@@ -420,26 +421,9 @@ class _Run:
             self.away.failed(None, error)
             self.planning_backoff.failed()
 
-    def _check_query(self) -> None:
-        now = time.monotonic()
-        if self.runner.failure is None and now < self.query_looked + QUERY_LOOK_SECONDS:
-            return
-        self.query_looked = now
-        if self.query.isActive:
-            return
-        error = self.runner.failure or self.query.exception() or SparkFailed("The Spark query ended.")
-        self.query_backoff.failed()
-        restarts = self.query_backoff.failures
-        if restarts > QUERY_RESTARTS_MAX or is_lasting(error):
-            raise error
-        log.warning("the Spark query ended and is started again (%d): %s", restarts, one_sentence(error))
-        self.runner.retries.failed(None, error, one_sentence(error))
-        self.query_backoff.wait(self.stopping)
-        self._start_query()
-
     def _applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
         """Called after an epoch was recorded, from Spark's thread."""
-        self.query_backoff.succeeded()
+        self.query.epoch_applied()
         self.runner.failure = None
         self.runner.retries.clear()
         self.progress.applied(plan, outcomes)

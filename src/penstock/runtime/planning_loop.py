@@ -142,7 +142,7 @@ def make_planner(
         statements,
         policies=Policies.of(config, append_only=sink.append_only),
         discard=staging.discard,
-        limits=PlannerLimits(config.epoch.bytes_max, placement),
+        limits=PlannerLimits(config.epoch.bytes_max, placement, config.epoch.task_bytes),
         identify=sink.identity,
         cascades=config.types if applies_cascades else None,
     )

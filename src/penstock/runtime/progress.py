@@ -38,11 +38,12 @@ SNAPSHOT_RATE_SECONDS = 60.0
 VERIFIED = "verified "
 """Before the name of a table: what the state store knows it was verified with last."""
 NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
-REPORT_SECONDS_MAX = 10.0
-"""A process whose report is older does not get on: it is stopped, or its machine is busy."""
-REPORT_EVERY_SECONDS = 1.0
-SILENT_SECONDS = 3.0
+SILENT_INTERVALS = 3
 """Without a report: then the loop of the pipeline waits for something."""
+STALE_INTERVALS = 10
+"""A process whose report is older does not get on: it is stopped, or its machine is busy."""
+RECEIVER_SECONDS_MAX = 10.0
+"""The same of the receiver, which reports each second."""
 REPORT_SHARE = 0.05
 """Of the time, for reports that follow epochs at once."""
 
@@ -66,6 +67,7 @@ class Progress:
         self._retrying = retrying
         self._gate = gate
         self._config = config
+        self._interval = config.report_interval / 1000
         self._state = state
         self._log = relay_log
         self._receiver = receiver
@@ -94,9 +96,10 @@ class Progress:
         self._has_news = True
 
     def is_due(self) -> bool:
-        """Once a second; after an epoch at once, but for pauses that are long where a report costs much."""
-        pause = self._pause if self._has_news else REPORT_EVERY_SECONDS
-        return time.monotonic() >= self._reported + min(REPORT_EVERY_SECONDS, pause)
+        """Once an interval; after an epoch at once, but for pauses that are long where a report costs
+        much."""
+        pause = self._pause if self._has_news else self._interval
+        return time.monotonic() >= self._reported + min(self._interval, pause)
 
     def rates(self) -> dict[str, int]:
         """Per second: bytes of log applied, over the last ten, and snapshot rows placed, over the last
@@ -157,7 +160,7 @@ class Progress:
     def beat(self) -> None:
         """For `penstock status` while the loop of the pipeline waits for the source and writes nothing."""
         begun = self._reported > 0  # what lies there before is of an earlier run
-        if not begun or self._last is not None or time.monotonic() < self._reported + SILENT_SECONDS:
+        if not begun or self._last is not None or self._is_recent():
             return
         document = read_status(self._config.state)
         if document is not None:
@@ -165,6 +168,9 @@ class Progress:
             waits = {"what": "planning", "table": None, "since": since, "attempts": 1,
                      "reason": "It waits for an answer of the source."}  # fmt: skip
             self._add(document | {"retrying": [*self._retrying(), waits]})
+
+    def _is_recent(self) -> bool:
+        return time.monotonic() < self._reported + SILENT_INTERVALS * self._interval
 
     def _add(self, document: dict[str, Any]) -> None:
         """`alive` is not `updated`: what else the document says is as old as it was."""
@@ -289,7 +295,7 @@ def _lag(relay_log: RelayLog, behind: LogRange) -> dict[str, float | int | None]
 
 def _follows(relay_log: RelayLog) -> bool:
     report = read_receiver_status(relay_log.path)
-    recent = age_seconds(report) < REPORT_SECONDS_MAX
+    recent = age_seconds(report) < RECEIVER_SECONDS_MAX
     return report.get("state") == "streaming" and recent and lease.is_held(relay_log.path)
 
 

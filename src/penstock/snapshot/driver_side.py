@@ -15,10 +15,6 @@ from penstock.model.plan import PlaceChunks
 ROWS_MAX = 10_000
 """Rows that are few."""
 
-BYTES_MAX = 16 * 1024**2
-"""Bytes of rows and of log that one table's chunks of one epoch may hold: they are in memory all at once, of
-`epoch.tables_parallel` tables at most."""
-
 
 def reads_here(chunk: Chunk, rows_guess: int) -> bool:
     """Whether the driver reads a chunk, over a connection that it keeps from one such chunk to the next.
@@ -34,11 +30,11 @@ def reads_here(chunk: Chunk, rows_guess: int) -> bool:
     return whole and chunk.snapshot == 0 and rows_guess <= ROWS_MAX
 
 
-def places_here(step: PlaceChunks) -> bool:
+def places_here(step: PlaceChunks, bytes_max: int) -> bool:
     """Whether the driver may make the rows of placed chunks itself, for a sink that can do without a Spark
     job.
 
-    It may while what was read and what is scanned for keys is at most `BYTES_MAX` together. Rows that are
+    It may while what was read and what is scanned for keys is at most `bytes_max` together. Rows that are
     merged, not appended, have to be few besides, since each leaves an equality delete; all that the target
     has of their keys must be older (`PlaceChunks.newer`), and no foreign key may change them in another step
     of their epoch. A chunk that was staged by a version that did not count what it read goes to Spark.
@@ -47,7 +43,7 @@ def places_here(step: PlaceChunks) -> bool:
         return False
     read = sum(chunk.bytes_read for chunk in step.chunks)
     scanned = sum(split.end - split.start for scan in step.scans for split in scan.splits)
-    if read + scanned > BYTES_MAX:
+    if read + scanned > bytes_max:
         return False
     if step.mode == "append":
         return True

@@ -66,8 +66,6 @@ from penstock.state import StateStore
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-DRIVER_BYTES_MAX = 16 * 1024**2
-"""Log bytes of a parent up to which its changes are decoded in the driver: a Spark job costs more."""
 
 Place = Callable[[EpochPlan, TablePlan, PlaceChunks], Rows]
 
@@ -132,13 +130,21 @@ class Cascades:
     """Works out, keeps and removes what foreign keys did. `place`: the rows of chunks that are placed."""
 
     def __init__(
-        self, spark: SparkSession, sink: Sink, folder: Path, types: TypeOptions, place: Place
+        self,
+        spark: SparkSession,
+        sink: Sink,
+        folder: Path,
+        types: TypeOptions,
+        place: Place,
+        driver_bytes_max: int,
     ) -> None:
+        """`driver_bytes_max`: log bytes of a parent up to which its changes are decoded in the driver."""
         self._spark = spark
         self._sink = sink
         self._root = folder
         self._types = types
         self._place = place
+        self._driver_bytes_max = driver_bytes_max
 
     def prepare(self, plan: EpochPlan) -> Consequences:
         """To be called before anything of the plan is written."""
@@ -198,7 +204,7 @@ class Cascades:
         )
         into = folder / f"changes-{_number(folder)}"
         writer = FileWriter(str(into), change_schema(schema, watched, self._types))
-        if step.bytes <= DRIVER_BYTES_MAX:
+        if step.bytes <= self._driver_bytes_max:
             with crossing(str(schema.table)).guard():
                 batches = list(writer(batch for task in work for batch in tasks.changes(task)))
             paths = [str(path) for batch in batches for path in batch.column("path").to_pylist()]

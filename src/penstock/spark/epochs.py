@@ -26,7 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
-from penstock.backoff import Backoff, Schedule
+from penstock.backoff import Backoff
+from penstock.config import EpochConfig, RetriesConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.failures.messages import one_sentence
 from penstock.model.plan import (
@@ -65,27 +66,19 @@ log = logging.getLogger(__name__)
 
 SHARE_BYTES = 24 * 1024**2
 """Log bytes that make one more task worth its start."""
-
-HERE_BYTES_MAX = 16 * 1024**2
-"""Log bytes that the driver decodes itself, where the sink can do without a Spark job."""
-
 KEYS_BYTES_MAX = 256 * 1024**2
 """Log bytes whose keys one task holds at most: 60 MB of keys when rows are 100 bytes."""
-
-ATTEMPTS_MAX = 4
-RETRY = Schedule(first_s=1.0, max_s=10.0)
-
+RETRY_FIRST_S = 1.0
 BATCH_SECONDS = 10.0
 """How long one micro-batch takes plans: Spark's own work between two of them takes longer than a small epoch
 does."""
-
 WAIT_SECONDS = 1.0
 """How often a waiting batch looks by itself, should nobody wake it."""
 
 
 class EpochRunner:
     """Executes plans. One instance per running pipeline; `run_next` is what `foreachBatch`
-    calls. `reads_again`: a table whose log does not fit what is known of it is read again.
+    calls. `rereads_max`: how often in 24 hours a table is read again by itself for one reason.
 
     `partial_images`: the source's row images lack columns. A table of which that shows later is done again in
     that way. `omitted`: what inserts leave out then. `computation`: how generated columns are computed that
@@ -100,9 +93,10 @@ class EpochRunner:
         *,
         types: TypeOptions,
         before_images: bool,
-        tables_parallel: int,
+        epoch: EpochConfig,
+        retries: RetriesConfig,
         narrowing: Narrowing,
-        reads_again: bool,
+        rereads_max: int,
         partial_images: bool,
         omitted: Callable[[TableSchema], pa.RecordBatch],
         computation: Callable[[TableSchema], Computation],
@@ -115,16 +109,19 @@ class EpochRunner:
         self._types = types
         self._before_images = before_images
         self._narrowing = narrowing
-        self._reads_again = reads_again
+        self._rereads_max = rereads_max
+        self._driver_bytes_max = epoch.driver_bytes_max
+        self._attempts_max = retries.attempts_max
+        self._schedule = retries.schedule(RETRY_FIRST_S)
         self._partial_images = partial_images
         self._partial_tables: set[TableId] = set()
         self._omitted = omitted
         self._computation = computation
         self._computed_tables: set[TableId] = set()
         # Threads live as long as the runner: each has a JVM thread of its own, which is costly to start.
-        self._pool = ThreadPoolExecutor(tables_parallel, thread_name_prefix="epoch")
+        self._pool = ThreadPoolExecutor(epoch.tables_parallel, thread_name_prefix="epoch")
         self._on_applied = on_applied
-        self._cascades = Cascades(spark, sink, cascades, types, self._chunk_rows)
+        self._cascades = Cascades(spark, sink, cascades, types, self._chunk_rows, epoch.driver_bytes_max)
         self._consequences = Consequences(cascades)
         self._outlines = Outlines({})
         self._cores = max(1, spark.sparkContext.defaultParallelism)
@@ -187,7 +184,7 @@ class EpochRunner:
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
         self._consequences = self._cascades.prepare(plan)
-        self._outlines = _outlines(plan)
+        self._outlines = _outlines(plan, self._driver_bytes_max)
         outcomes = self._run_tables(plan)
         if plan.moves:
             self._lost = self._sink.move(plan.moves)
@@ -226,7 +223,7 @@ class EpochRunner:
     def _step_with_retry(
         self, plan: EpochPlan, table: TablePlan, number: int, step: Step, outcome: TableOutcome
     ) -> None:
-        backoff = Backoff(RETRY)
+        backoff = Backoff(self._schedule)
         while True:
             try:
                 self._step(plan, table, number, step, outcome)
@@ -239,7 +236,7 @@ class EpochRunner:
                 backoff.failed()
                 attempt = backoff.failures
                 passing = isinstance(found, TransientError)
-                lasting = not passing and (isinstance(found, PenstockError) or attempt >= ATTEMPTS_MAX)
+                lasting = not passing and (isinstance(found, PenstockError) or attempt >= self._attempts_max)
                 if lasting or self._ended:
                     if found is error:
                         raise
@@ -417,7 +414,7 @@ class EpochRunner:
             )
             rows = self._rows(schema, "latest", tasks.decode, work, present)
             newer = step.newer and present is None
-            few = newer and step.bytes <= HERE_BYTES_MAX
+            few = newer and step.bytes <= self._driver_bytes_max
             return replace(rows, newer=newer, here=partial(_here, task) if few else None)
         work = tuple(
             replace(task, splits=(split,), positions=(at,))
@@ -456,22 +453,23 @@ class EpochRunner:
         rows = self._rows(schema, layout, tasks.place, work)
         # What foreign keys did to rows of the window is another step's, and may be newer than they.
         newer = step.newer and step.window is None
-        return replace(rows, newer=newer, here=partial(_placed_here, task) if places_here(step) else None)
+        few = places_here(step, self._driver_bytes_max)
+        return replace(rows, newer=newer, here=partial(_placed_here, task) if few else None)
 
     def _record(self, plan: EpochPlan, outcomes: list[TableOutcome]) -> None:
         merges = not self._sink.append_only
-        record(self._state, plan, outcomes, self._lost, reads_again=self._reads_again, merges=merges)
+        record(self._state, plan, outcomes, self._lost, rereads_max=self._rereads_max, merges=merges)
         self._lost = []
 
 
-def _outlines(plan: EpochPlan) -> Outlines:
+def _outlines(plan: EpochPlan, bytes_max: int) -> Outlines:
     """Of what the tables with little in the epoch have in it: others are read by several tasks, to which
     their positions would have to be sent."""
     splits = {
         table.table: [
             split
             for step in table.steps
-            if isinstance(step, ApplyEvents) and step.bytes <= HERE_BYTES_MAX
+            if isinstance(step, ApplyEvents) and step.bytes <= bytes_max
             for split in step.splits
         ]
         for table in plan.tables

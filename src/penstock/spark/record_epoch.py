@@ -19,14 +19,15 @@ def record(
     outcomes: list[TableOutcome],
     lost: Sequence[Move] = (),
     *,
-    reads_again: bool,
+    rereads_max: int,
     merges: bool,
 ) -> None:
     """The epoch, its tables and its chunks become history in one transaction. `lost`: moves whose target was
-    gone. `reads_again`: a table that had to stop may be read again. `merges`: the sink does."""
+    gone. `rereads_max`: how often in 24 hours a table that had to stop is read again for one reason.
+    `merges`: the sink does."""
     with state.transaction():
         for outcome in outcomes:
-            _record_table(state, plan, outcome, reads_again=reads_again, merges=merges)
+            _record_table(state, plan, outcome, rereads_max=rereads_max, merges=merges)
         for move in lost:
             table = state.table(move.target)
             if table is not None:
@@ -35,7 +36,7 @@ def record(
 
 
 def _record_table(
-    state: StateStore, plan: EpochPlan, outcome: TableOutcome, *, reads_again: bool, merges: bool
+    state: StateStore, plan: EpochPlan, outcome: TableOutcome, *, rereads_max: int, merges: bool
 ) -> None:
     table = state.table(outcome.table)
     if table is None:
@@ -52,7 +53,7 @@ def _record_table(
     if outcome.parked is not None:
         state.put_table(replace(table, written=table.written or outcome.written))
         offset = Offset(outcome.parked.details.get("offset", plan.range.start))
-        again = resnapshot_reason(state, outcome.parked) if reads_again else ""
+        again = resnapshot_reason(state, outcome.parked, rereads_max) if rereads_max else ""
         state.park(
             outcome.table,
             offset=offset,

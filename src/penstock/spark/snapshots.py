@@ -26,7 +26,8 @@ from typing import Any
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from penstock.backoff import Backoff, Schedule
+from penstock.backoff import Backoff
+from penstock.config import RetriesConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
@@ -45,9 +46,7 @@ from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS_MAX = 5
-"""Of reading a chunk, unless it is a passing fault of the source: that is waited out."""
-CHUNK_RETRY = Schedule(first_s=0.4, max_s=15.0, jitter=0.25)
+CHUNK_RETRY_FIRST_S = 0.4
 CATCH_UP_SECONDS = 1.0
 """A pause while the source is away, or until the log says what happened to a table."""
 
@@ -92,6 +91,7 @@ class SnapshotReader:
         *,
         gate: Gate,
         parallel: int,
+        retries: RetriesConfig,
         types: TypeOptions,
         find_chunks: FindChunks,
         start_gtids: Callable[[Offset], str],
@@ -104,6 +104,8 @@ class SnapshotReader:
         self._spark = spark
         self._state = state
         self._directory = directory
+        self._attempts_max = retries.attempts_max
+        self._schedule = retries.schedule(CHUNK_RETRY_FIRST_S)
         self._types = types
         self._find_chunks = find_chunks
         self._start_gtids = start_gtids
@@ -411,7 +413,7 @@ class SnapshotReader:
         return stager.stage(state.schema, chunk, directory, start_gtids=start_gtids)
 
     def _read(self, state: TableState, chunk: Chunk, permit: Permit | None) -> None:
-        backoff = Backoff(CHUNK_RETRY)
+        backoff = Backoff(self._schedule)
         while permit is not None:
             try:
                 self._state.chunk_staged(self._read_once(state, chunk, permit))
@@ -437,7 +439,7 @@ class SnapshotReader:
                     return
                 backoff.failed()
                 attempt = backoff.failures
-                if attempt >= ATTEMPTS_MAX and not isinstance(found, TransientError):
+                if attempt >= self._attempts_max and not isinstance(found, TransientError):
                     raise found from error
                 log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
                             str(found).splitlines()[0])  # fmt: skip

@@ -13,8 +13,8 @@ from penstock.model.table import UNFIT
 from penstock.printable import argument
 from penstock.state import StateStore
 
-AGAIN_MAX, AGAIN_SECONDS = 3, 24 * 3600
-"""A table is read again so many times in so long for one reason; then it is left alone."""
+REREADS_COUNTED_SECONDS = 24 * 3600
+"""`schema.rereads_max` counts these last seconds."""
 READS_MAX = 20
 """Of one chunk that foreign keys made useless each time."""
 
@@ -54,13 +54,13 @@ class TableOutcome:
         } | ({"parked": self.parked.message} if self.parked else {})
 
 
-def resnapshot_reason(state: StateStore, error: TableError) -> str:
+def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) -> str:
     """Why a table that has to stop is read again; empty: it waits for somebody."""
     if error.details.get("unfit"):
         return UNFIT
     if not error.details.get("again"):
         return ""
-    since_us = (time.time() - AGAIN_SECONDS) * 1_000_000
+    since_us = (time.time() - REREADS_COUNTED_SECONDS) * 1_000_000
     often = [
         one
         for one in state.history()
@@ -68,7 +68,7 @@ def resnapshot_reason(state: StateStore, error: TableError) -> str:
         and one.what == error.message
         and one.noted_us > since_us
     ]
-    return error.message if len(often) < AGAIN_MAX else ""
+    return error.message if len(often) < rereads_max else ""
 
 
 def only_makes(plan: TablePlan) -> bool:

@@ -1,0 +1,57 @@
+"""How long a report is believed, and how often a run writes one."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import config as configuration
+from penstock.commands.status import describe
+from penstock.config import PipelineConfig
+from penstock.disk import directory
+from penstock.errors import ConfigError
+from penstock.relaylog.status import stamp
+from penstock.runtime.progress import Progress
+from penstock.state import StateStore
+
+
+def pipeline(folder: Path, **options: Any) -> PipelineConfig:
+    return configuration.parse(
+        {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(folder / "state"),
+         "sink": {"type": "console"}, **options}
+    )  # fmt: skip
+
+
+def test_a_report_is_believed_for_ten_of_its_intervals(tmp_path: Path) -> None:
+    config, slow = pipeline(tmp_path), pipeline(tmp_path, report_interval="10s")
+    StateStore(config.state).close()
+    written = stamp()
+    boot, monotonic = written["clock"]
+    written |= {"updated": time.time() - 50, "clock": [boot, monotonic - 50]}
+    (config.state / "status.json").write_text(json.dumps({"running": True, **written}))
+    with directory.held(config.state):
+        assert describe(slow)["running"]
+        with pytest.raises(ConfigError, match="relay log"):
+            describe(config)  # the report counts no more: the files are asked, and there is no log
+
+
+class Log:
+    path = Path("nowhere")
+
+
+def test_a_run_reports_once_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = pipeline(tmp_path, report_interval="20s")
+    log: Any = Log()
+    with closing(StateStore(config.state)) as state:
+        progress = Progress(config, state, log, None)
+        monkeypatch.setattr(progress, "text", lambda: "{}")
+        progress.write()
+        now = time.monotonic()
+        for seconds, due in [(0.5, False), (15, False), (20.5, True)]:
+            monkeypatch.setattr("time.monotonic", lambda at=now + seconds: at)
+            assert progress.is_due() == due

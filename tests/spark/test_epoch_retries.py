@@ -1,0 +1,102 @@
+"""How often a step of an epoch is tried again, and what the driver does itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.config import EpochConfig, RetriesConfig
+from penstock.errors import ConfigError, TransientError
+from penstock.model.offset import LogRange, Offset, Split
+from penstock.model.plan import ApplyEvents, CreateTarget, EpochPlan, TablePlan
+from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
+from penstock.spark.epochs import EpochRunner
+from penstock.state import StateStore
+
+SCHEMA = TableSchema(TableId("shop", "orders"), (Column("id", "int", nullable=False),), ("id",))
+PLAN = EpochPlan(1, LogRange(Offset(4), Offset(100)), (TablePlan(SCHEMA, (CreateTarget(),)),))
+NOTHING: Any = None
+
+
+class Spark:
+    """As much of a session as a runner asks for without a job."""
+
+    defaultParallelism = 2
+
+    @property
+    def sparkContext(self) -> Spark:
+        return self
+
+    def setLocalProperty(self, name: str, value: str) -> None:
+        pass
+
+
+class Sink:
+    """Fails to make a target as often as it is told."""
+
+    append_only = False
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    def create(self, schema: TableSchema, arrow: Any) -> None:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[StateStore]:
+    with closing(StateStore(tmp_path / "state")) as state:
+        yield state
+
+
+def runner(state: StateStore, sink: Sink, **options: Any) -> EpochRunner:
+    spark: Any = Spark()
+    target: Any = sink
+    return EpochRunner(
+        spark, target, state, types=DEFAULT_TYPES, before_images=True,
+        epoch=EpochConfig.model_validate(options.get("epoch", {})),
+        retries=RetriesConfig.model_validate({"wait_max": 1, **options.get("retries", {})}),
+        narrowing="keep", rereads_max=0, partial_images=False, omitted=NOTHING, computation=NOTHING,
+        cascades=state.path / "cascades", on_applied=NOTHING,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("attempts_max", [1, 3])
+def test_a_step_that_fails_for_an_unknown_reason_is_tried_as_often_as_the_option_says(
+    state: StateStore, attempts_max: int
+) -> None:
+    sink = Sink(*[RuntimeError("why?")] * 10)
+    with pytest.raises(RuntimeError, match="why"):
+        runner(state, sink, retries={"attempts_max": attempts_max})._run(PLAN)
+    assert sink.calls == attempts_max
+
+
+def test_a_passing_fault_is_waited_out_however_long_it_takes(state: StateStore) -> None:
+    sink = Sink(*[TransientError("the store does not answer")] * 9)
+    epochs = runner(state, sink, retries={"attempts_max": 2})
+    assert epochs._run(PLAN)[0].parked is None and sink.calls == 10
+    assert epochs.retries.to_json("epoch") == [], "nothing is tried any more"
+
+
+def test_an_error_that_says_who_must_act_is_not_tried_again(state: StateStore) -> None:
+    sink = Sink(ConfigError("the disk is full"))
+    with pytest.raises(ConfigError):
+        runner(state, sink)._run(PLAN)
+    assert sink.calls == 1
+
+
+@pytest.mark.parametrize(("bytes_max", "here"), [(0, False), (999, False), (1000, True), ("16MiB", True)])
+def test_the_driver_itself_decodes_as_much_of_a_table_as_the_option_says(
+    state: StateStore, bytes_max: int | str, here: bool
+) -> None:
+    epochs = runner(state, Sink(), epoch={"driver_bytes_max": bytes_max})
+    split = Split("segment", Offset(0), Offset(4), Offset(100))
+    rows = epochs._events(SCHEMA, ApplyEvents((split,), "merge", 1000, newer=True))
+    assert (rows.here is not None) == here
