@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from tests.phases import behind
 
+from penstock import config as configuration
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
@@ -20,6 +21,7 @@ from penstock.runtime.planning_loop import (
     Attention,
     Planning,
     Renewal,
+    planner_limits,
 )
 from penstock.state import StateStore
 
@@ -123,3 +125,14 @@ def test_only_a_source_that_is_idle_is_connected_to_anew(monkeypatch: Any) -> No
     now += 10
     renewal.work()
     assert len(times) == 1
+
+
+def test_the_limits_of_the_planner_are_those_of_the_pipeline_file() -> None:
+    config = configuration.parse(
+        {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": "state",
+         "sink": {"type": "console"}, "snapshot": {"window_bytes_max": "7MiB"},
+         "epoch": {"bytes_max": "8MiB", "task_bytes": "9MiB"}}
+    )  # fmt: skip
+    limits = planner_limits(config)
+    assert limits.placement.window_bytes_max == 7 * 1024**2
+    assert limits.epoch_bytes_max == 8 * 1024**2 and limits.task_bytes == 9 * 1024**2

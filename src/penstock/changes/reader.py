@@ -55,6 +55,7 @@ from penstock.state import StateStore
 RANGE_BYTES = 8 * 1024**2
 """Of the log, read at once where much of it waits. A larger transaction is one range, in many batches."""
 SPLIT_BYTES = 32 * 1024**2
+"""Of a range, decoded at once: a range is larger where one transaction is."""
 
 PAUSES_S = ((1.0, 0.001), (10.0, 0.005), (float("inf"), 0.02))
 """How long it is waited between two looks at the log's end (one call of the system), by how long nothing has
@@ -62,6 +63,7 @@ come."""
 REFRESH_S = 0.2
 """A new segment shows in the folder, not in the file that is looked at."""
 OPEN_SECONDS = 60.0
+"""How long a reader waits for a relay log that is being made."""
 
 Start = int | Literal["earliest", "latest"]
 

@@ -23,6 +23,7 @@ from penstock.signals.channels import accept
 from penstock.state import StateStore
 
 START_SECONDS_MAX = 600
+"""How long the command waits until a running pipeline has started the signal."""
 
 
 def signal(

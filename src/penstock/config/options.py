@@ -162,7 +162,7 @@ def _type_text(field: _Field) -> str:
     if lower and (least := max(lower)) > 0:
         text += f", at least {unit.show(least) if unit is not None else least}"
     if upper:
-        text += f", at most {min(upper)}"
+        text += f", at most {unit.show(min(upper)) if unit is not None else min(upper)}"
     return text
 
 

@@ -249,6 +249,9 @@ class SnapshotConfig(Section):
     without GTIDs. docs/delivery.md has its definition."""
     pause_when_behind: Bytes = 1024**3
     """No new chunk is read while more than this much log waits to be applied."""
+    window_bytes_max: Bytes = Field(512 * 1024**2, ge=1024**2)
+    """A chunk is read again when more log of its table than this has come since it was read: to place it,
+    that log is searched for newer rows. Tables that change faster need more, or smaller chunks."""
 
     @model_validator(mode="after")
     def _addresses(self) -> SnapshotConfig:

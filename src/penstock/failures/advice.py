@@ -14,6 +14,7 @@ from penstock.failures.trace import Cause, causes, decisive
 
 SPARK_VERSION = "4.1"
 CAUSES_MAX = 30
+"""Causes that rules look at, the innermost ones, besides the outermost."""
 LINES_MAX, LINE_LENGTH_MAX = 300, 1000
 SHOWN_MAX = 300
 """Characters shown of one matched text."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 TEXT_MAX = 256 * 1024
 """Only the beginning of a text is parsed. A longer trace repeats itself."""
 MESSAGE_MAX = 400
+"""Characters of the message of one cause."""
 
 
 @dataclass(frozen=True)

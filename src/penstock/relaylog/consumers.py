@@ -49,6 +49,7 @@ REWRITE_SECONDS = 60.0
 LOCK_SECONDS_MAX = 10.0
 """How long to wait for `consumers/lock`, which others hold only for moments."""
 FILE_BYTES_MAX = 64 * 1024
+"""Of a consumer's file: a larger one is damaged, or no such file."""
 
 _LOCK = "lock"
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")

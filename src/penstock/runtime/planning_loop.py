@@ -22,14 +22,18 @@ from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.state import StateStore
 
-WINDOW_BYTES_MAX = 512 * 1024**2
 APPEND_BYTES_MAX = 128 * 1024**2
+"""Log of a table from its start on. While there is no more, its first chunks are appended to the empty
+target, and each is compared with all of that log."""
 
 
 AWAKE_SECONDS = 2.0
+"""How long the loop looks at each tick after something has happened: an idle tick costs CPU."""
 TICK_SECONDS = 0.02
 RESTING_SECONDS = 0.2
 RESTING_TICK_SECONDS = 0.05
+"""Then it looks at everything each `RESTING_SECONDS`, and asks at each of these ticks whether something has
+happened."""
 IDLE_SECONDS = 0.3
 """Without a change: the source may rest for longer."""
 
@@ -114,6 +118,13 @@ class Planning:
         return planned
 
 
+def planner_limits(config: PipelineConfig) -> PlannerLimits:
+    placement = PlacementLimits(
+        window_bytes_max=config.snapshot.window_bytes_max, append_bytes_max=APPEND_BYTES_MAX
+    )
+    return PlannerLimits(config.epoch.bytes_max, placement, config.epoch.task_bytes)
+
+
 def make_planner(
     state: StateStore,
     log: RelayLog,
@@ -135,14 +146,13 @@ def make_planner(
         parks_cascades=config.cascades == "park" and not source.traits.logs_cascades,
         keeps_keys=applies_cascades,
     )
-    placement = PlacementLimits(window_bytes_max=WINDOW_BYTES_MAX, append_bytes_max=APPEND_BYTES_MAX)
     return Planner(
         state,
         log,
         statements,
         policies=Policies.of(config, append_only=sink.append_only),
         discard=staging.discard,
-        limits=PlannerLimits(config.epoch.bytes_max, placement, config.epoch.task_bytes),
+        limits=planner_limits(config),
         identify=sink.identity,
         cascades=config.types if applies_cascades else None,
     )

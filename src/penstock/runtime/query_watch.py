@@ -11,7 +11,7 @@ from typing import Any
 from penstock.backoff import Backoff, Schedule
 from penstock.config import RetriesConfig
 from penstock.errors import SparkFailed
-from penstock.failures.messages import one_sentence, is_lasting
+from penstock.failures.messages import is_lasting, one_sentence
 
 log = logging.getLogger(__name__)
 

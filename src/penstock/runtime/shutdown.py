@@ -31,12 +31,15 @@ from penstock.sources.mysql import timeouts
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.2
+"""How often a run that stops looks what is still running."""
 FINISHED_SECONDS = 3600.0
 """For closing down a run that has finished."""
 BY_FORCE = 5
 """The exit code of a run that had to be ended in the midst of something."""
 LAST_WORDS_SECONDS = 1.0
+"""For writing why the run is ended by force: the disk may be what it waits for."""
 _SHOWN_MAX = 10
+"""Names of what still runs, in one message."""
 
 
 class Ending:

@@ -30,6 +30,7 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 OPENED_AT_ONCE = 4
+"""Targets that are opened at the same time, when a run begins."""
 
 
 def check_paths(config: PipelineConfig) -> None:

@@ -19,6 +19,7 @@ DATA_BYTES_MAX = 1024 * 1024
 DATA_DEPTH_MAX = 32
 ID_LENGTH_MAX = 255
 KEYS_MAX = 100_000
+"""Limits of one signal: bytes and depth of its data, characters of its id, keys that it names."""
 SAID_LENGTH_MAX = 2000
 """Length of an error text: it repeats names from the data."""
 

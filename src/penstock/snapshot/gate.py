@@ -25,6 +25,7 @@ LOOK_SECONDS = 1.0
 WANTED_SECONDS = 3.0
 """After this long without a chunk that wants to begin, nobody looks and nothing is said."""
 STALE_SECONDS = 15.0
+"""What was seen of the servers longer ago says nothing about now: no chunk begins."""
 
 
 class Looks(Protocol):

@@ -40,6 +40,7 @@ ARCHIVES_KEPT = 6
 
 JVM_EXIT_SECONDS = 120
 QUERY_SECONDS = 60
+"""Limits of what goes by in seconds: the end of a JVM that has written its archive, the start of a query."""
 
 
 def archive(paths: Iterable[Path]) -> Path:

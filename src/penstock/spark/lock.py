@@ -30,6 +30,7 @@ from penstock.errors import ConfigError
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS_MAX = 120.0
+"""How long the JVM of an earlier run may hold the state before this run gives up."""
 KILL_AFTER_SECONDS = 10.0
 """Longest that the JVM of a dead driver is left to end by itself."""
 

@@ -13,6 +13,7 @@ from penstock.state.layout import digest_of
 
 _Value = TypeVar("_Value")
 _KNOWN_MAX = 20_000
+"""Definitions that are kept in memory as objects."""
 
 
 class Schemas(Database):

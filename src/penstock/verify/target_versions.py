@@ -24,7 +24,9 @@ from penstock.state import StateStore
 from penstock.verify.subject import Held, NotCompared, Subject, Why, not_compared
 
 HOLD_SECONDS_MAX = 60
+"""How long a running pipeline may take to answer between two epochs."""
 CUT_SECONDS_MAX = 900
+"""How long it may take to apply the log up to the offset of the comparison."""
 RECEIVE_SECONDS_MAX = 60
 """How long a receiver without a pipeline is waited for."""
 RUN_FIRST = "Run it (`penstock run FILE`, or with --once to catch up), then verify."

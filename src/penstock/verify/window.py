@@ -12,6 +12,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.omitted_columns import omitted_values
 
 _SPLIT_BYTES = 16 * 1024 * 1024
+"""Bytes of log that one decoder reads."""
 
 
 class RelayLogWindow:

@@ -59,8 +59,11 @@ FAILURES_MAX = 5
 """Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in
 between."""
 DISK_RETRY_S = 1.0
+"""How often a receiver without room on its disk looks whether there is some."""
 DISK_WAIT_MAX_S = 60.0
+"""Then it tries to write in any case: how much is needed is a guess."""
 RETENTION_EVERY_S = 30.0
+"""How often segments that nobody needs are looked for."""
 BEHIND_BYTES = 64 * 1024
 """Between two flushes, when a source that is followed closely sends some KiB."""
 FLUSH_PAUSE_S = 0.002

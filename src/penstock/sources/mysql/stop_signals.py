@@ -15,6 +15,7 @@ from penstock.sources.mysql import timeouts
 END_S = 5.0
 """Less than the pipeline gives its receiver (`supervisor.STOP_TIMEOUT_S`)."""
 _GRACE_S = 1.0
+"""For what is under way; then waits for the source are ended."""
 _LOOK_S = 0.2
 
 

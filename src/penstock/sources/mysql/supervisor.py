@@ -39,7 +39,9 @@ CRASHES_MAX = 10
 """Ends without a reason in a row, each within CRASH_WITHIN_S of its start; then the pipeline is told."""
 CRASH_WITHIN_S = 30.0
 LOOK_AGAIN_S = 0.5
+"""How often it looks whether the receiver of another pipeline still writes the log."""
 TICK_S = 0.02
+"""How often a condition is looked at that the receiver is going to fulfil."""
 STOP_TIMEOUT_S = 6.0
 """Longer than the receiver lets itself wait (`stopping.END_S`). Then it is killed, and nothing is lost by
 that."""
