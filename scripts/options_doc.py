@@ -23,8 +23,9 @@ milliseconds, or a text with its unit: `500ms`, `10s`, `5min`, `1h`, `7d`. `${NA
 replaced by the environment variable of that name. Relative paths count from the folder of the pipeline
 file. An option that is not known is an error that names the nearest one.
 
-Editors that read JSON Schema complete options and mark mistakes. `penstock options --schema` prints the
-schema; keep it beside your pipeline files, and name it in their first line:
+Editors that read JSON Schema complete options and mark mistakes. The first line of a file that `penstock
+init` writes names the schema of the installed package. `penstock options --schema` prints it, to be kept
+beside pipeline files that others edit too:
 
 ```yaml
 # yaml-language-server: $schema=penstock.schema.json

@@ -224,7 +224,7 @@ def test_every_command_that_needs_java_says_so(command: tuple[str, ...], file: P
         (["signals", "{file}", "none"], 1),
         (["resnapshot", "{file}", "nodot"], 1), (["unpark", "{file}", "shop.none"], None),
         (["demo", "--sink", "nonsense"], 2), (["doctor", "{file}"], 1), (["receive", "{file}"], 1),
-        (["status", "{file}", "--history"], 0),
+        (["status", "{file}", "--history"], 0), (["init", "{file}"], 1), (["init", "/nowhere/x.yaml"], 1),
         (["run", "{file}", "--once"], 1),
     ],
 )  # fmt: skip

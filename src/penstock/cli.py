@@ -64,6 +64,34 @@ def _before_any_command(
 
 
 @app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="The pipeline file to write.")] = Path("pipeline.yaml"),
+    host: Annotated[str | None, typer.Option(help="Host of the MySQL or MariaDB server.")] = None,
+    port: Annotated[int | None, typer.Option(help="Its port.", min=1, max=65535)] = None,
+    user: Annotated[str | None, typer.Option(help="Account that reads its log and tables.")] = None,
+    password_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the account's password.")
+    ] = None,
+    tables: Annotated[
+        list[str] | None, typer.Option(help="Tables as database.table, with * and ?; may be repeated.")
+    ] = None,
+    sink: Annotated[str | None, typer.Option(help="iceberg, delta, parquet or console.")] = None,
+    path: Annotated[str | None, typer.Option(help="Directory of the tables.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a first pipeline file for a server, with comments. At a terminal it asks for what is not given as
+    an option. It looks at the server as `doctor` does, and never overwrites a file."""
+    from penstock.commands.init import InitOptions
+    from penstock.commands.init import init as command
+
+    given = InitOptions(
+        host=host, port=port, user=user, password_env=password_env, tables=tuple(tables or ()), sink=sink,
+        path=path,
+    )  # fmt: skip
+    command(file, given, as_json=as_json)
+
+
+@app.command()
 def run(
     file: File,
     once: Annotated[bool, typer.Option(help="End when all that is committed now has arrived.")] = False,

@@ -1,0 +1,244 @@
+"""`penstock init [FILE]`: a first pipeline file for a server, with comments, after a look at the server."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import typer
+import yaml
+
+from penstock import config as configuration
+from penstock.commands.doctor import findings_of, show
+from penstock.commands.terminal import say, say_json
+from penstock.config import SinkConfig, SourceConfig
+from penstock.config.schema import SCHEMA_FILE
+from penstock.errors import ConfigError
+from penstock.model.name import join_name, quote
+from penstock.model.schema import TableId
+from penstock.printable import argument, printable
+from penstock.sources.base import Finding
+from penstock.sources.mysql.catalog import list_tables
+from penstock.sources.mysql.connection import connect
+
+DATABASES_SHOWN_MAX = 20
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """What was given as options; None: it is asked for at a terminal, elsewhere a default is taken."""
+
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    password_env: str | None = None
+    tables: tuple[str, ...] = ()
+    sink: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All that the file is written from."""
+
+    source: SourceConfig
+    variable: str
+    """Of the environment: it holds the password."""
+    tables: list[str]
+    sink: str
+    path: str | None
+
+
+Ask = Callable[[str, str | None], str]
+"""A question and what is taken if nobody answers (None: an answer is needed); the answer."""
+
+
+def init(file: Path, given: InitOptions, *, as_json: bool) -> None:
+    """Writes `file`, which must not exist, and says what comes next. Raises `ConfigError` if something is
+    missing and there is nobody to ask, and what `connect` raises if the server cannot be reached; then
+    nothing is written."""
+    refuse_existing(file)
+    at_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    answers, found = gather(given, _ask if at_terminal else _take_default, hidden=at_terminal)
+    text = pipeline_text(file, answers, found)
+    config = configuration.parse(
+        _document(text, answers.source.password.reveal()), where=str(file), base=file.resolve().parent
+    )
+    findings = findings_of(config)
+    try:
+        with open(file, "x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        refuse_existing(file)
+    commands = next_commands(file, findings)
+    missing = answers.variable not in os.environ
+    if as_json:
+        ok = not any(finding.level == "error" for finding in findings)
+        report = [finding.to_json() for finding in findings]
+        say_json({"file": str(file), "ok": ok, "findings": report, "next": commands})
+        return
+    show(findings)
+    say(f"\nWritten: {file}. Next:\n", lines=True)
+    for command in [*([f"export {answers.variable}=…"] if missing else []), *commands]:
+        say(f"  {command}")
+
+
+def refuse_existing(file: Path) -> None:
+    if file.exists() or file.is_symlink():
+        raise ConfigError(
+            f"{file} exists already, and is left as it is.",
+            hint="Give another name: penstock init OTHER.yaml",
+        )
+
+
+def gather(given: InitOptions, ask: Ask, *, hidden: bool) -> tuple[Answers, list[TableId]]:
+    """The answers, and the tables that the account sees at the server. `hidden`: a password that is not in
+    the environment may be asked for; it is used for this look alone."""
+    host = given.host or ask("Host of the MySQL or MariaDB server", "127.0.0.1")
+    port = given.port or _port(ask("Port", "3306"))
+    user = given.user or ask("Account that reads its log and tables (--user)", None)
+    variable = given.password_env or ask("Environment variable with its password", "PENSTOCK_PASSWORD")
+    if _VARIABLE.fullmatch(variable) is None:
+        raise ConfigError(
+            f"{variable!r} is no name of an environment variable.", hint="For example SHOP_PASSWORD."
+        )
+    password = os.environ.get(variable)
+    if password is None and hidden:
+        password = typer.prompt(f"{variable} is not set. Password, for a look at the server", hide_input=True)
+    if password is None:
+        raise ConfigError(f"The environment variable {variable} is not set.", hint=f"export {variable}=…")
+    source = SourceConfig.model_validate({"host": host, "port": port, "user": user, "password": password})
+    with closing(connect(source)) as connection:
+        found = list_tables(connection)
+    tables = list(given.tables) or _tables(found, ask)
+    sinks = get_args(SinkConfig.model_fields["type"].annotation)
+    sink = given.sink or ask(f"Sink ({', '.join(sinks)})", "iceberg")
+    if sink not in sinks:
+        raise ConfigError(f"{sink!r} is no sink.", hint=f"One of: {', '.join(sinks)}.")
+    path = given.path or (ask("Directory of the tables", "lake") if sink != "console" else None)
+    return Answers(source, variable, tables, sink, path), found
+
+
+def _tables(found: list[TableId], ask: Ask) -> list[str]:
+    patterns = {_all_of(table.database): None for table in found}
+    if not patterns:
+        raise ConfigError(
+            "The account sees no table at this server.",
+            hint="GRANT SELECT ON the database that it is to read.",
+        )
+    shown = ", ".join(map(printable, list(patterns)[:DATABASES_SHOWN_MAX]))
+    default = next(iter(patterns)) if len(patterns) == 1 else None
+    question = f"Tables, with * and ? (--tables); there are {shown}"
+    return [name.strip() for name in ask(question, default).split(",") if name.strip()]
+
+
+def _all_of(database: str) -> str:
+    if any(character in database for character in ".*?`"):
+        return f"{quote(database)}.*"
+    return join_name(database, "*")
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise ConfigError(f"{text!r} is no port.", hint="A number from 1 to 65535; MySQL's own is 3306.")
+    return int(text)
+
+
+def _ask(question: str, default: str | None) -> str:
+    return str(typer.prompt(question, default=default))
+
+
+def _take_default(question: str, default: str | None) -> str:
+    if default is None:
+        raise ConfigError(
+            f"`penstock init` needs to know: {question}.",
+            hint="Give it as an option, or run the command at a terminal, where it asks.",
+        )
+    return default
+
+
+# the file ---------------------------------------------------------------------------------------------------
+
+
+def pipeline_text(file: Path, answers: Answers, found: list[TableId]) -> str:
+    """The pipeline file. Everything in it that others have named stands as a YAML scalar of one line."""
+    source, name = answers.source, pipeline_name(file)
+    path = "" if answers.path is None else f"\n  path: {_scalar(answers.path)}{_NEAR}"
+    tables = "\n".join(f"  - {_scalar(pattern)}" for pattern in answers.tables)
+    return _FILE.format(
+        schema=SCHEMA_FILE.as_uri(), command=printable(argument(file)), name=name, host=_scalar(source.host),
+        port=source.port, user=_scalar(source.user), variable=answers.variable, tables=tables,
+        seen=len(found), sink=_scalar(answers.sink), path=path,
+    )  # fmt: skip
+
+
+def pipeline_name(file: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", file.name.removesuffix(".yaml").removesuffix(".yml"))[:63]
+    return name if re.match(r"[A-Za-z]", name) else "pipeline"
+
+
+def next_commands(file: Path, findings: list[Finding]) -> list[str]:
+    name = argument(file)
+    if any(finding.level == "error" for finding in findings):  # after the SQL above
+        return [f"penstock doctor {name}", f"penstock run {name}"]
+    return [f"penstock run {name}", f"penstock status {name}"]
+
+
+def _document(text: str, password: str) -> Any:
+    document = yaml.safe_load(text)
+    document["source"]["password"] = password
+    return document
+
+
+def _scalar(value: str) -> str:
+    written = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=False)
+    return written.removesuffix("...\n").strip()
+
+
+_NEAR = "                  # relative paths count from this file's folder"
+
+_FILE = """\
+# yaml-language-server: $schema={schema}
+#
+# A Penstock pipeline. `penstock options` explains every option; this file has those that most pipelines need.
+#   penstock doctor {command}    looks at the server, and prints the SQL that mends what is wrong
+#   penstock run {command}       runs the pipeline until Ctrl-C; start it again at any time
+#   penstock status {command}    says how it is doing, from another terminal
+
+name: {name}
+
+# The server whose changes are followed. The account needs
+#   GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO ...
+source:
+  host: {host}
+  port: {port}
+  user: {user}
+  password: ${{{variable}}}       # taken from the environment at each start; do not write it here
+  # tls: verify_identity         # encrypt, and check the server's certificate (with tls_ca: FILE)
+
+# Tables as database.table, with * and ?. New tables that match are captured too. When this file was
+# written, the account saw {seen} table(s) at the server.
+tables:
+{tables}
+
+# Where they arrive, with the source's columns and `_sequence`.
+sink:
+  type: {sink}{path}
+
+# What the pipeline remembers, and its copy of the source's log. Keep it on local disk. A pipeline that loses
+# it reads its tables again.
+state: state/{name}
+
+# The first read of the tables: how hard it may press the server. These are the defaults.
+# snapshot:
+#   parallel: 2                  # chunks read at once, each over a connection of its own
+#   rows_per_second: 0           # 0: no limit
+#   hosts: []                    # replicas host:port to read the tables from instead
+"""
