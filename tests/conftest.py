@@ -51,14 +51,16 @@ def lake_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(lake_root: Path) -> Iterator[SparkSession]:
     """One session for the whole run, able to write Iceberg and Delta."""
-    from penstock.config import SinkConfig, SparkConfig
+    from penstock.config import SparkConfig
+    from penstock.sinks.lake.delta.registration import DeltaOptions
+    from penstock.sinks.lake.iceberg.registration import IcebergOptions
     from penstock.spark.session import session_options, start
     from penstock.testing.scenario import SHORT_LIVED
 
     config = SparkConfig(
         master="local[2]", app_name="penstock-tests", driver_memory="1200m", conf=SHORT_LIVED
     )
-    sinks = [SinkConfig(type="iceberg", path=lake_root / "iceberg"), SinkConfig(type="delta", path=lake_root)]
+    sinks = [IcebergOptions(path=lake_root / "iceberg"), DeltaOptions(type="delta", path=lake_root)]
     session = start(session_options(config, sinks, lake_root / "state"), config.master, lake_root / "state")
     yield session
     session.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,10 +33,11 @@ LAYERS: list[set[str]] = [
     {"backoff", "errors", "printable"},
     {"_core"},
     {"model"},
-    {"config", "artifacts", "disk"},
+    {"artifacts", "disk"},
     {"failures"},
+    {"sinks"},  # each knows its own options
+    {"config"},  # reads the pipeline file with the options of its sink
     {"cascades", "relaylog", "sources", "snapshot", "state", "verify"},
-    {"sinks"},
     {"spark"},
     {"planning"},
     {"changes", "signals"},
@@ -120,6 +122,27 @@ def test_pyspark_is_imported_only_in_spark_and_sinks() -> None:
         and any(module.split(".")[0] == "pyspark" for module in imports(path))
     ]
     assert found == []
+
+
+def test_only_sinks_know_the_name_of_a_sink() -> None:
+    """Whoever else must know something of a sink asks its registration (`SinkKind`)."""
+    names = {"iceberg", "delta", "parquet", "console"}
+    users = [
+        str(path.relative_to(PACKAGE))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0] not in ("sinks", "testing")
+        and any(
+            isinstance(node, ast.Constant) and node.value in names
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+    ]
+    assert users == ["cli.py"], "where `penstock demo` offers a choice"
+
+
+def test_the_pipeline_file_is_read_without_spark_and_arrow() -> None:
+    code = "import sys, penstock.config; print({'pyspark', 'pyarrow'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 SOCKET_CALLS = {

@@ -26,9 +26,9 @@ from penstock.config import SparkConfig
 from penstock.model.offset import LogRange, Split
 from penstock.model.schema import TableSchema
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks import build_sink
 from penstock.sinks.base import Commit
 from penstock.sinks.files import FileWriter, Rows
+from penstock.sinks.registry import open_sink
 from penstock.spark.session import build_session
 
 SPLIT_BYTES = 24 * 1024**2
@@ -92,7 +92,7 @@ class OfSpark:
         config = configuration.load(file)
         self.spark = build_session(SparkConfig(master="local[1]"), config.sink, stages.folder / "spark")
         self.pipeline = str(uuid.uuid4())
-        self.sink = build_sink(config.sink, self.spark, self.pipeline)
+        self.sink = open_sink(config.sink, self.spark, self.pipeline)
         self.stages = stages
 
     def frame(self) -> Any:

@@ -341,8 +341,9 @@ def prepare(
 ) -> None:
     """Fetch what Spark needs for these sinks (default: iceberg) and make it start faster. Optional."""
     from penstock.commands.prepare import prepare as command
+    from penstock.sinks.registry import DEFAULT
 
-    command(sink or ["iceberg"], as_json=as_json)
+    command(sink or [DEFAULT.name], as_json=as_json)
 
 
 @app.command()

@@ -8,7 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.config import SinkConfig, SparkConfig
+from penstock.config import SparkConfig
+from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.testing.scenario import SHORT_LIVED
 from penstock.testing.servers import MySqlServer
 
@@ -79,7 +81,7 @@ class Ground:
         options = {**SHORT_LIVED, "spark.log.level": "ERROR"}
         config = SparkConfig(master="local[1]", app_name="chaos", driver_memory="700m", conf=options)
         sinks = [
-            SinkConfig(type="iceberg", path=state / "none"),
-            SinkConfig(type="delta", path=state / "none"),
+            IcebergOptions(path=state / "none"),
+            DeltaOptions(type="delta", path=state / "none"),
         ]
         return start(session_options(config, sinks, state), config.master, state)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from penstock.config import PipelineConfig
 from penstock.config.options import REQUIRED, Option, sections
 from penstock.config.secret import Secret
-from penstock.config.units import DURATION, SIZE, Bytes, Milliseconds, Unit
+from penstock.model.units import DURATION, SIZE, Bytes, Milliseconds, Unit
 
 
 class Paper(BaseModel):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.model.schema import TableId, quote
-from penstock.sinks.base import catalog_name, directory_name
+from penstock.sinks.names import catalog_name, directory_name
 from penstock.testing import oracle
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import Scenario

@@ -91,7 +91,7 @@ def rows(case: Scenario, table: TableId) -> list[tuple[object, ...]]:
         name = f"lake.{quote(case.namespace + table.database)}.{quote(table.table)}"
         frame = case.spark.sql(f"SELECT id, v FROM {name}")
     else:
-        from penstock.sinks.base import directory_name
+        from penstock.sinks.names import directory_name
 
         folder = (
             case.sink_path / directory_name(case.namespace + table.database) / directory_name(table.table)

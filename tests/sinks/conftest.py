@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.config import SinkConfig
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.sinks import build_sink
-from penstock.sinks.base import Commit, EvolvedColumn, Narrowing, Sink
+from penstock.sinks import registry
+from penstock.sinks.base import Commit, EvolvedColumn, Narrowing
 from penstock.sinks.files import Rows
+from penstock.sinks.kind import SinkOptions
 from penstock.sinks.spark_sql import spark_type
 
 _serial = itertools.count()
@@ -35,14 +35,14 @@ class Place:
     """One sink with one table; `commit(1, 0)` is a commit of its pipeline."""
 
     spark: SparkSession
-    config: SinkConfig
+    config: SinkOptions
     arrow: pa.Schema = field(default_factory=lambda: pa.schema([("id", pa.int64()), ("name", pa.string())]))
     key: tuple[str, ...] = ("id",)
     table: TableId = field(default_factory=lambda: TableId("shop", "orders"))
     pipeline: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def __post_init__(self) -> None:
-        self.sink: Sink = build_sink(self.config, self.spark, self.pipeline)
+        self.sink: Any = registry.open_sink(self.config, self.spark, self.pipeline)
 
     def commit(self, epoch: int, step: int = 0) -> Commit:
         return Commit(self.pipeline, epoch, step)
@@ -97,8 +97,9 @@ def place(spark: SparkSession, lake_root: Path) -> Callable[..., Place]:
     def make(kind: str, **options: Any) -> Place:
         number = next(_serial)
         path = lake_root / "iceberg" if kind == "iceberg" else lake_root / f"{kind}-{number}"
-        namespace = f"n{number}_{{database}}"
-        config = {"type": kind, "path": path, "namespace": namespace, **options.pop("config", {})}
-        return Place(spark, SinkConfig.model_validate(config), **options)
+        config = {"path": path, "namespace": f"n{number}_{{database}}", **options.pop("config", {})}
+        model = registry.kind(kind).options
+        known = {name: value for name, value in config.items() if name in model.model_fields}
+        return Place(spark, model.model_validate(known), **options)
 
     return make

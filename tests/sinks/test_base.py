@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 
 from penstock.errors import ConfigError, TableError
 from penstock.model.schema import TableId
-from penstock.sinks.base import (
-    Commit,
-    catalog_name,
-    check_directory,
-    directory_name,
-    is_recorded,
-    namespace_levels,
-    refuse_columns,
-)
+from penstock.sinks.base import Commit
 from penstock.sinks.lake.delta.commits import commit_of, transaction_version
 from penstock.sinks.lake.iceberg.commits import last_commit
+from penstock.sinks.names import catalog_name, directory_name, namespace_levels, refuse_columns
+from penstock.sinks.refusals import check_directory, is_recorded
 
 names = st.text(min_size=1, max_size=64)
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.config import SinkConfig
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
 from penstock.model.table import Change
-from penstock.sinks import build_sink
+from penstock.sinks.base import readable
+from penstock.sinks.kind import SinkOptions
+from penstock.sinks.registry import kind, open_sink
 from penstock.spark.history import HistoryTable
 from penstock.state import StateStore
 
@@ -21,13 +22,14 @@ HISTORY = TableId("penstock", "shop_history")
 
 
 @pytest.fixture(params=["iceberg", pytest.param("delta", marks=pytest.mark.slow), "parquet"])
-def config(request: pytest.FixtureRequest, lake_root: Path, tmp_path: Path) -> SinkConfig:
+def config(request: pytest.FixtureRequest, lake_root: Path, tmp_path: Path) -> SinkOptions:
     path = lake_root / "iceberg" if request.param == "iceberg" else tmp_path / "sink"
-    return SinkConfig(type=request.param, path=path, namespace=f"history_{tmp_path.name}".replace("-", "_"))
+    namespace = f"history_{tmp_path.name}".replace("-", "_")
+    return kind(request.param).options(path=path, namespace=namespace)
 
 
-def table(spark: SparkSession, config: SinkConfig, state: StateStore) -> HistoryTable:
-    return HistoryTable(spark, build_sink(config, spark, state.uuid), state, HISTORY)
+def table(spark: SparkSession, config: SinkOptions, state: StateStore) -> HistoryTable:
+    return HistoryTable(spark, open_sink(config, spark, state.uuid), state, HISTORY)
 
 
 def note(state: StateStore, what: str, *, commit_us: int | None = 1_700_000_000_123_456) -> None:
@@ -35,13 +37,13 @@ def note(state: StateStore, what: str, *, commit_us: int | None = 1_700_000_000_
     state.note(change)
 
 
-def rows(spark: SparkSession, config: SinkConfig, state: StateStore) -> list[tuple[Any, ...]]:
-    frame = build_sink(config, spark, state.uuid).read(HISTORY)
+def rows(spark: SparkSession, config: SinkOptions, state: StateStore) -> list[tuple[Any, ...]]:
+    frame = readable(open_sink(config, spark, state.uuid)).read(HISTORY)
     return [(row["id"], row["what"]) for row in frame.orderBy("id").collect()]
 
 
 def test_entries_come_once_and_in_order_also_from_a_process_that_knows_nothing_of_the_last(
-    spark: SparkSession, config: SinkConfig, tmp_path: Path
+    spark: SparkSession, config: SinkOptions, tmp_path: Path
 ) -> None:
     state = StateStore(tmp_path / "state")
     note(state, "adds a")
@@ -53,13 +55,15 @@ def test_entries_come_once_and_in_order_also_from_a_process_that_knows_nothing_o
     table(spark, config, state).write()
     table(spark, config, state).write()
     assert rows(spark, config, state) == [(1, "adds a"), (2, "adds b"), (3, "drops a")]
-    frame = build_sink(config, spark, state.uuid).read(HISTORY)
+    frame = readable(open_sink(config, spark, state.uuid)).read(HISTORY)
     [text] = frame.where("id = 1").selectExpr("CAST(committed AS STRING) AS text").collect()
     assert text["text"].endswith("13:20.123456")
     assert frame.where("id = 2").first()["committed"] is None
 
 
-def test_a_table_of_somebody_else_is_refused(spark: SparkSession, config: SinkConfig, tmp_path: Path) -> None:
+def test_a_table_of_somebody_else_is_refused(
+    spark: SparkSession, config: SinkOptions, tmp_path: Path
+) -> None:
     state, other = StateStore(tmp_path / "state"), StateStore(tmp_path / "other")
     note(state, "adds a")
     table(spark, config, state).write()

@@ -10,17 +10,20 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.config import SinkConfig, SparkConfig
+from penstock.config import SparkConfig
+from penstock.sinks.console.registration import ConsoleOptions
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.spark.session import at_launch, local_cores, session_options
 
 _ITS_OWN = """
 import os, sys
 from pathlib import Path
-from penstock.config import SinkConfig, SparkConfig
+from penstock.config import SparkConfig
 from penstock.errors import ConfigError
+from penstock.sinks.registry import kind
 from penstock.spark.session import build_session
 root = Path(sys.argv[1])
-sink = SinkConfig(type=sys.argv[2], path=root / "lake")
+sink = kind(sys.argv[2]).example(root / "lake")
 config = SparkConfig(master="local[2]", driver_memory="700m", conf={"spark.sql.shuffle.partitions": "3"})
 spark = build_session(config, sink, root / "state")
 conf = spark.sparkContext.getConf()
@@ -81,11 +84,12 @@ def test_a_session_is_quiet_and_writes_only_into_given_directories(tmp_path: Pat
 _REFUSED = """
 import sys
 from pathlib import Path
-from penstock.config import SinkConfig, SparkConfig
+from penstock.config import SparkConfig
 from penstock.errors import PenstockError
+from penstock.sinks.console.registration import ConsoleOptions
 from penstock.spark.session import build_session
 try:
-    build_session(SparkConfig(master=sys.argv[2]), SinkConfig(type="console"), Path(sys.argv[1]))
+    build_session(SparkConfig(master=sys.argv[2]), ConsoleOptions(type="console"), Path(sys.argv[1]))
 except PenstockError as error:
     print(error)
 """
@@ -125,7 +129,7 @@ def test_options_of_ours_and_the_users_lists_come_together(tmp_path: Path) -> No
             "spark.ui.enabled": "true",
         }
     )
-    options = session_options(config, [SinkConfig(path=tmp_path / "lake")], tmp_path / "state")
+    options = session_options(config, [IcebergOptions(path=tmp_path / "lake")], tmp_path / "state")
     assert options["spark.sql.extensions"].endswith("IcebergSparkSessionExtensions,com.example.Mine")
     assert options["spark.driver.extraJavaOptions"].endswith(" -Dmine=1")
     assert "iceberg-spark-runtime" in options["spark.driver.extraClassPath"]
@@ -134,7 +138,7 @@ def test_options_of_ours_and_the_users_lists_come_together(tmp_path: Path) -> No
 
 
 def test_the_past_is_remembered_for_those_who_look(tmp_path: Path) -> None:
-    sink = SinkConfig(type="iceberg", path=tmp_path / "lake")
+    sink = IcebergOptions(path=tmp_path / "lake")
     name = "spark.sql.ui.retainedExecutions"
     assert session_options(SparkConfig(), [sink], tmp_path / "state")[name] == "50"
     seen = SparkConfig(conf={"spark.ui.enabled": "true"})
@@ -146,7 +150,7 @@ def test_a_catalog_the_user_sets_up_is_left_alone(tmp_path: Path) -> None:
         "spark.sql.catalog.prod": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.prod.type": "rest",
     }
-    options = session_options(SparkConfig(conf=conf), [SinkConfig(catalog="prod")], tmp_path)
+    options = session_options(SparkConfig(conf=conf), [IcebergOptions(catalog="prod")], tmp_path)
     assert options["spark.sql.catalog.prod.type"] == "rest"
     assert "spark.sql.catalog.prod.warehouse" not in options
 
@@ -178,6 +182,6 @@ def test_what_a_killed_session_left_is_removed_at_the_next_start(tmp_path: Path)
     left = tmp_path / "tmp" / "spark-999999999"
     left.mkdir(parents=True)
     (tmp_path / "tmp" / f"spark-{os.getppid()}").mkdir()
-    session_options(SparkConfig(), [SinkConfig(type="console")], tmp_path)
+    session_options(SparkConfig(), [ConsoleOptions(type="console")], tmp_path)
     assert not left.exists()
     assert (tmp_path / "tmp" / f"spark-{os.getppid()}").exists()

@@ -13,21 +13,21 @@ from penstock.commands.terminal import say, say_json
 from penstock.commands.verify import choose
 from penstock.errors import ConfigError
 from penstock.failures.messages import explained
-from penstock.sinks.base import Ours
+from penstock.sinks.base import Ours, table_sink
 from penstock.state import StateStore
 
 
 def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
     """Safe while the pipeline runs."""
-    from penstock.sinks import build_sink
+    from penstock.sinks.registry import open_sink, own_names
     from penstock.spark.session import build_session
 
     config = configuration.load(file)
     ensure_run(config)
-    if config.sink.append_only:
+    if not config.sink_kind.keeps_tables:
         raise ConfigError(
             f"The sink {config.sink.type} is a change log, whose files are not compacted.",
-            hint="`penstock compact` works with the sinks iceberg and delta.",
+            hint=f"`penstock compact` works with the sink {own_names(lambda kind: kind.keeps_tables)}.",
         )
     done = {}
     with closing(StateStore(config.state)) as state:
@@ -36,9 +36,8 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
         with ExitStack() as stack:
             stack.enter_context(explained("The tables could not be compacted", config.state / "compact"))
             stack.callback(spark.stop)
-            sink = stack.enter_context(
-                closing(build_sink(config.sink, spark, state.uuid, config.merge_shards))
-            )
+            opened = open_sink(config.sink, spark, state.uuid, config.merge_shards)
+            sink = table_sink(stack.enter_context(closing(opened)))
             for table in (one.table for one in chosen):
                 if not isinstance(sink.open(table), Ours):
                     continue

@@ -6,14 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 from rich.console import Console
 
-from penstock.config import SinkConfig
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import PenstockError
 from penstock.failures.advice import advise
 from penstock.failures.error_log import keep_text
+from penstock.sinks import registry
 from penstock.spark import classes
 from penstock.spark.jars import jars
 
@@ -22,12 +21,9 @@ _ONE = "import sys; from penstock.spark.classes import prepare; prepare(sys.argv
 
 
 def prepare(sinks: list[str], *, as_json: bool) -> None:
-    known = get_args(SinkConfig.model_fields["type"].annotation)
     made: dict[str, str] = {}
     for sink in dict.fromkeys(sinks):
-        if sink not in known:
-            raise ConfigError(f"{sink} is not a kind of sink.", hint=f"One of: {', '.join(known)}.")
-        path = classes.archive(jars([sink]))
+        path = classes.archive(jars([registry.kind(sink)]))
         if not path.exists():
             _make(sink, path, quiet=as_json)
         made[sink] = str(path)

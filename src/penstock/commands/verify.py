@@ -90,7 +90,8 @@ def verified(
     *,
     keys_listed: int = KEYS_LISTED,
 ) -> Iterator[TableReport]:
-    from penstock.sinks import build_sink
+    from penstock.sinks.base import Readable, TableSink
+    from penstock.sinks.registry import open_sink, own_names
     from penstock.spark.session import build_session
     from penstock.spark.verify import SparkTarget
 
@@ -109,11 +110,11 @@ def verified(
     folder = config.state / "verify"
     spark = build_session(config.spark, config.sink, folder)
     try:
-        sink = build_sink(config.sink, spark, state.uuid, config.merge_shards)
-        if sink.append_only:
+        sink = open_sink(config.sink, spark, state.uuid, config.merge_shards)
+        if not isinstance(sink, TableSink) or not isinstance(sink, Readable):
             raise ConfigError(
                 f"The sink {config.sink.type} is a change log, so there is no table to compare with.",
-                hint="`penstock verify` works with the sinks iceberg and delta.",
+                hint=f"`penstock verify` works with the sink {own_names(lambda kind: kind.keeps_tables)}.",
             )
         with explained("The comparison failed", folder):
             sink.check()

@@ -26,19 +26,21 @@ from penstock.config.sections import (
     RestConfig,
     RetriesConfig,
     SchemaConfig,
-    Section,
     SignalsConfig,
-    SinkConfig,
     SnapshotConfig,
     SourceConfig,
     SparkConfig,
     StartAt,
     TablesConfig,
 )
-from penstock.config.units import Milliseconds
+from penstock.config.sink_section import SinkSection
 from penstock.errors import ConfigError
 from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
+from penstock.model.section import Section
 from penstock.model.shards import ShardRule, contradiction
+from penstock.model.units import Milliseconds
+from penstock.sinks import registry
+from penstock.sinks.kind import SinkKind, SinkOptions
 
 __all__ = [
     "EpochConfig",
@@ -49,7 +51,7 @@ __all__ = [
     "SchemaConfig",
     "Secret",
     "SignalsConfig",
-    "SinkConfig",
+    "SinkOptions",
     "SnapshotConfig",
     "SourceConfig",
     "SparkConfig",
@@ -71,7 +73,7 @@ class PipelineConfig(Section):
     tables: TablesConfig
     merge_shards: tuple[ShardRule, ...] = ()
     """Tables that are one table at the target (iceberg, delta), told apart there by a column."""
-    sink: SinkConfig = SinkConfig()
+    sink: SinkSection = registry.DEFAULT.options()
     state: Path
     """Directory of everything the pipeline remembers. On local disk."""
     stop_timeout: Milliseconds = Field(12_000, ge=1000)
@@ -98,8 +100,9 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _can_merge_shards(self) -> PipelineConfig:
-        if self.merge_shards and self.sink.type not in ("iceberg", "delta"):
-            raise ValueError(f"`merge_shards` needs the sink iceberg or delta, not {self.sink.type}")
+        if self.merge_shards and not self.sink_kind.merges_shards:
+            able = registry.own_names(lambda kind: kind.merges_shards)
+            raise ValueError(f"`merge_shards` needs the sink {able}, not {self.sink.type}")
         if (why := contradiction(self.merge_shards, self.tables.include)) is not None:
             raise ValueError(f"`merge_shards`: {why}")
         if self.history_table in [rule.target for rule in self.merge_shards]:
@@ -110,10 +113,11 @@ class PipelineConfig(Section):
     def _can_apply_cascades(self) -> PipelineConfig:
         if self.cascades != "apply":
             return self
-        if self.sink.type not in ("iceberg", "delta"):
+        if not self.sink_kind.keeps_tables:
+            able = registry.own_names(lambda kind: kind.keeps_tables)
             raise ValueError(
                 f"`cascades: apply` changes rows of the target, which a sink of type {self.sink.type} "
-                "cannot; use iceberg or delta, or cascades: park"
+                f"cannot; use {able}, or cascades: park"
             )
         if self.snapshot.mode == "never":
             raise ValueError(
@@ -128,10 +132,15 @@ class PipelineConfig(Section):
         return self
 
     @property
+    def sink_kind(self) -> SinkKind[Any]:
+        """What the sink has registered."""
+        return registry.kind(self.sink.type)
+
+    @property
     def history_table(self) -> TableId | None:
         """The table at the target that holds the history of definitions."""
         name = self.evolution.history_table
-        if name is None or self.sink.type == "console":
+        if name is None or not self.sink_kind.durable:
             return None
         return TableId.parse(name.replace("{pipeline}", self.name))
 
@@ -150,7 +159,7 @@ class PipelineConfig(Section):
         """Places that other accounts may use, also if they lie inside `state`."""
         signals = self.signals.file
         answers = [] if signals is None else [signals, signals.with_name(f"{signals.name}.answers")]
-        return [*answers, *([] if self.sink.path is None else [self.sink.path])]
+        return [*answers, *([] if self.sink.directory is None else [self.sink.directory])]
 
 
 def load(path: str | Path) -> PipelineConfig:
@@ -207,7 +216,9 @@ def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | Non
     try:
         config = PipelineConfig.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(f"{where}: " + "; ".join(_explain(item) for item in error.errors()) + ".") from None
+        raise ConfigError(
+            f"{where}: " + "; ".join(_explain(item, document) for item in error.errors()) + "."
+        ) from None
     return config if base is None else _rooted(config, base)
 
 
@@ -219,7 +230,9 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
         update={
             "state": absolute(config.state),
             "relay_log": config.relay_log.model_copy(update={"path": absolute(config.relay_log.path)}),
-            "sink": config.sink.model_copy(update={"path": absolute(config.sink.path)}),
+            "sink": config.sink.model_copy(
+                update={name: absolute(value) for name, value in config.sink if isinstance(value, Path)}
+            ),
             "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),
         }
     )
@@ -244,20 +257,28 @@ def _expand(value: Any, path: Path) -> Any:
     return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", replace, value)
 
 
-def _explain(item: Any) -> str:
+def _explain(item: Any, document: dict[str, Any]) -> str:
     location = [str(part) for part in item["loc"]]
     where = ".".join(location)
+    sink = f" of the sink {_sink_type(document)}" if location[:1] == ["sink"] else ""
     if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        near = difflib.get_close_matches(location[-1], _options(location[:-1]), n=1)
-        return f"unknown option `{where}`" + (f" (did you mean `{near[0]}`?)" if near else "")
+        near = difflib.get_close_matches(location[-1], _options(location[:-1], document), n=1)
+        return f"unknown option `{where}`{sink}" + (f" (did you mean `{near[0]}`?)" if near else "")
     if item["type"] == "missing":
-        return f"option `{where}` is missing"
+        return f"option `{where}`{sink} is missing"
     message = item["msg"].removeprefix("Value error, ")
     return f"option `{where}`: {message}" if where else message
 
 
-def _options(location: list[str]) -> list[str]:
+def _sink_type(document: dict[str, Any]) -> str:
+    section = document.get("sink")
+    return str(section.get("type", registry.DEFAULT.name)) if isinstance(section, dict) else ""
+
+
+def _options(location: list[str], document: dict[str, Any]) -> list[str]:
     section: Any = PipelineConfig
+    if location[:1] == ["sink"]:
+        section, location = registry.kind(_sink_type(document)).options, location[1:]
     for name in location:
         field = next((f for n, f in section.model_fields.items() if name == (f.alias or n)), None)
         section = None if field is None else field.annotation

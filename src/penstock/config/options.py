@@ -19,12 +19,12 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from penstock.config.secret import Secret
-from penstock.config.units import Unit
+from penstock.model.units import Unit
 
 REQUIRED = "required"
 
@@ -114,12 +114,18 @@ def first_paragraph(text: str | None) -> str:
 def _fields(model: type) -> Iterator[_Field]:
     if issubclass(model, BaseModel):
         for name, info in model.model_fields.items():
-            yield _Field(info.alias or name, info.annotation, tuple(info.metadata), _default(info))
+            yield _Field(info.alias or name, _written(info), tuple(info.metadata), _default(info))
     else:
         hints = get_type_hints(model, include_extras=True)
         for field in fields(cast(Any, model)):
             default = PydanticUndefined if field.default is MISSING else field.default
             yield _Field(field.name, hints[field.name], (), default)
+
+
+def _written(info: FieldInfo) -> Any:
+    """The type of what stands in the file: a validator may make something else of it."""
+    written = [one.json_schema_input_type for one in info.metadata if isinstance(one, BeforeValidator)]
+    return next((one for one in written if one is not PydanticUndefined), info.annotation)
 
 
 def _default(info: FieldInfo) -> Any:

@@ -7,48 +7,19 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
-    GetJsonSchemaHandler,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from penstock.backoff import Schedule
 from penstock.config.secret import Secret
-from penstock.config.units import Bytes, Milliseconds
 from penstock.model.name import split_name
-from penstock.model.schema import TableId
+from penstock.model.section import Section, TableName
+from penstock.model.units import Bytes, Milliseconds
 
-
-def _table_name(value: str) -> str:
-    TableId.parse(value)
-    return value
-
-
-_NAME_SCHEMA: dict[str, Any] = {"type": "string", "pattern": r".\.."}
 _HOST_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
-
-TableName = Annotated[str, AfterValidator(_table_name), WithJsonSchema(_NAME_SCHEMA)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    shorthands: ClassVar[list[dict[str, Any]]] = []
-    """JSON Schemas of what may stand for the whole section."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        made = handler(schema)
-        return {"anyOf": [made, *cls.shorthands]} if cls.shorthands else made
 
 
 def _check_addresses(addresses: list[str]) -> None:
@@ -86,7 +57,7 @@ class SourceConfig(Section):
     """File with the certificate that we show to the server (PEM), for accounts with REQUIRE X509."""
     tls_key: Path | None = None
     """File with the private key of `tls_cert` (PEM)."""
-    failover: list[str] = []
+    failover: list[str] = Field([])
     """Further servers `host:port` of the same topology, to be followed by GTID when this one is gone. A list
     in `host` means the same: the first is preferred."""
     failover_wait: Milliseconds = 60_000
@@ -189,7 +160,7 @@ class TablesConfig(Section):
     include: list[str] = Field(min_length=1)
     """Names `database.table`; `*` and `?` are wildcards in either part. A database whose name has dots stands
     in backticks, `` `a.b`.* ``; in backticks there are no wildcards."""
-    exclude: list[str] = []
+    exclude: list[str] = Field([])
     """Names in the same form. A table that matches one of them is left out, whatever `include` says."""
 
     @model_validator(mode="before")
@@ -216,7 +187,7 @@ class LoadConfig(Section):
     """Threads_running of the server that chunks are read from: all that run a statement, also our own."""
     replica_lag_max: Milliseconds | None = None
     """How far each of `replicas` may be behind."""
-    replicas: list[str] = []
+    replicas: list[str] = Field([])
     """Servers `host:port`, reached with the account of the source."""
 
     @model_validator(mode="after")
@@ -242,7 +213,7 @@ class SnapshotConfig(Section):
     bytes_per_second: Bytes = 0
     """The same in bytes that the server sends."""
     load: LoadConfig = LoadConfig()
-    hosts: list[str] = []
+    hosts: list[str] = Field([])
     """Replicas `host:port` of the source that chunks are read from in its stead (MySQL with GTIDs)."""
     watermark_table: TableName | None = None
     """A table `database.table` that chunk readers write to: how a chunk finds its place in the log of a MySQL
@@ -349,51 +320,6 @@ class EpochConfig(Section):
     memory in the driver, and a job of some 0.1 s for each table of an epoch."""
 
 
-class SinkConfig(Section):
-    """Where the tables arrive."""
-
-    type: Literal["iceberg", "delta", "parquet", "console"] = "iceberg"
-    """Lake tables that are as the tables at the source are (`iceberg`, `delta`), a log of all changes in
-    Parquet files, or changes printed to look at."""
-    path: Path | None = None
-    """Directory of the warehouse (iceberg), of the tables (delta) or of the change log (parquet)."""
-    catalog: str = "lake"
-    """Name of the Iceberg catalog in Spark; a Hadoop catalog at `path` unless `spark.conf` sets it up
-    otherwise."""
-    namespace: str = "{database}"
-    """Target database of a table; `{database}` is the source's."""
-    before_images: bool = True
-    """parquet, console: write the row before an update as `update_preimage`."""
-    equality_deletes: bool = True
-    """iceberg: small epochs are committed without a Spark job. That leaves equality deletes in a table until
-    they are turned into deletion vectors, in the background. Not all readers know them: `false` for these."""
-    fold_commits: int = Field(64, ge=1)
-    """iceberg: ... namely after so many small commits to a table."""
-    maintain_epochs: int = Field(50, ge=1)
-    """iceberg: after so many commits to a table, small ones not counted, its old snapshots are expired and
-    small files put together."""
-    snapshots_keep: int = Field(20, ge=1)
-    """iceberg: the newest snapshots are always kept, so that readers can go back."""
-    snapshots_age: Milliseconds = 3_600_000
-    """iceberg: ... and so are those younger than this."""
-    snapshots_max: int = Field(500, ge=1)
-    """iceberg: ... unless there are more than this: every commit writes all of them down anew."""
-    files_age: Milliseconds = 900_000
-    """iceberg: files that no snapshot names any more are kept so long: a query goes on reading what was there
-    when it began."""
-
-    @property
-    def append_only(self) -> bool:
-        """See `sinks.base.Sink`."""
-        return self.type in ("parquet", "console")
-
-    @model_validator(mode="after")
-    def _needs_path(self) -> SinkConfig:
-        if self.type in ("delta", "parquet") and self.path is None:
-            raise ValueError(f"sink type {self.type} needs `path`")
-        return self
-
-
 class SparkConfig(Section):
     """The Spark application that a pipeline is."""
 
@@ -406,7 +332,7 @@ class SparkConfig(Section):
     start_timeout: Milliseconds = 120_000
     """How long a cluster may take to answer, and to run a first small task. Longer for clusters that start
     machines on demand."""
-    conf: dict[str, str] = {}
+    conf: dict[str, str] = Field({})
     """Further Spark options by name. Every value is a text: put numbers in quotes."""
 
 

@@ -70,6 +70,11 @@ class Shards:
     def __bool__(self) -> bool:
         return bool(self.rules)
 
+    @property
+    def columns(self) -> dict[TableId, str]:
+        """Targets that several tables have together, each with the column that tells their rows apart."""
+        return {rule.target: rule.shard_column for rule in self.rules}
+
     def rule(self, table: TableId) -> ShardRule | None:
         return next((rule for rule in self.rules if table in rule), None)
 

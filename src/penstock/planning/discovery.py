@@ -23,7 +23,7 @@ from penstock.planning.parking import parked_when_found, reconfigured
 from penstock.planning.policy import kept_by_name
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.schema_from_log import described
-from penstock.sinks.base import Missing
+from penstock.sinks.base import Missing, Sink
 from penstock.snapshot.placement import table_start
 from penstock.sources.base import TableFilter
 from penstock.sources.mysql.session import SourceSession
@@ -104,7 +104,7 @@ def restart_table(
     table: TableId,
     config: PipelineConfig,
     *,
-    sink: Any,
+    sink: Sink,
     cascading: set[TableId],
     wait: Wait,
     why: str = "asked for",
@@ -133,7 +133,8 @@ def restart_table(
     missing = renewed or isinstance(sink.open(table), Missing)
     # One that was to be emptied first has not been.
     holds = (old.written or old.target_reset == "truncate") and not missing
-    fresh = new_table(schema, start, reads=True, append_only=sink.append_only)
+    append_only = not config.sink_kind.keeps_tables
+    fresh = new_table(schema, start, reads=True, append_only=append_only)
     keeps = config.evolution.changes == "ignore" and not missing
     with state.transaction():
         if schema.key_columns != old.schema.key_columns:
@@ -142,10 +143,10 @@ def restart_table(
         state.put_table(
             replace(
                 fresh,
-                written=holds and not sink.append_only,
+                written=holds and not append_only,
                 replaces=start if holds else Offset(0),
                 last_epoch=0 if missing else old.last_epoch,
-                target_reset=_reset(old, schema, missing=missing, empties=sink.append_only and holds),
+                target_reset=_reset(old, schema, missing=missing, empties=append_only and holds),
                 kept=kept_by_name(old, schema) if keeps else None,
             )
         )

@@ -17,7 +17,8 @@ from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.table import Parked, TableState, new_table
-from penstock.sinks.base import other_key, own_name, same_key, shared_target, target_names
+from penstock.sinks.names import own_name
+from penstock.sinks.refusals import other_key, same_key, shared_target
 from penstock.sources.mysql.statements import cascade_reason
 
 Reasons = dict[TableId, tuple[str, str]]
@@ -38,7 +39,7 @@ def at_start(
     tables = dict(known)
     for state, parked in reconfigured(known, schemas, config):
         tables[state.table] = state if parked is None else _parked(state, *parked)
-    append_only = config.sink.append_only
+    append_only = not config.sink_kind.keeps_tables
     new = [
         new_table(schema, Offset(0), reads=False, append_only=append_only)
         for name, schema in schemas.items()
@@ -82,7 +83,7 @@ def parked_when_found(
     parked: Reasons = {name: cascade_reason(name) for name in new if name in cascading}
     for name in new:
         error = own_name(tables[name].schema)
-        if error is not None and config.sink.type != "console" and name not in parked:
+        if error is not None and config.sink_kind.durable and name not in parked:
             parked[name] = error.message, error.hint
     for found in (_collisions, _other_keys):
         for name, taken in found(tables, new, parked.keys(), config):
@@ -97,14 +98,13 @@ def _collisions(
     config: PipelineConfig,
 ) -> list[tuple[TableId, TableError]]:
     """Tables whose target another one has. The first by name has it, of those that make one."""
-    if config.sink.type == "console":
-        return []
     shards, taken = Shards(config.merge_shards), dict[tuple[str, ...], TableId]()
     waiting, found = set(new), list[tuple[TableId, TableError]]()
     for name in _with_targets(tables, waiting, parked):
         if shards.rule(name) is not None:
             continue
-        place = target_names(config.sink.namespace, name)
+        if (place := config.sink.place(name)) is None:
+            continue
         if (owner := taken.setdefault(place, name)) != name and name in waiting:
             found.append((name, shared_target(name, ".".join(place), str(owner))))
     return found

@@ -86,8 +86,8 @@ class Planner:
         identify: Callable[[TableId], str | None] = lambda table: None,
         cascades: TypeOptions | None = None,
     ) -> None:
-        """`identify`: see `Sink.identity`. `cascades`: how values arrive, where what foreign keys change is
-        worked out; None: it is not."""
+        """`identify`: see `TableSink.identity`. `cascades`: how values arrive, where what foreign keys change
+        is worked out; None: it is not."""
         self._state = state
         self._log = relay_log
         self._statements = statements

@@ -27,6 +27,7 @@ from penstock.model.table import (
 )
 from penstock.planning.discovery import TableGone, Wait, restart_table
 from penstock.relaylog.reader import RelayLog
+from penstock.sinks.base import Sink
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.statements import same_definition
 from penstock.state import StateStore
@@ -49,7 +50,7 @@ class Rereads:
         relay_log: RelayLog,
         source: SourceSession,
         config: PipelineConfig,
-        sink: Any,
+        sink: Sink,
         *,
         cascading: Callable[[], set[TableId]],
         wait: Wait,

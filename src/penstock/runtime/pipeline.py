@@ -232,7 +232,7 @@ class _Run:
         self.chunks.start()
 
     def _open_spark(self) -> None:
-        from penstock.sinks import build_sink
+        from penstock.sinks.registry import open_sink
         from penstock.spark.lock import hold_state
         from penstock.spark.session import build_session, warm_up
 
@@ -242,17 +242,17 @@ class _Run:
         self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
         hold_state(self.spark, config.state)
         warm_up(self.spark)
-        self.sink = build_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
+        self.sink = open_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
         self.closing.callback(self.sink.close)
         self.sink.check()
         # Before the stream, which goes on with what was planned.
-        if config.sink.type != "console":  # what was printed leaves nothing behind
+        if config.sink_kind.durable:
             targets.check(self.sink, self.state, **to_resnapshot(config, self.state), types=config.types)
 
     def _discover(self, cascading: set[TableId], wait: Wait, *, reads: bool = True) -> None:
         discover(
             self.state, self.log, self.source, self.captured, self.config,
-            append_only=self.sink.append_only, cascading=cascading, wait=wait, reads=reads,
+            append_only=not self.config.sink_kind.keeps_tables, cascading=cascading, wait=wait, reads=reads,
         )  # fmt: skip
 
     def _find_more(self, reads: bool) -> None:
@@ -285,7 +285,6 @@ class _Run:
             self.sink,
             self.state,
             types=config.types,
-            before_images=config.sink.before_images,
             epoch=config.epoch,
             retries=config.retries,
             narrowing=config.evolution.narrowing,

@@ -9,12 +9,14 @@ from typing import Any, Protocol
 from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
+from penstock.model.schema import TableId
 from penstock.model.table import is_catching_up
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.unprotected import statements_left
+from penstock.sinks.base import Sink, TableSink
 from penstock.snapshot import staging
 from penstock.snapshot.placement import PlacementLimits
 from penstock.sources.base import TableFilter
@@ -125,13 +127,17 @@ def planner_limits(config: PipelineConfig) -> PlannerLimits:
     return PlannerLimits(config.epoch.bytes_max, placement, config.epoch.task_bytes)
 
 
+def _no_identity(table: TableId) -> None:
+    """Of sinks whose targets stay where they are."""
+
+
 def make_planner(
     state: StateStore,
     log: RelayLog,
     source: SourceSession,
     config: PipelineConfig,
     captured: TableFilter,
-    sink: Any,
+    sink: Sink,
     *,
     applies_cascades: bool,
 ) -> Planner:
@@ -150,9 +156,9 @@ def make_planner(
         state,
         log,
         statements,
-        policies=Policies.of(config, append_only=sink.append_only),
+        policies=Policies.of(config, append_only=not isinstance(sink, TableSink)),
         discard=staging.discard,
         limits=planner_limits(config),
-        identify=sink.identity,
+        identify=sink.identity if isinstance(sink, TableSink) else _no_identity,
         cascades=config.types if applies_cascades else None,
     )

@@ -24,7 +24,8 @@ from penstock.model.table import TableState
 from penstock.printable import argument
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, check_directory
+from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, table_sink
+from penstock.sinks.refusals import check_directory
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,8 @@ def check_paths(config: PipelineConfig) -> None:
     """What the operator named must be usable before anything is started."""
     directory.make(config.relay_log_path, "relay_log.path")
     directory.close_to_others(config.relay_log_path, "relay_log.path")
-    if config.sink.type != "console" and config.sink.path is not None:
-        check_directory(config.sink.path)
+    if config.sink.directory is not None:
+        check_directory(config.sink.directory)
 
 
 @contextlib.contextmanager
@@ -50,17 +51,18 @@ def held(config: PipelineConfig, state: StateStore) -> Iterator[None]:
     machine, or on machines that share a file system with locks, are told apart here; where a target is
     somewhere else, only the order in which they run is checked (`check`).
     """
-    if config.sink.type == "console" or config.sink.path is None:
+    targets = config.sink.directory
+    if targets is None:
         yield
         return
-    with directory.lock_held(config.sink.path / f".penstock-{state.uuid}.lock", "sink.path") as is_ours:
+    with directory.lock_held(targets / f".penstock-{state.uuid}.lock", "sink.path") as is_ours:
         if not is_ours:
             raise ConfigError(
-                f"Another process writes the targets of this pipeline in {config.sink.path}: one whose state "
+                f"Another process writes the targets of this pipeline in {targets}: one whose state "
                 f"has the same identity, {state.uuid}.",
                 hint="Was the `state` directory copied? Run one of the two, never both. For a second "
                 "pipeline, begin with an empty `state` and another `sink.namespace`.",
-                path=str(config.sink.path),
+                path=str(targets),
             )
         yield
 
@@ -155,7 +157,7 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
         if table.target_reset != "recreate":
             pending = table.read_again("its target could not be opened")
             state.put_table(replace(pending, target_reset="recreate"))
-        sink.clear(table.table)
+        table_sink(sink).clear(table.table)
         return Missing()
 
 

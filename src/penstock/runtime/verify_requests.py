@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
+from penstock.sinks.base import Sink, readable
 from penstock.state import StateStore
 from penstock.verify.subject import Held, Subject, not_compared
 
@@ -20,7 +20,7 @@ HOLD_SECONDS_MAX = 20.0
 
 
 class Requests:
-    def __init__(self, state: StateStore, relay_log: RelayLog, sink: Any) -> None:
+    def __init__(self, state: StateStore, relay_log: RelayLog, sink: Sink) -> None:
         self._state = state
         self._log = relay_log
         self._sink = sink
@@ -54,4 +54,6 @@ class Requests:
         self._state.answer(request, {"offset": now, "tables": found})
 
     def _held(self, table: TableState, tables: Mapping[TableId, TableState]) -> Subject:
-        return not_compared(table, tables) or Held(self._sink.hold(table.table), table.schema.version)
+        return not_compared(table, tables) or Held(
+            readable(self._sink).hold(table.table), table.schema.version
+        )

@@ -150,7 +150,7 @@ class Signals:
     # snapshots ----------------------------------------------------------------------------------------------
 
     def _execute(self, signal: Signal, command: commands.ExecuteSnapshot) -> Started:
-        if command.target == "recreate" and self._config.sink.append_only:
+        if command.target == "recreate" and not self._config.sink_kind.keeps_tables:
             raise ConfigError(
                 f"The sink {self._config.sink.type} is a change log, so its target cannot be recreated."
             )

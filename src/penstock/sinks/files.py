@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import InternalError
 from penstock.model.change import DELETED
-from penstock.sinks.base import source_columns
+from penstock.sinks.names import source_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,15 +9,24 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     BinaryType,
+    ByteType,
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
     StructType,
     TimestampNTZType,
     TimestampType,
 )
 
 from penstock.errors import InternalError
+
+INTEGER_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
+"""Decimal digits that hold every value of the type."""
 
 
 def quoted(name: str) -> str:
@@ -75,3 +84,14 @@ def literal_form(value: Any, kind: DataType) -> Any:
     if isinstance(kind, BinaryType):
         return bytes(value)
     return str(value) if isinstance(kind, DateType) else value
+
+
+def holds(wide: DataType, kind: DataType) -> bool:
+    """Whether every value of `kind` is one of `wide` too, among types of one family."""
+    if type(wide) in INTEGER_DIGITS and type(kind) in INTEGER_DIGITS:
+        return INTEGER_DIGITS[type(wide)] >= INTEGER_DIGITS[type(kind)]
+    if isinstance(wide, DecimalType):
+        if isinstance(kind, DecimalType):
+            return wide.scale >= kind.scale and wide.precision - wide.scale >= kind.precision - kind.scale
+        return type(kind) in INTEGER_DIGITS and wide.precision - wide.scale >= INTEGER_DIGITS[type(kind)]
+    return isinstance(wide, DoubleType) and isinstance(kind, FloatType)

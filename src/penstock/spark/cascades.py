@@ -53,7 +53,7 @@ from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
-from penstock.sinks.base import Sink
+from penstock.sinks.base import Sink, readable
 from penstock.sinks.files import FileWriter, Present, Rows, written
 from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark import tasks
@@ -292,7 +292,7 @@ class Cascades:
             for one in table.steps
             if isinstance(one, PlaceChunks) and one.window is not None and window is not None
         ]
-        target = self._sink.read(table.table) if step is not None and step.rows else None
+        target = readable(self._sink).read(table.table) if step is not None and step.rows else None
         return family.work_out(target, step.after if step is not None else Offset(0), chunks)
 
     def _save(self, folder: Path, rows: DataFrame | pa.Table) -> str:

@@ -50,6 +50,7 @@ from penstock.model.plan import (
 )
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.outline import Outlines
+from penstock.sinks import base as sinks
 from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
 from penstock.snapshot.driver_side import places_here
@@ -92,7 +93,6 @@ class EpochRunner:
         state: StateStore,
         *,
         types: TypeOptions,
-        before_images: bool,
         epoch: EpochConfig,
         retries: RetriesConfig,
         narrowing: Narrowing,
@@ -107,7 +107,7 @@ class EpochRunner:
         self._sink = sink
         self._state = state
         self._types = types
-        self._before_images = before_images
+        self._before_images = isinstance(sink, sinks.ChangeSink) and sink.before_images
         self._narrowing = narrowing
         self._rereads_max = rereads_max
         self._driver_bytes_max = epoch.driver_bytes_max
@@ -187,7 +187,7 @@ class EpochRunner:
         self._outlines = _outlines(plan, self._driver_bytes_max)
         outcomes = self._run_tables(plan)
         if plan.moves:
-            self._lost = self._sink.move(plan.moves)
+            self._lost = sinks.table_sink(self._sink).move(plan.moves)
         return outcomes
 
     def _run_tables(self, plan: EpochPlan) -> list[TableOutcome]:
@@ -213,7 +213,7 @@ class EpochRunner:
                 self._step_with_retry(plan, table, number, step, outcome)
                 outcome.committed += not isinstance(step, CreateTarget | RecreateTarget)
             if outcome.written:
-                outcome.version = self._sink.version(table.table)
+                outcome.version = sinks.version_of(self._sink, table.table)
         except TableError as error:
             log.warning("%s is parked: %s", table.table, error)
             outcome.parked = error
@@ -276,10 +276,10 @@ class EpochRunner:
             case CreateTarget():
                 self._sink.create(table.schema, self._arrow(table.schema, "rows"))
             case RecreateTarget():
-                self._sink.clear(table.table)
+                sinks.table_sink(self._sink).clear(table.table)
                 self._sink.create(table.schema, self._arrow(table.schema, "rows"))
             case DropTarget():
-                self._sink.drop(table.table)
+                sinks.table_sink(self._sink).drop(table.table)
                 outcome.dropped = True
             case ApplyEvents():
                 # What lacks columns may be of a row that is still to be read: a merge leaves that out.
@@ -319,7 +319,7 @@ class EpochRunner:
                 if outcome.voided:
                     return  # rows are still to be read
                 outcome.wrote = True
-                self._sink.delete_older(table.table, step.sequence, commit)
+                sinks.table_sink(self._sink).delete_older(table.table, step.sequence, commit)
                 outcome.replaced = True
             case Park():
                 raise TableError(step.reason, hint=step.hint, table=str(table.table), offset=step.offset)
@@ -334,11 +334,11 @@ class EpochRunner:
                                                          strict=True)}  # fmt: skip
             key = tuple(names[name] for name in key)
         if mode == "changes":
-            self._sink.write_changes(table.table, rows, commit)
+            sinks.change_sink(self._sink).write_changes(table.table, rows, commit)
         elif mode == "append":
-            self._sink.append(table.table, rows, commit)
+            sinks.table_sink(self._sink).append(table.table, rows, commit)
         else:
-            self._sink.merge(table.table, rows, key, commit)
+            sinks.table_sink(self._sink).merge(table.table, rows, key, commit)
 
     def _kept(self, table: TablePlan, kept: Kept, rows: Rows, layout: str) -> Rows:
         """Rows in the columns that the target keeps."""
@@ -457,7 +457,7 @@ class EpochRunner:
         return replace(rows, newer=newer, here=partial(_placed_here, task) if few else None)
 
     def _record(self, plan: EpochPlan, outcomes: list[TableOutcome]) -> None:
-        merges = not self._sink.append_only
+        merges = isinstance(self._sink, sinks.TableSink)
         record(self._state, plan, outcomes, self._lost, rereads_max=self._rereads_max, merges=merges)
         self._lost = []
 

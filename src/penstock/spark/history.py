@@ -19,8 +19,9 @@ from penstock.failures.messages import one_sentence
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change
-from penstock.sinks.base import Commit, Ours, Sink, refuse_foreign
+from penstock.sinks.base import Commit, Ours, Sink, TableSink, change_sink
 from penstock.sinks.files import Rows
+from penstock.sinks.refusals import refuse_foreign
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -89,10 +90,15 @@ class HistoryTable:
         columns = tuple(Column(field.name, str(field.type)) for field in COLUMNS)
         self._sink.create(TableSchema(self._table, columns, ("id",)), COLUMNS)
         newest = entries[-1][0]
-        rows = Rows(self._spark.createDataFrame(_table(entries, changelog=self._sink.append_only)))
-        add = self._sink.write_changes if self._sink.append_only else self._sink.append
-        add(self._table, rows, Commit(self._state.uuid, newest))
+        commit = Commit(self._state.uuid, newest)
+        if isinstance(self._sink, TableSink):
+            self._sink.append(self._table, self._rows(entries, changelog=False), commit)
+        else:
+            change_sink(self._sink).write_changes(self._table, self._rows(entries, changelog=True), commit)
         self._written = newest
+
+    def _rows(self, entries: list[tuple[int, Change]], *, changelog: bool) -> Rows:
+        return Rows(self._spark.createDataFrame(_table(entries, changelog=changelog)))
 
     def _run(self) -> None:
         backoff = Backoff(RETRY)

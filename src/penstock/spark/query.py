@@ -12,7 +12,8 @@ from penstock.errors import ConfigError
 from penstock.failures.messages import first_line, is_sparks, spark_failed
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
-from penstock.sinks import build_sink
+from penstock.sinks.base import readable
+from penstock.sinks.registry import open_sink
 from penstock.sinks.spark_sql import quoted
 from penstock.spark.session import build_session
 
@@ -29,11 +30,11 @@ def query(
     views = [table for table in targets if named[table.table.casefold()] == 1]
     spark = build_session(config.spark, config.sink, config.state / "query")
     try:
-        sink = build_sink(config.sink, spark, uuid, config.merge_shards)
+        sink = readable(open_sink(config.sink, spark, uuid, config.merge_shards))
         for table in views:
             sink.read(table).createOrReplaceTempView(quoted(table.table))
-        if config.sink.type == "iceberg":
-            spark.catalog.setCurrentCatalog(config.sink.catalog)
+        if (catalog := config.sink.spark_catalog) is not None:
+            spark.catalog.setCurrentCatalog(catalog)
         frame = spark.sql(sql).limit(limit)
         return list(frame.columns), [tuple(row) for row in frame.collect()]
     except AnalysisException as error:  # ParseException, too: the SQL is wrong

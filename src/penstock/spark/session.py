@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pyspark import InheritableThread, SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -18,11 +17,11 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.artifacts.maven import java
-from penstock.config import SinkConfig, SparkConfig
+from penstock.config import SinkOptions, SparkConfig
 from penstock.disk.directory import PRIVATE
 from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import spark_failed, tail
-from penstock.sinks.lake.delta.checksum import FILES_MAX
+from penstock.sinks import registry
 from penstock.spark import cluster
 from penstock.spark.classes import java_options
 from penstock.spark.jars import jars
@@ -56,7 +55,7 @@ _MERGED = (
 """Options a user's `spark.conf` adds to instead of replacing."""
 
 
-def build_session(spark_config: SparkConfig, sink: SinkConfig, state: Path) -> SparkSession:
+def build_session(spark_config: SparkConfig, sink: SinkOptions, state: Path) -> SparkSession:
     """Starts Spark for one pipeline. Its log is `state/logs/spark.log`, its scratch space `state/tmp`.
 
     What the JVM itself prints goes to `state/logs/spark.stderr`: errors reach the user as Python exceptions.
@@ -151,7 +150,7 @@ _UNSEEN = {
 though nobody looks."""
 
 
-def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], state: Path) -> dict[str, str]:
+def session_options(spark_config: SparkConfig, sinks: Sequence[SinkOptions], state: Path) -> dict[str, str]:
     """All options of the session; the user's `spark.conf` wins, lists of ours are kept in front of his."""
     state = state.absolute()
     options = {
@@ -162,7 +161,7 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], stat
         **_execution(spark_config.master),
         **_python(spark_config.master),
     }
-    paths = [str(path) for path in jars(sink.type for sink in sinks)]
+    paths = [str(path) for path in jars(registry.kind(sink.type) for sink in sinks)]
     # On the driver's own class path because Hadoop asks for the local file system before `spark.jars` is
     # loaded.
     options["spark.driver.extraClassPath"] = os.pathsep.join(paths)
@@ -170,7 +169,7 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkConfig], stat
     if not is_local(spark_config.master):
         options["spark.jars"] = ",".join(paths)
     for sink in sinks:
-        _merge(options, _sink_options(sink, spark_config.conf, state))
+        _merge(options, registry.kind(sink.type).spark_options(sink, spark_config.conf, state))
     if spark_config.conf.get("spark.ui.enabled", "false") == "false":
         options |= _UNSEEN
     _merge(options, spark_config.conf)
@@ -282,48 +281,6 @@ def _python(master: str) -> dict[str, str]:
         inherited = os.environ.get("PYTHONPATH", "")
         options["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(part for part in (home, inherited) if part)
     return options
-
-
-def _sink_options(sink: SinkConfig, conf: dict[str, str], state: Path) -> dict[str, str]:
-    if sink.type == "iceberg":
-        return _iceberg_options(sink, conf, state)
-    if sink.type == "delta":
-        return {
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.databricks.delta.snapshotPartitions": "2",
-            "spark.databricks.delta.allFilesInCrc.thresholdNumFiles": str(FILES_MAX),
-            # In other zones Delta checks what checksums say of files against the whole log, at each commit.
-            "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-            # Our frames are decoded from the log: reading one twice gives equal rows, so no copy is made
-            # first.
-            "spark.databricks.delta.merge.materializeSource": "none",
-            "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
-        }
-    return {}
-
-
-def _iceberg_options(sink: SinkConfig, conf: dict[str, str], state: Path) -> dict[str, str]:
-    prefix = f"spark.sql.catalog.{sink.catalog}"
-    options = {
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        # Each session has its own copy of the catalog; a cache in one would not see what another committed.
-        f"{prefix}.cache-enabled": "false",
-    }
-    if prefix not in conf:
-        warehouse = sink.path or state / "warehouse"
-        options |= {
-            prefix: "org.apache.iceberg.spark.SparkCatalog",
-            f"{prefix}.type": "hadoop",
-            f"{prefix}.warehouse": warehouse.absolute().as_uri()
-            if _odd(warehouse)
-            else str(warehouse.absolute()),
-        }
-    return options
-
-
-def _odd(path: Path) -> bool:
-    return bool(urlsplit(str(path)).scheme)
 
 
 def _merge(options: dict[str, str], more: dict[str, str]) -> None:

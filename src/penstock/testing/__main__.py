@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 
 from penstock.errors import PenstockError
+from penstock.sinks import registry
 from penstock.spark.jars import jars
 from penstock.testing import servers
 
 
 def main() -> int:
     try:
-        jars(["iceberg", "delta"])
+        jars(registry.kind(name) for name in ("iceberg", "delta"))
         servers.MySqlServer.prepare()
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)

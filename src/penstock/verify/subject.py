@@ -59,7 +59,7 @@ class Held:
     """A target at the place where it is compared."""
 
     version: str | None
-    """For `Sink.read`; None: the present one."""
+    """For `Readable.read`; None: the present one."""
     schema_version: int
     """Of the definition that its rows have."""
 

@@ -19,9 +19,9 @@ from tests.sinks.conftest import Place, column, iceberg_first
 from penstock.errors import TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.shards import ShardRule
-from penstock.sinks import build_sink
 from penstock.sinks.base import Commit, EvolvedColumn, Foreign, Missing, Ours, Sink
 from penstock.sinks.files import Present, Rows
+from penstock.sinks.registry import open_sink
 
 Make = Callable[..., Place]
 ID = ("id", pa.int32())
@@ -77,7 +77,7 @@ class Merged:
         self.sink = self.anew()
 
     def anew(self) -> Sink:
-        return build_sink(self.place.config, self.place.spark, self.place.pipeline, [self.rule])
+        return open_sink(self.place.config, self.place.spark, self.place.pipeline, [self.rule])
 
     def shard(self, number: int, *fields: tuple[str, pa.DataType], key: tuple[str, ...] = ("id",)) -> Shard:
         name = TableId(f"shop_{number}", f"orders_{number}")
@@ -313,12 +313,12 @@ def test_a_target_is_of_one_table_or_of_shards_and_never_becomes_the_other(
     it = merged(kind)
     assert isinstance(it.sink.open(TableId("shop", "orders")), Foreign)
     it.shard(1, NAME).create()
-    plain = build_sink(it.place.config, it.place.spark, it.place.pipeline)
+    plain = open_sink(it.place.config, it.place.spark, it.place.pipeline)
     assert isinstance(plain.open(TableId("shop", "orders")), Foreign)
-    other = build_sink(
+    other = open_sink(
         it.place.config, it.place.spark, it.place.pipeline, [ShardRule("shop_*.*", "shop.orders", "origin")]
     )
     assert isinstance(other.open(TableId("shop_1", "orders_1")), Foreign)
     single = place(kind).create()
-    sharded = build_sink(single.config, single.spark, single.pipeline, [RULE])
+    sharded = open_sink(single.config, single.spark, single.pipeline, [RULE])
     assert isinstance(sharded.open(TableId("shop_1", "orders_1")), Foreign)

@@ -22,37 +22,37 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
-from penstock.config import SinkConfig
 from penstock.disk.replace import sync
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
-from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
-    OWN_COLUMNS,
     Commit,
-    Compacted,
     EvolvedColumn,
     Foreign,
     Missing,
     Narrowing,
     Ours,
     TargetState,
-    append_only,
-    check_directory,
-    check_pipeline,
+)
+from penstock.sinks.changelog.registration import ParquetOptions
+from penstock.sinks.files import WRITTEN, FileWriter, Rows, converted, written
+from penstock.sinks.names import (
+    OWN_COLUMNS,
     directory_name,
-    is_recorded,
     namespace_levels,
     refuse_columns,
-    refuse_foreign,
     refuse_own_names,
-    refuse_shared,
     source_columns,
 )
-from penstock.sinks.files import WRITTEN, FileWriter, Rows, converted, written
-from penstock.sinks.lake.evolve import holds
-from penstock.sinks.spark_sql import spark_type
+from penstock.sinks.refusals import (
+    check_directory,
+    check_pipeline,
+    is_recorded,
+    refuse_foreign,
+    refuse_shared,
+)
+from penstock.sinks.spark_sql import holds, spark_type
 
 PARTITION = "penstock_commit"
 MARKER = "_penstock.json"
@@ -68,12 +68,10 @@ _OWN_FIELDS = (
 
 
 class ParquetSink:
-    append_only = True
-
-    def __init__(self, config: SinkConfig, spark: SparkSession, pipeline: str) -> None:
-        assert config.path is not None
-        self._config = config
-        self._root = config.path
+    def __init__(self, options: ParquetOptions, spark: SparkSession, pipeline: str) -> None:
+        self._options = options
+        self._root = options.path
+        self.before_images = options.before_images
         self._spark = spark
         self._pipeline = pipeline
         self._markers = threading.Lock()
@@ -186,36 +184,12 @@ class ParquetSink:
             sync(draft)
             draft.replace(path)
 
-    def drop(self, table: TableId) -> None:
-        raise append_only("parquet", "drop")
-
-    def clear(self, table: TableId) -> None:
-        raise append_only("parquet", "clear")
-
-    def identity(self, table: TableId) -> str | None:
-        return None  # a change log stays where it is
-
-    def move(self, moves: Sequence[Move]) -> list[Move]:
-        raise append_only("parquet", "move")
-
-    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        raise append_only("parquet", "append")
-
-    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        raise append_only("parquet", "merge")
-
-    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        raise append_only("parquet", "delete_older")
-
     def version(self, table: TableId) -> str | None:
         last = self._last_commit(table, self._marker(table))
         return None if last is None else _directory(last)
 
     def hold(self, table: TableId) -> str | None:
         return self.version(table)
-
-    def compact(self, table: TableId) -> Compacted:
-        raise append_only("parquet", "compact")
 
     def close(self) -> None:
         pass
@@ -232,7 +206,7 @@ class ParquetSink:
 
     def path(self, table: TableId) -> Path:
         """The directory of a table's change log."""
-        levels = (*namespace_levels(self._config.namespace, table), table.table)
+        levels = (*namespace_levels(self._options.namespace, table), table.table)
         return self._root.joinpath(*[directory_name(level) for level in levels])
 
     # --------------------------------------------------------------------------------------------------------

@@ -8,35 +8,29 @@ import threading
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit, struct, to_json
 
-from penstock.config import SinkConfig
-from penstock.errors import ConfigError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
-from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import printable_json
 from penstock.sinks.base import (
     Commit,
-    Compacted,
     EvolvedColumn,
     Missing,
     Narrowing,
     Ours,
     TargetState,
-    append_only,
-    check_pipeline,
-    is_recorded,
-    source_columns,
 )
+from penstock.sinks.console.registration import ConsoleOptions
 from penstock.sinks.files import Rows
+from penstock.sinks.names import source_columns
+from penstock.sinks.refusals import check_pipeline, is_recorded
 
 
 class ConsoleSink:
-    append_only = True
-
-    def __init__(self, config: SinkConfig, spark: SparkSession, pipeline: str) -> None:
+    def __init__(self, options: ConsoleOptions, spark: SparkSession, pipeline: str) -> None:
+        self.before_images = options.before_images
         self._spark = spark
         self._pipeline = pipeline
         self._lock = threading.Lock()
@@ -92,43 +86,8 @@ class ConsoleSink:
         self._last[table] = commit
         return True
 
-    def drop(self, table: TableId) -> None:
-        raise append_only("console", "drop")
-
-    def clear(self, table: TableId) -> None:
-        raise append_only("console", "clear")
-
-    def identity(self, table: TableId) -> str | None:
-        return None  # a change log stays where it is
-
-    def move(self, moves: Sequence[Move]) -> list[Move]:
-        raise append_only("console", "move")
-
-    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        raise append_only("console", "append")
-
-    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        raise append_only("console", "merge")
-
-    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        raise append_only("console", "delete_older")
-
-    def version(self, table: TableId) -> str | None:
-        return None
-
-    def hold(self, table: TableId) -> str | None:
-        return None
-
-    def compact(self, table: TableId) -> Compacted:
-        raise append_only("console", "compact")
-
     def close(self) -> None:
         pass
-
-    def read(self, table: TableId, version: str | None = None) -> DataFrame:
-        raise ConfigError(
-            "What was printed to the console cannot be read back.", hint="Use a sink with a path."
-        )
 
     def _done(self, table: TableId, commit: Commit) -> bool:
         check_pipeline(commit, self._pipeline)

@@ -15,15 +15,8 @@ from typing import Literal
 
 from pyspark.sql.types import (
     BooleanType,
-    ByteType,
     DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     NumericType,
-    ShortType,
     StringType,
     StructType,
 )
@@ -31,10 +24,9 @@ from pyspark.sql.types import (
 from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.base import ASIDE, EvolvedColumn, Narrowing, refuse_columns, source_columns
-from penstock.sinks.spark_sql import quoted, spark_type
-
-_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
+from penstock.sinks.base import EvolvedColumn, Narrowing
+from penstock.sinks.names import ASIDE, refuse_columns, source_columns
+from penstock.sinks.spark_sql import holds, quoted, spark_type
 
 
 @dataclass(frozen=True)
@@ -99,17 +91,6 @@ def dropped(present: StructType, changed: Sequence[Change]) -> list[str]:
     gone = [name for name in source_columns(present.names) if name not in kept]
     asides = {change.aside for change in changed if change.how == "convert"}
     return gone + [name for name in present.names if name.startswith(ASIDE) and name not in asides]
-
-
-def holds(wide: DataType, kind: DataType) -> bool:
-    """Whether every value of `kind` is one of `wide` too, among types of one family."""
-    if type(wide) in _DIGITS and type(kind) in _DIGITS:
-        return _DIGITS[type(wide)] >= _DIGITS[type(kind)]
-    if isinstance(wide, DecimalType):
-        if isinstance(kind, DecimalType):
-            return wide.scale >= kind.scale and wide.precision - wide.scale >= kind.precision - kind.scale
-        return type(kind) in _DIGITS and wide.precision - wide.scale >= _DIGITS[type(kind)]
-    return isinstance(wide, DoubleType) and isinstance(kind, FloatType)
 
 
 def converted(column: str, old: DataType, kind: DataType) -> str:

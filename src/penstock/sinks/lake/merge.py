@@ -20,9 +20,11 @@ from penstock.errors import TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.base import SOURCE, refuse_shared, source_columns
+from penstock.sinks.base import SOURCE
 from penstock.sinks.files import Present, Rows
 from penstock.sinks.lake.sessions import shared_view
+from penstock.sinks.names import source_columns
+from penstock.sinks.refusals import refuse_shared
 from penstock.sinks.spark_sql import has, quoted, spark_type
 
 

@@ -1,8 +1,8 @@
 """Many source tables in one target: each shard has the part of it that its own name marks.
 
-`ShardedSink` offers `Sink` over Iceberg and Delta. To whoever plans, writes, verifies or repairs, a shard is
-a table like any other, and its target is that part: so every promise that is kept table by table is kept for
-shards too. What it comes to at the target:
+`ShardedSink` offers `TableSink` over Iceberg and Delta. To whoever plans, writes, verifies or repairs, a
+shard is a table like any other, and its target is that part: so every promise that is kept table by table is
+kept for shards too. What it comes to at the target:
 
 - Every row has the shard's name in a column; every write names it in its condition (merge, delete, set), so
   no operation reaches the rows of another shard, and equal keys of two shards never meet.
@@ -31,7 +31,6 @@ from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import ShardRule, Shards
 from penstock.sinks.base import (
-    OWN_COLUMNS,
     Commit,
     Compacted,
     EvolvedColumn,
@@ -39,16 +38,15 @@ from penstock.sinks.base import (
     Missing,
     Narrowing,
     Ours,
-    Sink,
+    Readable,
+    TableSink,
     TargetState,
-    is_recorded,
-    refuse_foreign,
-    refuse_own_names,
-    source_columns,
 )
 from penstock.sinks.files import Consume, Rows, then
 from penstock.sinks.lake.sessions import Sessions
 from penstock.sinks.lake.union import Claim, Joined, agree_on_key, joined
+from penstock.sinks.names import OWN_COLUMNS, refuse_own_names, source_columns
+from penstock.sinks.refusals import is_recorded, refuse_foreign
 from penstock.sinks.spark_sql import has, quoted, spark_type
 
 if TYPE_CHECKING:
@@ -58,8 +56,8 @@ CLAIM = "penstock.shard."
 """Properties of a target: what each shard has of it."""
 
 
-class Lake(Sink, Protocol):
-    """What a sink offers beside `Sink`, of a target as a whole. `commit` None: nothing is recorded."""
+class Lake(TableSink, Readable, Protocol):
+    """What a sink offers beside `TableSink`, of a target as a whole. `commit` None: nothing is recorded."""
 
     def name(self, table: TableId) -> str:
         """The target's name as Spark SQL."""
@@ -112,9 +110,12 @@ class Part:
         return replace(commit, source=str(self.shard))
 
 
-class ShardedSink:
-    append_only = False
+def with_shards(lake: Lake, shards: Shards, spark: SparkSession) -> TableSink:
+    """The sink itself where no tables are merged."""
+    return ShardedSink(lake, shards, spark) if shards else lake
 
+
+class ShardedSink:
     def __init__(self, lake: Lake, shards: Shards, spark: SparkSession) -> None:
         self._lake = lake
         self._shards = shards
@@ -246,9 +247,6 @@ class ShardedSink:
             claim = replace(known, columns=tuple(column.field.name for column in columns))
             self._join(part, columns, claim, commit)
         return True
-
-    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        return self._lake.write_changes(table, rows, commit)
 
     def version(self, table: TableId) -> str | None:
         part = self._part(table)

@@ -28,7 +28,6 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     IntegerType,
-    LongType,
     ShortType,
     StructField,
     StructType,
@@ -37,9 +36,11 @@ from pyspark.sql.types import (
 from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.base import EvolvedColumn, other_key, same_key, source_columns
+from penstock.sinks.base import EvolvedColumn
+from penstock.sinks.names import source_columns
+from penstock.sinks.refusals import other_key, same_key
+from penstock.sinks.spark_sql import INTEGER_DIGITS, spark_type
 
-_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType, DoubleType)
 
 
@@ -47,8 +48,8 @@ def common_type(one: DataType, other: DataType) -> DataType | None:
     """The narrowest type that holds every value of both exactly; None: there is none."""
     if one == other:
         return one
-    if type(one) in _DIGITS and type(other) in _DIGITS:
-        return max(one, other, key=lambda kind: _DIGITS[type(kind)])
+    if type(one) in INTEGER_DIGITS and type(other) in INTEGER_DIGITS:
+        return max(one, other, key=lambda kind: INTEGER_DIGITS[type(kind)])
     if isinstance(one, _EXACT_IN_DOUBLE) and isinstance(other, _EXACT_IN_DOUBLE):
         return DoubleType()
     first, second = _decimal(one), _decimal(other)
@@ -60,8 +61,8 @@ def common_type(one: DataType, other: DataType) -> DataType | None:
 
 
 def _decimal(kind: DataType) -> DecimalType | None:
-    if type(kind) in _DIGITS:
-        return DecimalType(_DIGITS[type(kind)], 0)
+    if type(kind) in INTEGER_DIGITS:
+        return DecimalType(INTEGER_DIGITS[type(kind)], 0)
     return kind if isinstance(kind, DecimalType) else None
 
 
@@ -156,8 +157,6 @@ def agree_on_key(shard: TableId, key: Sequence[str], claims: Mapping[TableId, Cl
 
 
 def _kind(column: EvolvedColumn) -> DataType:
-    from penstock.sinks.spark_sql import spark_type
-
     return spark_type(column.field)
 
 

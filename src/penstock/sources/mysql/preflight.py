@@ -279,7 +279,7 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
             "Sessions take a new setting over when they connect again.",
             "SET GLOBAL binlog_row_image = 'FULL';",
         )  # fmt: skip
-    elif source.config.sink.type in ("iceberg", "delta") and not source.traits.mariadb:
+    elif source.config.sink_kind.keeps_tables and not source.traits.mariadb:
         yield Finding(
             "warning", "binlog_row_image", source.name,
             f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of changed "

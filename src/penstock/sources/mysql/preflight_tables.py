@@ -19,7 +19,6 @@ from penstock.sources.mysql.foreign_keys import read_cascading_keys
 if TYPE_CHECKING:
     from penstock.sources.mysql.preflight import Source
 
-_MERGING_SINKS = frozenset({"iceberg", "delta"})
 _NAMES_SHOWN_MAX = 5
 _DENIED = (1142, 1143)
 _TABLES_PER_QUERY = 100
@@ -175,7 +174,7 @@ def _lists(names: str, name: str) -> bool:
 
 def _keys(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Finding]:
     without = [table for table, schema in schemas.items() if not schema.key]
-    merging = source.config.sink.type in _MERGING_SINKS
+    merging = source.config.sink_kind.keeps_tables
     for table in without if merging else []:
         names = {column.name.lower() for column in schemas[table].columns}
         column = next(name for name in ("id", "row_id", "penstock_row_id") if name not in names)

@@ -36,16 +36,14 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from penstock.config import SinkConfig
 from penstock.disk.replace import sync
-from penstock.errors import InternalError
 from penstock.failures.messages import one_sentence
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
-    OWN_COLUMNS,
+    PIPELINE,
     SHARDS_BY,
     SOURCE,
     Commit,
@@ -56,29 +54,33 @@ from penstock.sinks.base import (
     Narrowing,
     Ours,
     TargetState,
-    check_directory,
-    check_pipeline,
-    directory_name,
-    is_recorded,
-    namespace_levels,
-    other_shape,
-    refuse_foreign,
-    refuse_own_names,
-    shape,
-    source_columns,
 )
 from penstock.sinks.files import WRITTEN, Rows, written
 from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
 from penstock.sinks.lake.delta.files import added, file_writer
 from penstock.sinks.lake.delta.merge import FileMerges
-from penstock.sinks.lake.evolve import Change, assignments, changes, holds
+from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.evolve import Change, assignments, changes
 from penstock.sinks.lake.merge import live_rows, merge, refuse_other_source, target_type
 from penstock.sinks.lake.sessions import Sessions, java_map
-from penstock.sinks.spark_sql import column_definitions, quoted, table_properties, text
+from penstock.sinks.names import (
+    OWN_COLUMNS,
+    directory_name,
+    namespace_levels,
+    refuse_own_names,
+    source_columns,
+)
+from penstock.sinks.refusals import (
+    check_directory,
+    check_pipeline,
+    is_recorded,
+    other_shape,
+    refuse_foreign,
+    shape,
+)
+from penstock.sinks.spark_sql import column_definitions, holds, quoted, table_properties, text
 
 log = logging.getLogger(__name__)
-
-PIPELINE = "penstock.pipeline"
 
 _GONE = ".gone-"
 
@@ -105,19 +107,16 @@ _PROPERTIES = {
 
 
 class DeltaSink:
-    append_only = False
-
     def __init__(
         self,
-        config: SinkConfig,
+        options: DeltaOptions,
         spark: SparkSession,
         pipeline: str,
         merged: Mapping[TableId, str] | None = None,
     ) -> None:
         """`merged`: targets that many source tables have together, with the column that tells them apart."""
-        assert config.path is not None
-        self._config = config
-        self._root = config.path
+        self._options = options
+        self._root = options.path
         self._spark = spark
         self._pipeline = pipeline
         self._merged = merged or {}
@@ -364,9 +363,6 @@ class DeltaSink:
     def last_commit(self, table: TableId, source: str) -> Commit | None:
         return self._commits.last(self._snapshot(table), source)
 
-    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        raise InternalError("The delta sink merges; write_changes is for append-only sinks.")
-
     def version(self, table: TableId) -> str | None:
         return str(self._snapshot(table).version())
 
@@ -404,7 +400,7 @@ class DeltaSink:
 
     def path(self, table: TableId) -> Path:
         """The directory of a table's target."""
-        levels = (*namespace_levels(self._config.namespace, table), table.table)
+        levels = (*namespace_levels(self._options.namespace, table), table.table)
         return self._root.joinpath(*[directory_name(level) for level in levels])
 
     # --------------------------------------------------------------------------------------------------------

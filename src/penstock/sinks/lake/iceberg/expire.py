@@ -25,8 +25,8 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from penstock.config import SinkConfig
 from penstock.sinks.lake.iceberg.files import Classes, each, listed
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +36,18 @@ VECTORS = ".puffin"
 """How names of files with deletion vectors end, also of those that Spark writes."""
 
 
-def expire(classes: Classes, target: Any, config: SinkConfig) -> None:
+def expire(classes: Classes, target: Any, options: IcebergOptions) -> None:
     """Snapshots older than the configured age go, and those beyond the configured number, but for the newest
     ones."""
     now_ms = int(time.time() * 1000)
-    expired = _expired(target, config, now_ms)
+    expired = _expired(target, options, now_ms)
     if expired:
         change = target.expireSnapshots()
         for number in expired:
             change.expireSnapshotId(number)
         collected, note = classes.collector()
         # Without these two, defaults of the table would expire others as well.
-        change.expireOlderThan(0).retainLast(config.snapshots_keep).deleteWith(note).commit()
+        change.expireOlderThan(0).retainLast(options.snapshots_keep).deleteWith(note).commit()
         target.refresh()
         if not classes.lists_files(target.io()):
             for name in collected:
@@ -58,20 +58,20 @@ def expire(classes: Classes, target: Any, config: SinkConfig) -> None:
     if not classes.lists_files(target.io()):
         return
     for moment_ms, location in _lists(target):
-        if moment_ms <= now_ms - config.files_age:
+        if moment_ms <= now_ms - options.files_age:
             for name in _unneeded(classes, target, _read(target, location)):
                 target.io().deleteFile(name)
             target.io().deleteFile(location)  # last: what is cut off here is done again
 
 
-def _expired(target: Any, config: SinkConfig, now_ms: int) -> list[int]:
+def _expired(target: Any, options: IcebergOptions, now_ms: int) -> list[int]:
     """Numbers of the snapshots that go. One that has a name (a tag, a branch) stays."""
     newest_first = [(one.timestampMillis(), one.snapshotId()) for one in target.snapshots()][::-1]
-    before_ms = now_ms - config.snapshots_age
-    if len(newest_first) > config.snapshots_max:
-        before_ms = max(before_ms, newest_first[config.snapshots_max][0])
+    before_ms = now_ms - options.snapshots_age
+    if len(newest_first) > options.snapshots_max:
+        before_ms = max(before_ms, newest_first[options.snapshots_max][0])
     named = {reference.snapshotId() for reference in target.refs().values()}
-    rest = newest_first[config.snapshots_keep :]
+    rest = newest_first[options.snapshots_keep :]
     return [number for moment_ms, number in rest if moment_ms < before_ms and number not in named]
 
 

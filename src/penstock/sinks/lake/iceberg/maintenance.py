@@ -19,7 +19,6 @@ import pyarrow as pa
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from penstock.config import SinkConfig
 from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
@@ -27,6 +26,7 @@ from penstock.sinks.lake.iceberg.expire import expire
 from penstock.sinks.lake.iceberg.files import Classes, each
 from penstock.sinks.lake.iceberg.fold_deletes import fold
 from penstock.sinks.lake.iceberg.pack_files import Tier, pack
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.lake.lookup import Unsearchable
 
 log = logging.getLogger(__name__)
@@ -58,13 +58,13 @@ class Maintenance:
         self,
         spark: SparkSession,
         classes: Classes,
-        config: SinkConfig,
+        options: IcebergOptions,
         load: Callable[[TableId], Any],
         alone: Callable[[TableId], AbstractContextManager[None]],
     ) -> None:
         self._spark = spark
         self._classes = classes
-        self._config = config
+        self._options = options
         self._load = load
         self._alone = alone
         self._noted: dict[TableId, _Noted] = {}
@@ -79,7 +79,7 @@ class Maintenance:
             found = self._noted.setdefault(table, _Noted())
             found.commits += 1
             found.unfolded += small
-            often = found.commits >= (self._config.fold_commits if small else self._config.maintain_epochs)
+            often = found.commits >= (self._options.fold_commits if small else self._options.maintain_epochs)
             if not often or found.waiting or self._ended or time.monotonic() < found.rest_until:
                 return
             found.waiting, found.commits, found.unfolded = True, 0, 0
@@ -131,7 +131,7 @@ class Maintenance:
             target = self._load(table)
             self._fold(table, target)
             self._pack(target)
-        expire(self._classes, self._load(table), self._config)
+        expire(self._classes, self._load(table), self._options)
         pa.default_memory_pool().release_unused()  # it would keep what the largest table took
 
     def fold(self, table: TableId) -> None:

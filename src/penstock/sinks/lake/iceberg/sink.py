@@ -38,7 +38,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from penstock.config import SinkConfig
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.failures.messages import advice_of, text_of
 from penstock.model.change import SEQUENCE
@@ -47,6 +46,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 from penstock.sinks.base import (
     FORMAT,
+    PIPELINE,
     SHARDS_BY,
     SOURCE,
     Commit,
@@ -57,16 +57,6 @@ from penstock.sinks.base import (
     Narrowing,
     Ours,
     TargetState,
-    catalog_name,
-    check_directory,
-    check_pipeline,
-    is_recorded,
-    namespace_levels,
-    other_shape,
-    refuse_foreign,
-    refuse_own_names,
-    shape,
-    source_columns,
 )
 from penstock.sinks.files import WRITTEN, Rows, written
 from penstock.sinks.lake.evolve import Change, assignments, changes, dropped
@@ -83,52 +73,60 @@ from penstock.sinks.lake.iceberg.files import (
 )
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.merge import FileMerges
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.merge import live_rows, merge, refuse_other_source, target_type
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
+from penstock.sinks.names import catalog_name, namespace_levels, refuse_own_names, source_columns
+from penstock.sinks.refusals import (
+    check_directory,
+    check_pipeline,
+    is_recorded,
+    other_shape,
+    refuse_foreign,
+    shape,
+)
 from penstock.sinks.spark_sql import constant, literal_form
-
-PIPELINE = "penstock.pipeline"
 
 HELD_MS = 24 * 3_600_000
 
 
 class IcebergSink:
-    append_only = False
-
     def __init__(
         self,
-        config: SinkConfig,
+        options: IcebergOptions,
         spark: SparkSession,
         pipeline: str,
         merged: Mapping[TableId, str] | None = None,
     ) -> None:
         """`merged`: targets that many source tables have together, with the column that tells them apart."""
-        self._config = config
+        self._options = options
         self._spark = spark
         self._pipeline = pipeline
         self._merged = merged or {}
         self._commits = Commits(pipeline)
-        self._catalog = Catalog(spark, config.catalog)
+        self._catalog = Catalog(spark, options.catalog)
         self._classes = Classes(spark._jvm)
         self._small = SmallCommits(self._classes, self._commits)
         self._merges = FileMerges(spark, self._classes, self._commits)
-        self._maintenance = Maintenance(spark, self._classes, config, self._load, self._alone)
+        self._maintenance = Maintenance(spark, self._classes, options, self._load, self._alone)
         self._sessions = Sessions(spark)
         self._locks: dict[TableId, threading.RLock] = {}
         self._guard = threading.Lock()
-        self._is_local = config.path is not None and is_directory_catalog(spark, config.catalog, config.path)
+        self._is_local = options.path is not None and is_directory_catalog(
+            spark, options.catalog, options.path
+        )
 
     def check(self) -> None:
-        if self._config.path is not None:
-            check_directory(self._config.path)
+        if self._options.path is not None:
+            check_directory(self._options.path)
         try:
             self._catalog.open()
         except (Py4JJavaError, PySparkException) as error:
             advice = advice_of(text_of(error), rows=False)
-            cure = f"Check `sink.catalog` and spark.sql.catalog.{self._config.catalog}* in `spark.conf`."
+            cure = f"Check `sink.catalog` and spark.sql.catalog.{self._options.catalog}* in `spark.conf`."
             raise ConfigError(
-                f"Spark cannot set up the catalog {self._config.catalog}: "
+                f"Spark cannot set up the catalog {self._options.catalog}: "
                 f"{advice.message if advice is not None else type(error).__name__}",
                 hint=f"{advice.hint if advice is not None else ''} {cure}".strip(),
             ) from error
@@ -184,14 +182,14 @@ class IcebergSink:
                 refuse_other_source(self, table)
             self.drop(table)
         except (Py4JJavaError, PySparkException):  # it cannot be read
-            if self._config.path is None:
+            if self._options.path is None:
                 raise
             with suppress(FileNotFoundError):
                 shutil.rmtree(self._path(table))
 
     def _path(self, table: TableId) -> Path:
-        assert self._config.path is not None
-        return self._config.path.joinpath(*self._levels(table))
+        assert self._options.path is not None
+        return self._options.path.joinpath(*self._levels(table))
 
     def identity(self, table: TableId) -> str | None:
         return None
@@ -355,9 +353,6 @@ class IcebergSink:
     def last_commit(self, table: TableId, source: str) -> Commit | None:
         return self._commits.last(self._load(table), source)
 
-    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        raise InternalError("The iceberg sink merges; write_changes is for append-only sinks.")
-
     def version(self, table: TableId) -> str | None:
         snapshot = self._load(table).currentSnapshot()
         return None if snapshot is None else str(snapshot.snapshotId())
@@ -396,7 +391,7 @@ class IcebergSink:
 
     def _levels(self, table: TableId) -> list[str]:
         """Its place in the catalog."""
-        levels = (*namespace_levels(self._config.namespace, table), table.table)
+        levels = (*namespace_levels(self._options.namespace, table), table.table)
         return list(map(catalog_name, levels))
 
     def _session(self, table: TableId, commit: Commit) -> Any:
@@ -407,7 +402,7 @@ class IcebergSink:
         return self._catalog.load(self._levels(table))
 
     def _unless_occupied(self, table: TableId) -> Missing | Foreign:
-        if self._config.path is None:
+        if self._options.path is None:
             return Missing()
         path = self._path(table)
         if path.is_file() or (path.is_dir() and any(path.iterdir()) and not is_half_made(path)):
@@ -427,7 +422,7 @@ class IcebergSink:
     def _write_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        if not self._config.equality_deletes or not self._small.write(target, rows, key, commit):
+        if not self._options.equality_deletes or not self._small.write(target, rows, key, commit):
             return False
         self._maintenance.noted(table, small=True)
         return True

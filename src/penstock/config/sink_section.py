@@ -1,0 +1,40 @@
+"""The section `sink` of the pipeline file: read with the options of the sink that its `type` names."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, SerializeAsAny, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from penstock.errors import ConfigError
+from penstock.sinks import registry
+from penstock.sinks.kind import SinkOptions
+
+
+def options_model(section: dict[str, Any]) -> type[SinkOptions]:
+    """The options of the sink that a section names. Raises `ConfigError` if there is none of its name."""
+    return registry.kind(str(section.get("type", registry.DEFAULT.name))).options
+
+
+def _read(section: Any) -> SinkOptions:
+    if isinstance(section, SinkOptions):
+        return section
+    if not isinstance(section, dict):
+        return registry.DEFAULT.options.model_validate(section)
+    try:
+        model = options_model(section)
+    except ConfigError as error:
+        why = f"{error.message} {error.hint}".rstrip(". ")
+        message = PydanticCustomError("sink_type", "{why}", {"why": why})
+        details = InitErrorDetails(type=message, loc=("type",), input=section.get("type"))
+        raise ValidationError.from_exception_data("sink", [details]) from None
+    return model.model_validate(section)
+
+
+_EVERY: Any = reduce(or_, (kind.options for kind in registry.OWN))
+"""For the JSON Schema and the page of options, which are about Penstock's own sinks."""
+
+SinkSection = Annotated[SerializeAsAny[SinkOptions], BeforeValidator(_read, json_schema_input_type=_EVERY)]

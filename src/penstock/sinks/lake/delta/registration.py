@@ -1,0 +1,71 @@
+"""The sink `delta`: its options, and what Spark needs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from penstock.model.shards import Shards
+from penstock.sinks.kind import NamespaceOptions, SinkKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.sinks.base import Sink
+
+
+class DeltaOptions(NamespaceOptions):
+    """Delta tables: each target is the table as it is at the source."""
+
+    type: Literal["delta"]
+    """Name of the sink."""
+    path: Path
+    """Directory of the tables."""
+
+    @property
+    def directory(self) -> Path | None:
+        return self.path
+
+
+def _spark_options(options: DeltaOptions, conf: Mapping[str, str], state: Path) -> dict[str, str]:
+    from penstock.sinks.lake.delta.checksum import FILES_MAX
+
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.allFilesInCrc.thresholdNumFiles": str(FILES_MAX),
+        # In other zones Delta checks what checksums say of files against the whole log, at each commit.
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        # Our frames are decoded from the log: reading one twice gives equal rows, so no copy is made first.
+        "spark.databricks.delta.merge.materializeSource": "none",
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    }
+
+
+def _open(options: DeltaOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
+    from penstock.sinks.lake.delta.sink import DeltaSink
+    from penstock.sinks.lake.shards import with_shards
+
+    return with_shards(DeltaSink(options, spark, pipeline, shards.columns), shards, spark)
+
+
+DELTA = SinkKind(
+    name="delta",
+    options=DeltaOptions,
+    open=_open,
+    example=lambda folder: DeltaOptions(type="delta", path=folder),
+    keeps_tables=True,
+    merges_shards=True,
+    # Named one by one: what else Delta's poms ask for is in PySpark already, partly in other versions.
+    jars=(
+        "io.delta:delta-spark_4.1_2.13:4.4.0",
+        "io.delta:delta-storage:4.4.0",
+        "io.delta:delta-kernel-api:4.4.0",
+        "io.delta:delta-kernel-defaults:4.4.0",
+        "io.delta:delta-kernel-unitycatalog:4.4.0",
+        "io.unitycatalog:unitycatalog-client:0.6.0",
+    ),
+    spark_options=_spark_options,
+)

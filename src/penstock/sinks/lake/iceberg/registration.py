@@ -1,0 +1,97 @@
+"""The sink `iceberg`: its options, and what Spark needs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from penstock.model.shards import Shards
+from penstock.model.units import Milliseconds
+from penstock.sinks.kind import NamespaceOptions, SinkKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.sinks.base import Sink
+
+
+class IcebergOptions(NamespaceOptions):
+    """Iceberg tables: each target is the table as it is at the source."""
+
+    type: Literal["iceberg"] = "iceberg"
+    """Name of the sink."""
+    path: Path | None = None
+    """Directory of the warehouse."""
+    catalog: str = "lake"
+    """Name of the Iceberg catalog in Spark; a Hadoop catalog at `path` unless `spark.conf` sets it up
+    otherwise."""
+    equality_deletes: bool = True
+    """Small epochs are committed without a Spark job. They leave equality deletes in a table, which become
+    deletion vectors in the background. `false` is for readers that do not know equality deletes."""
+    fold_commits: int = Field(64, ge=1)
+    """The equality deletes of a table become deletion vectors after so many small commits to it."""
+    maintain_epochs: int = Field(50, ge=1)
+    """After so many commits to a table, small ones not counted, its old snapshots are expired and small files
+    put together."""
+    snapshots_keep: int = Field(20, ge=1)
+    """So many of the newest snapshots are always kept, so that readers can go back."""
+    snapshots_age: Milliseconds = 3_600_000
+    """Snapshots younger than this are kept, too."""
+    snapshots_max: int = Field(500, ge=1)
+    """More snapshots than this are not kept, however young: every commit writes the list of them anew."""
+    files_age: Milliseconds = 900_000
+    """Files that no snapshot names any more are kept so long, for queries that still read them."""
+
+    @property
+    def directory(self) -> Path | None:
+        return self.path
+
+    @property
+    def spark_catalog(self) -> str | None:
+        return self.catalog
+
+
+def _spark_options(options: IcebergOptions, conf: Mapping[str, str], state: Path) -> dict[str, str]:
+    prefix = f"spark.sql.catalog.{options.catalog}"
+    found = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        # Each session has its own copy of the catalog; a cache in one would not see what another committed.
+        f"{prefix}.cache-enabled": "false",
+    }
+    if prefix not in conf:
+        warehouse = options.path or state / "warehouse"
+        found |= {
+            prefix: "org.apache.iceberg.spark.SparkCatalog",
+            f"{prefix}.type": "hadoop",
+            f"{prefix}.warehouse": warehouse.absolute().as_uri()
+            if _looks_like_a_url(warehouse)
+            else str(warehouse.absolute()),
+        }
+    return found
+
+
+def _looks_like_a_url(path: Path) -> bool:
+    return bool(urlsplit(str(path)).scheme)
+
+
+def _open(options: IcebergOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
+    from penstock.sinks.lake.iceberg.sink import IcebergSink
+    from penstock.sinks.lake.shards import with_shards
+
+    return with_shards(IcebergSink(options, spark, pipeline, shards.columns), shards, spark)
+
+
+ICEBERG = SinkKind(
+    name="iceberg",
+    options=IcebergOptions,
+    open=_open,
+    example=lambda folder: IcebergOptions(path=folder),
+    keeps_tables=True,
+    merges_shards=True,
+    jars=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
+    spark_options=_spark_options,
+)

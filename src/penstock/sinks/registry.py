@@ -1,0 +1,79 @@
+"""Every sink there is, by name. No other code knows a sink's name.
+
+Penstock's own sinks stand in a table here. Others come from installed packages, by the entry-point group
+`penstock.sinks`: the entry's name is the sink's, and its object a `SinkKind`. They are loaded only when a
+pipeline file names them.
+
+The registry lies below `penstock.config`, which reads the section `sink` with the options of the sink that it
+names. Sinks know their own options and nothing else of the pipeline file. So this module, like all that it
+imports, gets along without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConfigError
+from penstock.model.shards import ShardRule, Shards
+from penstock.sinks.changelog.registration import PARQUET
+from penstock.sinks.console.registration import CONSOLE
+from penstock.sinks.kind import SinkKind, SinkOptions
+from penstock.sinks.lake.delta.registration import DELTA
+from penstock.sinks.lake.iceberg.registration import ICEBERG
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.sinks.base import Sink
+
+GROUP = "penstock.sinks"
+DEFAULT = ICEBERG
+OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, CONSOLE)
+_BY_NAME = {kind.name: kind for kind in OWN}
+
+
+def names() -> list[str]:
+    """Names of all sinks, Penstock's own first."""
+    return list(dict.fromkeys([*_BY_NAME, *sorted(entry.name for entry in entry_points(group=GROUP))]))
+
+
+def kind(name: str) -> SinkKind[Any]:
+    """The sink of this name. Raises `ConfigError` if there is none, or its package cannot be loaded."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    entry = next(iter(entry_points(group=GROUP, name=name)), None)
+    if entry is None:
+        raise ConfigError(f"{name} is not a kind of sink.", hint=f"One of: {', '.join(names())}.")
+    return _loaded(entry)
+
+
+def _loaded(entry: EntryPoint) -> SinkKind[Any]:
+    try:
+        found = entry.load()
+    except Exception as error:  # another package's code: whatever it raises
+        raise ConfigError(
+            f"The sink {entry.name}, which {entry.value} registers, cannot be loaded: "
+            f"{type(error).__name__}: {error}.",
+            hint="Install its package again, in a version for this Penstock.",
+        ) from error
+    if not isinstance(found, SinkKind) or found.name != entry.name:
+        raise ConfigError(
+            f"The sink {entry.name} is registered as {entry.value}, which is not a SinkKind of this name.",
+            hint="Tell the authors of its package: docs/add-a-sink.md says what to register.",
+        )
+    return found
+
+
+def own_names(which: Callable[[SinkKind[Any]], bool]) -> str:
+    """Penstock's own sinks with a property, for a sentence: `iceberg or delta`."""
+    *first, last = [one.name for one in OWN if which(one)]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def open_sink(
+    options: SinkOptions, spark: SparkSession, pipeline: str, merge_shards: Iterable[ShardRule] = ()
+) -> Sink:
+    """The sink of a pipeline (`pipeline` is its uuid), on a session from `spark.session.build_session`."""
+    return kind(options.type).open(options, spark, pipeline, Shards(merge_shards))
