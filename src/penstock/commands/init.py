@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import typer
 import yaml
@@ -17,12 +17,13 @@ import yaml
 from penstock import config as configuration
 from penstock.commands.doctor import findings_of, show
 from penstock.commands.terminal import say, say_json
-from penstock.config import SinkConfig, SourceConfig
+from penstock.config import SourceConfig
 from penstock.config.schema import SCHEMA_FILE
 from penstock.errors import ConfigError
 from penstock.model.name import join_name, quote
 from penstock.model.schema import TableId
 from penstock.printable import argument, printable
+from penstock.sinks import registry
 from penstock.sources.base import Finding
 from penstock.sources.mysql.catalog import list_tables
 from penstock.sources.mysql.connection import connect
@@ -118,11 +119,9 @@ def gather(given: InitOptions, ask: Ask, *, hidden: bool) -> tuple[Answers, list
     with closing(connect(source)) as connection:
         found = list_tables(connection)
     tables = list(given.tables) or _tables(found, ask)
-    sinks = get_args(SinkConfig.model_fields["type"].annotation)
-    sink = given.sink or ask(f"Sink ({', '.join(sinks)})", "iceberg")
-    if sink not in sinks:
-        raise ConfigError(f"{sink!r} is no sink.", hint=f"One of: {', '.join(sinks)}.")
-    path = given.path or (ask("Directory of the tables", "lake") if sink != "console" else None)
+    sink = given.sink or ask(f"Sink ({', '.join(registry.names())})", registry.DEFAULT.name)
+    has_path = "path" in registry.kind(sink).options.model_fields
+    path = given.path or (ask("Directory of the tables", "lake") if has_path else None)
     return Answers(source, variable, tables, sink, path), found
 
 
