@@ -7,15 +7,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from tests.disk.holding import holding
 
 from penstock import config as configuration
 from penstock.commands.status import describe, describe_receiver, ensure_run
@@ -27,24 +25,6 @@ from penstock.relaylog.segment import LEASE_FILE, STATUS_FILE
 from penstock.relaylog.status import age_seconds, stamp
 from penstock.runtime import targets
 from penstock.state import StateStore
-
-HOLD = (
-    "import fcntl, sys, time; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); "
-    "print('held', flush=True); time.sleep(600)"
-)
-
-
-@contextmanager
-def holding(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a lock."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None and process.stdout.readline() == "held\n"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 @pytest.fixture

@@ -5,42 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.disk.holding import JAVAS, OURS, holding
 
-import penstock
 from penstock.disk import lock
-
-OURS = (
-    "import sys, time; from pathlib import Path; from penstock.disk import lock; "
-    "held = lock.take(Path(sys.argv[1])); print(held is not None, flush=True); time.sleep(600)"
-)
-JAVAS = (  # what FileChannel.lock() does: a record lock that belongs to the process
-    "import fcntl, sys, time; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); "
-    "print(True, flush=True); time.sleep(600)"
-)
-
-
-@contextmanager
-def holding(path: Path, program: str = OURS) -> Iterator[subprocess.Popen[str]]:
-    path.touch()
-    environment = {**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parent.parent)}
-    command = [sys.executable, "-c", program, str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-    try:
-        assert process.stdout is not None and process.stdout.readline() == "True\n"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 @pytest.fixture
@@ -58,7 +30,7 @@ def test_a_lock_of_another_process_turns_away_and_names_it(path: Path, program: 
 
 
 def test_a_lock_ends_with_its_process_however_it_ends(path: Path) -> None:
-    with holding(path) as process:
+    with holding(path, OURS) as process:
         process.send_signal(signal.SIGSTOP)
         assert lock.is_locked(path), "a stopped process still holds it"
         process.kill()

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.phases import behind
 
+from penstock.config import EpochConfig
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ApplyCascades, EpochPlan, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
@@ -27,7 +28,7 @@ def test_what_the_next_plan_of_a_table_that_catches_up_needs_outlives_the_epoch_
     kept = tmp_path / "cascades" / "000000000003"
     kept.mkdir(parents=True)
     Consequences(kept, Offset(100)).write()
-    cascades = Cascades(NOTHING, NOTHING, tmp_path / "cascades", DEFAULT_TYPES, NOTHING, 0)
+    cascades = Cascades(NOTHING, NOTHING, tmp_path / "cascades", DEFAULT_TYPES, NOTHING, EpochConfig())
     state = StateStore(tmp_path / "state")
     state.advance(Offset(300))
     # The plan is durable, so the table stands at its end already.

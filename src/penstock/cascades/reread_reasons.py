@@ -43,8 +43,12 @@ def beyond_ascii(table: TableId, key: CascadingKey, column: Column) -> TableErro
     )
 
 
-def too_many(table: TableId) -> TableError:
-    return again(table, "more of its rows hang on each other than can be followed at once")
+def too_many(table: TableId, rows_max: int) -> TableError:
+    return again(
+        table,
+        "more of its rows depend on each other than one epoch may follow (`epoch.cascade_rows_max`: "
+        f"{rows_max})",
+    )
 
 
 def generated(table: TableId) -> TableError:

@@ -318,6 +318,10 @@ class EpochConfig(Section):
     """Log bytes (or bytes of snapshot rows) of one table that the driver decodes and writes itself, where the
     sink can do without a Spark job; it holds so much of `tables_parallel` tables. 0 leaves all to Spark: less
     memory in the driver, and a job of some 0.1 s for each table of an epoch."""
+    cascade_rows_max: int = Field(200_000, ge=1)
+    """`cascades: apply`: rows of a table that refers to itself, and changes of its parents, that one epoch
+    may follow; a tenth of it where a foreign key may change the table's own key. The driver holds them. If
+    there are more, the table is read again."""
 
 
 class SparkConfig(Section):

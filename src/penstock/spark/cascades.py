@@ -47,6 +47,7 @@ from pyspark.sql import functions as f
 from penstock.cascades import reread_reasons
 from penstock.cascades.keys import parents_first, refers_to_itself
 from penstock.cascades.parent_changes import Watched, change_schema
+from penstock.config import EpochConfig
 from penstock.disk.replace import replace_file, sync
 from penstock.errors import TableError
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
@@ -61,7 +62,7 @@ from penstock.spark.errors import crossing, returned
 from penstock.spark.row_versions import Family, Known, Result, places_of
 from penstock.spark.scratch import Scratch, rows_in
 from penstock.spark.self_referencing import Itself
-from penstock.spark.small_cascades import Few, TooMany
+from penstock.spark.small_cascades import ROWS_MAX, Few, TooMany
 from penstock.state import StateStore
 
 FORMAT = 1
@@ -136,15 +137,15 @@ class Cascades:
         folder: Path,
         types: TypeOptions,
         place: Place,
-        driver_bytes_max: int,
+        limits: EpochConfig,
     ) -> None:
-        """`driver_bytes_max`: log bytes of a parent up to which its changes are decoded in the driver."""
         self._spark = spark
         self._sink = sink
         self._root = folder
         self._types = types
         self._place = place
-        self._driver_bytes_max = driver_bytes_max
+        self._driver_bytes_max = limits.driver_bytes_max
+        self._own_rows_max = limits.cascade_rows_max
 
     def prepare(self, plan: EpochPlan) -> Consequences:
         """To be called before anything of the plan is written."""
@@ -253,11 +254,12 @@ class Cascades:
         itself = refers_to_itself(table.schema)
         family: Few | Family
         try:
-            family = (Itself if itself else Few)(self._spark, self._types, table, watched, changes, reach)
+            small, limit = (Itself, self._own_rows_max) if itself else (Few, ROWS_MAX)
+            family = small(self._spark, self._types, table, watched, changes, reach, limit=limit)
             worked = self._result(plan, table, family, found)
         except TooMany:
             if itself:
-                raise reread_reasons.too_many(name) from None
+                raise reread_reasons.too_many(name, self._own_rows_max) from None
             family = Family(self._spark, self._types, table, watched, changes, scratch)
             worked = self._result(plan, table, family, found)
         if worked is None:

@@ -121,7 +121,7 @@ class EpochRunner:
         # Threads live as long as the runner: each has a JVM thread of its own, which is costly to start.
         self._pool = ThreadPoolExecutor(epoch.tables_parallel, thread_name_prefix="epoch")
         self._on_applied = on_applied
-        self._cascades = Cascades(spark, sink, cascades, types, self._chunk_rows, epoch.driver_bytes_max)
+        self._cascades = Cascades(spark, sink, cascades, types, self._chunk_rows, epoch)
         self._consequences = Consequences(cascades)
         self._outlines = Outlines({})
         self._cores = max(1, spark.sparkContext.defaultParallelism)

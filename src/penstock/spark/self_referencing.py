@@ -23,25 +23,14 @@ from penstock.model.offset import Offset
 from penstock.spark.row_versions import Result
 from penstock.spark.small_cascades import LOGGED_BYTES_MAX, STANDS, Few, TooMany, is_plain
 
-CHANGES_MAX = 200_000
-ROWS_MAX = 200_000
-MOVING_ROWS_MAX = 20_000
-"""The same for rows with all their columns."""
-
 
 class Itself(Few):
     """Raises `TooMany`: then nothing can be worked out, since there is no other way for such tables."""
-
-    changes_max = CHANGES_MAX
 
     @property
     def logged_bytes_max(self) -> int:
         """Columns of the key and of foreign keys are all that is kept of the log; of rows that move, all."""
         return LOGGED_BYTES_MAX if self.moves else 1 << 62
-
-    @property
-    def rows_max(self) -> int:
-        return MOVING_ROWS_MAX if self.moves else ROWS_MAX
 
     def _matters(self, edge: Edge) -> bool:
         return bool(edge.effects) or edge.key.parent == self.schema.table

@@ -37,10 +37,8 @@ from penstock.spark.consequences import any_of, compared
 from penstock.spark.errors import crossing
 from penstock.spark.row_versions import Known, Relation, Result
 
-CHANGES_MAX = 20_000
 ROWS_MAX = 20_000
-WHOLE_ROWS_MAX = 2_000
-"""The same for rows with all their columns."""
+"""Rows of a table, and changes of its parents, that are worked out here."""
 LOGGED_BYTES_MAX = 16 * 1024**2
 STANDS = ("insert", "update_postimage")
 """Images that say how a row stands from there on."""
@@ -54,9 +52,7 @@ class TooMany(Exception):
 
 class Few(Relation):
     """`changes`: of each parent, those of earlier epochs first; what lies outside `reach` is not looked at
-    (None: all of it is). Raises `TooMany`."""
-
-    changes_max = CHANGES_MAX
+    (None: all of it is). `limit`: of rows and of changes. Raises `TooMany`."""
 
     def __init__(
         self,
@@ -66,13 +62,16 @@ class Few(Relation):
         watched: Watched,
         changes: dict[TableId, list[Known]],
         reach: LogRange | None = None,
+        *,
+        limit: int = ROWS_MAX,
     ) -> None:
         super().__init__(types, table, watched)
         self._spark = spark
         self._reach = reach
+        self._limit = limit
         if self.step is not None and self.step.bytes > self.logged_bytes_max:
             raise TooMany
-        if sum(known.rows() for several in changes.values() for known in several) > self.changes_max:
+        if sum(known.rows() for several in changes.values() for known in several) > limit:
             raise TooMany
         self._row_of = {place: number for number, place in enumerate(self.columns)}
         self._fields = tasks.layout(self.schema, "rows", types)
@@ -85,7 +84,8 @@ class Few(Relation):
 
     @property
     def rows_max(self) -> int:
-        return WHOLE_ROWS_MAX if self.moves else ROWS_MAX
+        """Rows that move have all their columns: a tenth of them fills the same memory."""
+        return self._limit // 10 if self.moves else self._limit
 
     @property
     def is_touched(self) -> bool:
