@@ -58,6 +58,9 @@ core:  ## Only the Rust core, for work on it: cargo build, then into src/penstoc
 docs: setup  ## The docs site, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo site/index.html
 
+wheel: setup  ## The package that users install, for Linux with glibc 2.28 or newer, into dist/ (DIST=folder)
+	@scripts/wheel $(or $(DIST),dist)
+
 setup:  ## What the others do first: .venv, the built core, servers and jars
 	@scripts/setup
 
@@ -65,4 +68,4 @@ clean:  ## Remove what was built here (downloads stay in ~/.cache/penstock)
 	rm -rf .venv dist site core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo test test-all bench chaos instructions lint fuzz core docs setup clean
+.PHONY: help demo test test-all bench chaos instructions lint fuzz core docs wheel setup clean

@@ -27,7 +27,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "verify",
     ),
     "sinks": ("sinks", "spark"),
-    "crash": ("chaos", "crash"),
+    "crash": ("chaos", "crash", "test_wheel.py"),
     # Long series of random events against a model.
     "histories": ("properties", "snapshot/test_histories.py"),
     # Whole pipelines: what users do with them …
