@@ -37,7 +37,9 @@ LAYERS: list[set[str]] = [
     {"failures"},
     {"sinks"},  # each knows its own options
     {"config"},  # reads the pipeline file with the options of its sink
-    {"cascades", "relaylog", "sources", "snapshot", "state", "verify"},
+    {"cascades", "relaylog"},
+    {"sources"},
+    {"snapshot", "state", "verify"},
     {"spark"},
     {"planning"},
     {"changes", "signals"},
@@ -188,6 +190,38 @@ def test_the_web_framework_is_imported_only_by_the_rest_channel() -> None:
         if any(module.split(".")[0] in ("fastapi", "starlette", "uvicorn") for module in imports(path))
     ]
     assert users == ["signals/rest.py"]
+
+
+MYSQL_ONLY = {
+    "sources/__init__.py",  # the registry
+    "commands/receive.py",
+    "commands/schema.py",
+    "commands/inspect.py",
+    "commands/init.py",  # asks for a server's address, and writes a file for it
+}
+
+
+def test_what_is_mysql_s_is_known_only_below_its_folder_and_to_mysql_only_commands() -> None:
+    """Everybody else asks a source through `sources/base.py`."""
+    users = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if any(module.startswith("penstock.sources.mysql") for module in imports(path))
+    }
+    others = {
+        name for name in users if not name.startswith("sources/mysql/") and name.split("/")[0] != "testing"
+    }
+    assert others <= MYSQL_ONLY
+
+
+def test_the_mysql_driver_is_imported_only_by_the_mysql_source() -> None:
+    users = [
+        name_of(path)
+        for path in PACKAGE.rglob("*.py")
+        if not path.relative_to(PACKAGE).as_posix().startswith(("sources/mysql/", "testing/"))
+        and any(module.split(".")[0] == "pymysql" for module in imports(path))
+    ]
+    assert users == []
 
 
 def layer_of(name: str) -> int | None:

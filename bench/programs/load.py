@@ -29,6 +29,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.snapshot import staging
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.session import SourceSession
+from penstock.sources.mysql.snapshot.host_selection import MySqlHost
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 
 Following = Callable[[], Chunk | None]
@@ -47,9 +48,7 @@ def main() -> None:
     gtids = executed(config)
     part = Part(upper=(str(int(ids) + 1),)) if int(ids) else Part()
     chunks: SimpleQueue[Chunk] = SimpleQueue()
-    for chunk in session.find_chunks(
-        schema, config.snapshot.chunk_rows, gtids, sized=lambda _: None, part=part
-    ):
+    for chunk in session.find(schema, config.snapshot.chunk_rows, gtids, sized=lambda _: None, part=part):
         chunks.put(chunk)
     count = chunks.qsize()
     planned = time.monotonic()
@@ -94,7 +93,7 @@ def to_arrow(
     """Rows that one connection has read when no chunk is left."""
     reader, rows = MySqlChunkReader(connect(config.source), types=config.types), 0
     try:
-        reader.require_gtids(gtids)
+        reader.require(gtids)
         while (chunk := next_chunk()) is not None:
             for batch in reader.read(schema, chunk):
                 rows += batch.num_rows
@@ -113,15 +112,13 @@ def staged(
     keep: bool = False,
 ) -> int:
     reader = MySqlChunkReader(connect(config.source), types=config.types) if keep else None
-    rows = 0
+    host, rows = MySqlHost(config.source), 0
     try:
         while (chunk := next_chunk()) is not None:
             if reader is None:
-                done = staging.stage_chunk(
-                    config.source, schema, chunk, folder, start_gtids=gtids, types=config.types
-                )
+                done = staging.stage_chunk(host, schema, chunk, folder, executed=gtids, types=config.types)
             else:
-                reader.require_gtids(gtids)
+                reader.require(gtids)
                 done = staging.stage(reader, schema, chunk, folder, types=config.types)
             rows += done.rows
     finally:

@@ -30,7 +30,7 @@ def main() -> None:
     schema = session.read_table(TableId.parse(name))
     assert schema is not None, f"the source has no table {name}"
     chunks: SimpleQueue[Chunk] = SimpleQueue()
-    for chunk in session.find_chunks(schema, config.snapshot.chunk_rows, "", sized=lambda _: None):
+    for chunk in session.find(schema, config.snapshot.chunk_rows, "", sized=lambda _: None):
         chunks.put(chunk)
     count = chunks.qsize()
     with ThreadPoolExecutor(int(connections)) as pool:

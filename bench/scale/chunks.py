@@ -71,7 +71,7 @@ def _find(server: MySqlServer, folder: Path, table: TableId, chunk_rows: int) ->
         state.put_table(known)
         began = since = time.monotonic()
         found: list[Chunk] = []
-        for chunk in session.find_chunks(schema, chunk_rows, "", sized=lambda rows: None):
+        for chunk in session.find(schema, chunk_rows, "", sized=lambda rows: None):
             found.append(chunk)
             if chunk.upper is None or time.monotonic() - since > FOUND_SECONDS:
                 assert state.add_chunks(known, found)

@@ -57,6 +57,14 @@ class TransientError(PenstockError):
     """A passing fault (connection lost, server restarting): the same step is tried again."""
 
 
+class SourceUnreachable(TransientError):
+    """Nobody answers at the source's address."""
+
+
+class SourceBehind(SourceUnreachable):
+    """A replica answers, but it has yet to apply what we hold."""
+
+
 class TableError(PenstockError):
     """One table cannot go on. Give `table=` (str) and, when known, `offset=` (int) as details."""
 
@@ -101,8 +109,8 @@ class InternalError(PenstockError):
 CLASSES: dict[str, type[PenstockError]] = {
     one.__name__: one
     for one in (
-        PenstockError, TransientError, TableError, TablesParked, ConfigError, SourceError, LogPurged,
-        LogDiverged, LeaseHeld, RelayLogCorrupt, SparkFailed, InternalError,
+        PenstockError, TransientError, SourceUnreachable, SourceBehind, TableError, TablesParked, ConfigError,
+        SourceError, LogPurged, LogDiverged, LeaseHeld, RelayLogCorrupt, SparkFailed, InternalError,
     )
 }  # fmt: skip
 """Errors that may be rebuilt from what another process wrote."""

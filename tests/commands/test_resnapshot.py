@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.phases import READ, SPLITTING
@@ -22,7 +22,8 @@ from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.signals.work import Signals
-from penstock.sources.base import TableFilter
+from penstock.sources.catalog import Catalog
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 A = TableId("shop", "a")
@@ -60,7 +61,7 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
 
     signals = Signals(
         state, config, TableFilter(config.tables), [], discover=lambda reads: None,
-        check_condition=lambda schema, condition: None, unpark=bring_back, limit=lambda limits: None,
+        catalog=cast(Catalog, None), unpark=bring_back, limit=lambda limits: None,
         advance_log=lambda: None,
     )  # fmt: skip
 

@@ -14,8 +14,8 @@ from penstock import _core
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
+from penstock.sources.mysql.verify import sql
 from penstock.testing import servers
-from penstock.verify import sql
 
 TABLE = """CREATE TABLE d.t (
     id BIGINT NOT NULL, flag TINYINT(1) NOT NULL, price DECIMAL(30,10) NOT NULL,

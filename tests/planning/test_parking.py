@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tests.phases import DROPPED, LOG_ONLY, PARKED, READING
@@ -14,9 +15,11 @@ from penstock.config import parse as parse_config
 from penstock.model.offset import Offset
 from penstock.model.schema import CascadingKey, Column, TableId, TableSchema
 from penstock.model.table import TableState
-from penstock.planning.parking import at_start
-from penstock.sources.base import Finding
+from penstock.planning import parking
+from penstock.sources.mysql.statements import cascade_reason
+from penstock.sources.preflight import Finding
 
+at_start = partial(parking.at_start, cascade_reason=cascade_reason)
 ID = Column("id", "int", nullable=False)
 
 
@@ -60,7 +63,12 @@ def test_a_circle_parks_its_own_tables_as_one_and_what_refers_to_them_until_they
         schema("root"), schema("other", "root"),
     )  # fmt: skip
     found = at_start(
-        {}, {one.table: one for one in tables}, (), config(cascades="apply"), logs_cascades=False
+        {},
+        {one.table: one for one in tables},
+        (),
+        config(cascades="apply"),
+        cascade_reason=cascade_reason,
+        logs_cascades=False,
     )
     why = {table.table: one.parked.reason for table, one in found.items() if one.parked}
     assert why.keys() == {"a", "b", "child", "grandchild"}
@@ -77,7 +85,12 @@ def test_a_circle_parks_its_own_tables_as_one_and_what_refers_to_them_until_they
 def test_a_table_below_one_that_is_parked_waits_for_that_and_not_only_for_its_rows() -> None:
     tables = (schema("middle", "away"), schema("below", "middle"))
     found = at_start(
-        {}, {one.table: one for one in tables}, (), config(cascades="apply"), logs_cascades=False
+        {},
+        {one.table: one for one in tables},
+        (),
+        config(cascades="apply"),
+        cascade_reason=cascade_reason,
+        logs_cascades=False,
     )
     assert {table.table for table, one in found.items() if one.parked} == {"middle", "below"}
     middle = found[name("middle")]

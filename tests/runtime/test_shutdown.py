@@ -9,7 +9,6 @@ import pytest
 
 from penstock.runtime import shutdown
 from penstock.runtime.shutdown import BY_FORCE, FINISHED_SECONDS, Ending
-from penstock.sources.mysql import timeouts
 
 HANGS = """
 import sys, threading
@@ -41,10 +40,15 @@ except BlockingIOError:
 def test_steps_are_taken_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     forced = threading.Event()
-    monkeypatch.setattr(timeouts, "interrupt", lambda reason: steps.append("interrupt") or 1)
     monkeypatch.setattr(shutdown, "TICK_SECONDS", 0.02)
     told = threading.Event()
     with Ending(told, 0.9) as one:
+
+        def interrupt(reason: str) -> int:
+            steps.append("interrupt")
+            return 1
+
+        one.interrupt = interrupt
         one.cancel_jobs = lambda: steps.append("cancel")
 
         def note(message: str) -> None:

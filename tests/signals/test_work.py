@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.phases import DROPPED, LOG_ONLY, PARKED, READ, READING, SPLITTING
@@ -23,7 +23,9 @@ from penstock.signals.work import (
     to_resnapshot,
     with_signals,
 )
-from penstock.sources.base import TableFilter
+from penstock.sources.catalog import Catalog
+from penstock.sources.mysql.snapshot.keys import key_literal
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 ORDERS, LINES = TableId("shop", "orders"), TableId("shop", "lines")
@@ -65,7 +67,7 @@ class Pipeline:
         self.captured = TableFilter(CONFIG.tables)
         apply_patterns(self.captured, CONFIG.tables, self.state)
         self.signals = Signals(
-            self.state, CONFIG, self.captured, [], discover=self.discover, check_condition=self.check,
+            self.state, CONFIG, self.captured, [], discover=self.discover, catalog=cast(Catalog, self),
             unpark=lambda table: {"ok": True, "action": "none"}, limit=self.limits.append,
             advance_log=self.renew,
         )  # fmt: skip
@@ -77,9 +79,12 @@ class Pipeline:
             if table in self.captured and self.state.table(table) is None:
                 self.state.put_table(replace(found, phase=SPLITTING if reads else LOG_ONLY))
 
-    def check(self, schema: TableSchema, condition: str) -> None:
+    def check_condition(self, schema: TableSchema, condition: str) -> None:
         if self.refuses:
             raise ConfigError(self.refuses)
+
+    def key_literal(self, column: Column, value: Any) -> str:
+        return key_literal(column, value)
 
     def renew(self) -> None:
         self.renewed += 1
@@ -190,7 +195,7 @@ def test_a_condition_that_the_source_refuses_is_refused(pipeline: Pipeline) -> N
 def test_a_fault_of_ours_refuses_the_signal_and_does_not_end_the_pipeline(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "check", lambda *_: {}["no such key"])
+    monkeypatch.setattr(pipeline, "check_condition", lambda *_: {}["no such key"])
     pipeline.start()
     found = pipeline.send("execute-snapshot", PART)
     assert found.status == "refused" and "KeyError" in found.answer["message"]
@@ -201,7 +206,7 @@ def test_a_source_that_is_away_is_waited_for(pipeline: Pipeline, monkeypatch: py
     def away(*_: object) -> None:
         raise TransientError("away")
 
-    monkeypatch.setattr(pipeline, "check", away)
+    monkeypatch.setattr(pipeline, "check_condition", away)
     pipeline.start()
     assert pipeline.send("execute-snapshot", PART).status == "accepted"
     monkeypatch.undo()

@@ -26,7 +26,7 @@ from penstock.config import PipelineConfig
 from penstock.config import parse as parse_config
 from penstock.errors import ConfigError, TransientError
 from penstock.model.chunk import Chunk
-from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.offset import Offset, SourcePosition
 from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId
 from penstock.model.signal import ENDED
@@ -39,13 +39,11 @@ from penstock.relaylog.reader import RelayLog
 from penstock.signals.channels import accept
 from penstock.signals.work import Signals, apply_patterns
 from penstock.snapshot import staging
-from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
-from penstock.sources.base import TableFilter
-from penstock.sources.mysql.session import SourceSession
-from penstock.sources.mysql.snapshot.split import WHOLE
-from penstock.sources.mysql.statements import MySqlStatements
+from penstock.sources import open_source
+from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
+from penstock.sources.table_filter import TableFilter
 from penstock.spark.record_epoch import record
 from penstock.state import StateStore
 from penstock.testing.servers import Database
@@ -158,9 +156,10 @@ class Run:
         self.state = StateStore(config.state)
         self.log = RelayLog.open(config.relay_log_path)
         self.chunk_log = ChunkLog(config.relay_log_path)
-        self.source = SourceSession(config.source, config.relay_log_path)
-        self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
+        self.source = open_source(config)
+        self.captured = TableFilter(config.tables, fold_case=self.source.catalog.fold_case)
         apply_patterns(self.captured, config.tables, self.state)
+        self.hosts = self.source.snapshot_hosts(self.captured, self.chunk_log.bytes_outside)
 
         def renew() -> None:
             database.execute("INSERT INTO tick VALUES ()")
@@ -174,7 +173,7 @@ class Run:
         )
         self.signals = Signals(
             self.state, config, self.captured, [], discover=self.discover,
-            check_condition=self.source.check_condition, unpark=lambda table: {}, limit=lambda limits: None,
+            catalog=self.source.catalog, unpark=lambda table: {}, limit=lambda limits: None,
             advance_log=renew,
         )  # fmt: skip
         self.planner = self._make_planner(discard)
@@ -186,13 +185,8 @@ class Run:
         )  # fmt: skip
 
     def _make_planner(self, discard: Any) -> Planner:
-        statements = MySqlStatements(
-            self.captured,
-            self.source.read_table,
-            lambda: self.source.traits.statements,
-            read_database=self.source.read_database,
-            earlier=lambda offset: self.log.statements(LogRange(self.log.start, offset)),
-            parks_cascades=True,
+        statements = self.source.statements(
+            self.captured, self.log, types=self.config.types, parks_cascades=True
         )
         limits = PlannerLimits(self.config.epoch.bytes_max, self.target.limits, self.config.epoch.task_bytes)
         policies = Policies(self.config.evolution, append_only=self.target.append_only, reads=True)
@@ -459,12 +453,12 @@ class History:
 
     def _found(self, run: Run, table: TableState, partial: PartialSnapshot | None) -> Iterator[Chunk]:
         since = table.start if partial is None else max(table.start, partial.since)
-        for chunk in run.source.find_chunks(
+        for chunk in run.source.chunks.find(
             table.schema,
             CHUNK_ROWS,
-            run.chunk_log.gtids_at(Offset(since)),
+            run.chunk_log.executed_at(Offset(since)),
             sized=lambda rows: None,
-            part=partial.part if partial else WHOLE,
+            part=partial.part if partial else ALL_ROWS,
             after=None if partial else run.state.last_chunk(table.table),
         ):
             yield replace(chunk, snapshot=partial.number) if partial else chunk
@@ -484,8 +478,8 @@ class History:
                 continue
             folder = self._folder / "chunks" / (f"part-{snapshot}" if snapshot else str(table.start))
             staged = staging.stage_chunk(
-                run.config.source, table.schema, chunk, str(folder),
-                start_gtids=run.chunk_log.gtids_at(since),
+                run.hosts.followed(), table.schema, chunk, str(folder),
+                executed=run.chunk_log.executed_at(since),
             )  # fmt: skip
             if run is self.run:
                 run.state.chunk_staged(staged)

@@ -1,19 +1,33 @@
-"""When chunks may begin: limits, load, and servers, as a scripted lookout sees them."""
+"""When chunks may begin: limits, load, and servers, as a script sees them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from penstock.config import SnapshotConfig, SourceConfig
+from penstock.config import SnapshotConfig
 from penstock.errors import ConfigError
+from penstock.model.schema import TypeOptions
 from penstock.snapshot.gate import STALE_SECONDS, Gate, Permit
-from penstock.sources.mysql.snapshot.host_selection import Host, Sight
+from penstock.sources.chunks import ChunkReader, ViewChoice
+from penstock.sources.hosts import Sight
 from penstock.testing.scenario import wait_for
 
-SOURCE = SourceConfig(user="u", host="source", port=1)
-OTHER = SourceConfig(user="u", host="other", port=1)
+
+@dataclass(frozen=True)
+class Server:
+    """A host of which nothing is read."""
+
+    address: str
+    is_replica: bool = False
+
+    def open_reader(self, *, types: TypeOptions, view: ViewChoice | None = None) -> ChunkReader:
+        raise AssertionError("nothing is read here")
+
+
+SOURCE, OTHER = Server("source:1"), Server("other:1")
 
 
 class Clock:
@@ -36,6 +50,9 @@ class Script:
     def is_needed(self) -> bool:
         return self.sight is not None
 
+    def followed(self) -> Server:
+        return SOURCE
+
     def look(self) -> Sight:
         self.looks += 1
         assert self.sight is not None
@@ -48,10 +65,10 @@ class Script:
         return []
 
 
-def gate(lookout: Script | None = None, clock: Clock | None = None, **options: Any) -> Gate:
+def gate(hosts: Script | None = None, clock: Clock | None = None, **options: Any) -> Gate:
     allowed = options.pop("allowed", lambda: True)
     config = SnapshotConfig.model_validate(options)
-    return Gate(config, lambda: SOURCE, lookout or Script(), allowed=allowed, clock=clock or Clock())
+    return Gate(config, hosts or Script(), allowed=allowed, clock=clock or Clock())
 
 
 def entered(gate: Gate) -> Permit:
@@ -111,7 +128,7 @@ def test_chunks_follow_one_another_under_a_permit_until_a_limit_says_no() -> Non
 
 
 def test_a_permit_ends_when_its_server_is_no_longer_fit() -> None:
-    script = Script(Sight((Host(OTHER),)))
+    script = Script(Sight((OTHER,)))
     one = gate(script)
     one.start()
     try:
@@ -124,7 +141,7 @@ def test_a_permit_ends_when_its_server_is_no_longer_fit() -> None:
         wait_for(begun, "the chunk")
         permit = found[0]
         assert permit is not None and one.goes_on(permit, rows=1, bytes_=1)
-        script.sight = Sight((Host(SOURCE),))
+        script.sight = Sight((SOURCE,))
         wait_for(lambda: not one.goes_on(permit, rows=1, bytes_=1), "the other server")
     finally:
         one.stop()
@@ -145,7 +162,7 @@ def test_nothing_begins_while_too_much_log_waits() -> None:
 
 
 def test_nothing_begins_before_the_servers_were_seen_or_on_what_was_seen_long_ago() -> None:
-    clock, script = Clock(), Script(Sight((Host(OTHER),)))
+    clock, script = Clock(), Script(Sight((OTHER,)))
     one = gate(script, clock)
     assert one.enter() is None and one.to_json()["paused_by"] == "load"
     one.start()
@@ -165,14 +182,14 @@ def test_load_holds_chunks_up_until_it_is_gone() -> None:
     try:
         wait_for(lambda: one.enter() is None and one.to_json()["paused_by"] == "threads_running", "the load")
         assert "Threads_running = 40" in one.to_json()["throttled"]
-        script.sight = Sight((Host(SOURCE),))
+        script.sight = Sight((SOURCE,))
         wait_for(lambda: one.enter() is not None, "the chunk")
     finally:
         one.stop()
 
 
 def test_chunks_are_spread_over_the_servers_that_are_fit() -> None:
-    script = Script(Sight((Host(SOURCE), Host(OTHER))))
+    script = Script(Sight((SOURCE, OTHER)))
     one = gate(script, parallel=4)
     one.start()
     try:
@@ -190,7 +207,7 @@ def test_chunks_are_spread_over_the_servers_that_are_fit() -> None:
 
 
 def test_nobody_looks_while_no_chunk_wants_to_begin() -> None:
-    clock, script = Clock(), Script(Sight((Host(SOURCE),)))
+    clock, script = Clock(), Script(Sight((SOURCE,)))
     one = gate(script, clock)
     clock.now += 1000
     one.start()

@@ -21,8 +21,9 @@ from penstock.model.chunk import Chunk, Watermarks
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.snapshot import staging
-from penstock.snapshot.base import ReadMarks
+from penstock.sources.chunks import ReadMarks
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.snapshot.host_selection import MySqlHost
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.testing import preload
 from penstock.testing.preload import Preloaded
@@ -42,7 +43,7 @@ class ScriptedReader:
     ) -> None:
         self._values, self._fails, self._gate = values, fails, gate
 
-    def require_gtids(self, contains: str) -> None:
+    def require(self, executed: str) -> None:
         pass
 
     def read(self, schema: TableSchema, chunk: Chunk) -> ScriptedReader:
@@ -59,6 +60,9 @@ class ScriptedReader:
     @property
     def marks(self) -> ReadMarks:
         return MARKS
+
+    def leave(self) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -206,7 +210,7 @@ def test_a_chunk_of_a_real_table_is_read_and_staged(mysql: Database, tmp_path: P
     assert schema is not None
     chunk = Chunk(schema.table, 0, None, ("3",))
     start = mysql.gtid_executed()
-    staged = staging.stage_chunk(source_of(mysql), schema, chunk, str(tmp_path), start_gtids=start)
+    staged = staging.stage_chunk(MySqlHost(source_of(mysql)), schema, chunk, str(tmp_path), executed=start)
     assert [row for batch in staging.open_chunk(staged) for row in batch.to_pylist()] == [
         {"k": 1, "v": "a"},
         {"k": 2, "v": None},
@@ -232,7 +236,7 @@ def test_a_chunk_leaves_no_connection_behind(mysql: Database, tmp_path: Path) ->
     bounds = [None, ("2",), ("3",), None]
     for number in range(3):
         chunk = Chunk(schema.table, number, bounds[number], bounds[number + 1])
-        staged = staging.stage_chunk(source, schema, chunk, str(tmp_path), start_gtids="")
+        staged = staging.stage_chunk(MySqlHost(source), schema, chunk, str(tmp_path), executed="")
         assert staged.rows == 1 and staged.bytes_read > 0
         wait_for(lambda: not sessions_of(mysql, account), "the server to forget the connection")
     mysql.execute(f"DROP USER {account}")
@@ -248,18 +252,18 @@ def test_chunks_staged_one_after_the_other_share_a_connection(mysql: Database, t
     )
     source = SourceConfig(host=mysql.host, port=mysql.port, user=account.partition("@")[0], password="p")
     rows = {}
-    with staging.Stager(source) as stager:
+    with staging.Stager(MySqlHost(source)) as stager:
         for name in ("t", "u", "t"):
             with mysql.connect() as connection:
                 schema = read_table(connection, TableId(mysql.name, name))
             assert schema is not None
             chunk = Chunk(schema.table, 0, None, None)
-            staged = stager.stage(schema, chunk, str(tmp_path), start_gtids=mysql.gtid_executed())
+            staged = stager.stage(schema, chunk, str(tmp_path), executed=mysql.gtid_executed())
             rows[name] = staged.rows
     assert rows == {"t": 3, "u": 2}
     assert not sessions_of(mysql, account), "the server has let go of it"
-    with pytest.raises(TransientError), staging.Stager(source) as stager:
-        stager.stage(schema, replace(chunk, upper=("2",)), str(tmp_path), start_gtids="")
+    with pytest.raises(TransientError), staging.Stager(MySqlHost(source)) as stager:
+        stager.stage(schema, replace(chunk, upper=("2",)), str(tmp_path), executed="")
     mysql.execute(f"DROP USER {account}")
 
 
@@ -270,7 +274,7 @@ def sessions_of(mysql: Database, account: str) -> list[tuple[object, ...]]:
 
 def test_no_chunk_is_read_before_the_server_has_executed_the_table_start(mysql: Database) -> None:
     reader = MySqlChunkReader(mysql.connect())
-    reader.require_gtids(mysql.gtid_executed())
+    reader.require(mysql.gtid_executed())
     with mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET('00000000-0000-0000-0000-000000000001:1', 0.01)")
     from penstock.sources.mysql.snapshot import watermark
@@ -288,5 +292,7 @@ def test_a_missing_grant_names_the_table_and_the_grant(mysql: Database, tmp_path
     schema = TableSchema(TableId(mysql.name, "t"), (Column("k", "int", False),), ("k",))
     poor = SourceConfig(host=mysql.host, port=mysql.port, user="poor", password="p")
     with pytest.raises(TableError, match="GRANT SELECT ON") as caught:
-        staging.stage_chunk(poor, schema, Chunk(schema.table, 0, None, None), str(tmp_path), start_gtids="")
+        staging.stage_chunk(
+            MySqlHost(poor), schema, Chunk(schema.table, 0, None, None), str(tmp_path), executed=""
+        )
     assert caught.value.details["table"] == f"{mysql.name}.t"

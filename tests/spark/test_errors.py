@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import InternalError, PenstockError, TableError, TransientError
 from penstock.relaylog.status import rebuild_error
-from penstock.snapshot.base import ChunkOutdated
+from penstock.sources.chunks import ChunkOutdated
 from penstock.spark.errors import CrossedError, Crossing, _packed, crossing, returned
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from penstock.model.plan import EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, TableId
 from penstock.model.table import TableState, new_table
 from penstock.snapshot.gate import Gate, Permit
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql.catalog import read_table
-from penstock.sources.mysql.snapshot.host_selection import Lookout
+from penstock.sources.mysql.snapshot.host_selection import HostSelection
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 from penstock.testing.proxy import Proxy
 from penstock.testing.scenario import wait_for
@@ -76,8 +76,10 @@ class Case:
         told = {"port": mysql.port, "user": self.account, "password": self.password.__enter__(), **options}
         source = SourceConfig.model_validate(told)
         config = SnapshotConfig(parallel=2)
-        lookout = Lookout(config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0)
-        self.gate = CountingGate(config, lambda: source, lookout)
+        hosts = HostSelection(
+            config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0
+        )
+        self.gate = CountingGate(config, hosts)
         self.state.put_table(new_table(schema, Offset(0), reads=True, append_only=False))
         self.reader: SnapshotReader = SnapshotReader(
             spark,
@@ -88,8 +90,7 @@ class Case:
             retries=RetriesConfig(),
             types=DEFAULT_TYPES,
             find_chunks=self._chunks,
-            start_gtids=lambda offset: "",
-            watermark_table=None,
+            executed_at=lambda offset: "",
             failed=self._failed,
         )
         self.counts: list[int] = []
@@ -276,7 +277,9 @@ class Many:
             host=mysql.host, port=mysql.port, user=self.account, password=self.password.__enter__()
         )
         config = SnapshotConfig(parallel=2)
-        lookout = Lookout(config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0)
+        hosts = HostSelection(
+            config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0
+        )
         self.state = StateStore(folder / "state")
         for number in range(count):
             mysql.execute(f"CREATE TABLE t{number} (k INT PRIMARY KEY)", f"INSERT INTO t{number} VALUES (7)")
@@ -288,13 +291,12 @@ class Many:
             spark,
             self.state,
             folder / "chunks",
-            gate=Gate(config, lambda: source, lookout),
+            gate=Gate(config, hosts),
             parallel=config.parallel,
             retries=RetriesConfig(),
             types=DEFAULT_TYPES,
             find_chunks=lambda table, *_: iter([Chunk(table.table, 0, None, None)]),
-            start_gtids=lambda offset: "",
-            watermark_table=None,
+            executed_at=lambda offset: "",
             failed=lambda state, error: self.errors.append(error),
         )
         self.errors: list[TableError] = []

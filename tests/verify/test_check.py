@@ -20,12 +20,12 @@ from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.verify import read_view as source
+from penstock.sources.mysql.verify.read_view import MySqlReadView, read_view
 from penstock.spark.verify import SparkTarget
 from penstock.testing.servers import Database
-from penstock.verify import source
 from penstock.verify.check import Verification
 from penstock.verify.report import TableReport
-from penstock.verify.source import ReadView, read_view
 from penstock.verify.subject import Held, NotCompared, Subject, Why
 
 ROWS = 20_000
@@ -121,7 +121,7 @@ def as_frame(spark: Any, rows: pa.Table) -> Any:
 
 def verification(mysql: Database, frame: Any, log: Stopped) -> Verification:
     @contextmanager
-    def views() -> Iterator[ReadView]:
+    def views() -> Iterator[MySqlReadView]:
         with mysql.connect() as connection, read_view(connection) as view:
             yield view
 

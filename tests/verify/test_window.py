@@ -11,8 +11,9 @@ from tests.sources.mysql.receiving import receiving
 
 from penstock.model.schema import TableId, TypeOptions
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.source import MySqlRowImages
+from penstock.sources.mysql.verify.read_view import read_view
 from penstock.testing.servers import MySqlServer
-from penstock.verify.source import read_view
 from penstock.verify.window import RelayLogWindow
 
 
@@ -29,5 +30,9 @@ def test_keys_are_written_as_in_the_targets(
             receiver.wait_until_level()
             schema = read_table(connection, TableId("d", "t"))
             assert schema is not None
-            window = RelayLogWindow(receiver.log, TypeOptions(zero_dates=zero_dates))
+            window = RelayLogWindow(
+                receiver.log,
+                MySqlRowImages(lambda: receiver.config.source),
+                TypeOptions(zero_dates=zero_dates),
+            )
             assert window.keys_touched(schema, view.marks, receiver.log.end, 100) == {key}

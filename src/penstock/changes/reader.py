@@ -7,10 +7,10 @@ target, for whoever wants them within milliseconds (docs/changes.md).
 Why no value can be wrong. A batch is decoded with the definition that the log has at its place, and the core
 checks every table map against it. The definitions hold at one offset: that up to which a pipeline has
 planned, or one at which the catalog is known to have said the same before and after. From there on they are
-carried over each statement in the log by the rules by which pipelines do it (`MySqlStatements`). A range that
-is read ends at such a statement, so that no batch has rows from both sides of it; what the statement did is
-said by an item of its own, and so is what it did to rows that the log does not tell. A table of which the
-definition cannot be known is followed no further.
+carried over each statement in the log by the rules by which pipelines do it (`sources/statements.py`). A
+range that is read ends at such a statement, so that no batch has rows from both sides of it; what the
+statement did is said by an item of its own, and so is what it did to rows that the log does not tell. A table
+of which the definition cannot be known is followed no further.
 """
 
 from __future__ import annotations
@@ -40,16 +40,13 @@ from penstock.model.statement_head import statement_head
 from penstock.model.table import TableState
 from penstock.planning.discovery import at_one_offset
 from penstock.relaylog.consumers import Consumer
-from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment import DAMAGED_HINT
-from penstock.relaylog.unprotected import statements_left
-from penstock.sources.base import TableFilter
-from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.session import SourceSession
-from penstock.sources.mysql.statements import MySqlStatements, cascade_reason, touched
+from penstock.sources import open_source, statements_without_source
+from penstock.sources.base import Source
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 RANGE_BYTES = 8 * 1024**2
@@ -118,7 +115,7 @@ class ChangeReader:
     `until` an offset; `stop` ends it from another thread.
 
     `definitions` must name every table that is to be read, also where they hold elsewhere than at `start`.
-    `server`, `read_table`, `read_database`: of the source, for statements.
+    `source`: is asked for what statements do not tell; None: only the log is.
 
     `name`: what the reader has not acknowledged (`acknowledge`) is kept in the relay log, also while it does
     not run. It is known there by `consumer_id`, a uuid; a reader that begins without one comes back as the
@@ -137,9 +134,7 @@ class ChangeReader:
         name: str | None = None,
         consumer_id: str | None = None,
         owns_name: bool = True,
-        server: Callable[[], Server] = Server,
-        read_table: Callable[[TableId], TableSchema | None] = lambda table: None,
-        read_database: Callable[[str], tuple[str, str] | None] = lambda name: None,
+        source: Source | None = None,
     ) -> None:
         self._log = log = RelayLog.open(path)
         self.offset = self._begin_at(start)
@@ -152,16 +147,14 @@ class ChangeReader:
         self._until = None if until is None else Offset(until)
         self._types = types.to_json()
         self._before_images = before_images
-        self._server = server
         self._live = dict(definitions.schemas)
         self._texts: dict[TableId, str] = {}
         patterns = TablesConfig(include=[exactly(table) for table in definitions.schemas])
-        self._captured = TableFilter(patterns, fold_case=server().lower_case)
-        self._statements = MySqlStatements(
-            self._captured, read_table, server, read_database=read_database,
-            earlier=lambda offset: statements_left(log, LogRange(Offset(0), offset)),
-            in_full=lambda statement: in_full(log, statement), types=types, parks_cascades=True,
-        )  # fmt: skip
+        self._captured = TableFilter(patterns, fold_case=source is not None and source.catalog.fold_case)
+        if source is not None:
+            self._statements = source.statements(self._captured, log, types=types, parks_cascades=True)
+        else:
+            self._statements = statements_without_source(self._captured, log, types=types)
         self._carry(definitions.at)
         self._closing: list[Callable[[], None]] = []
         self._stopping = threading.Event()
@@ -250,7 +243,7 @@ class ChangeReader:
             return
         between = LogRange(self.offset, min(known_at, self._log.end))
         for statement in self._log.statements(between):
-            if found := touched(self._server(), statement, set(self._live)) & self._live.keys():
+            if found := self._statements.touched(statement, set(self._live)) & self._live.keys():
                 names = ", ".join(sorted(map(str, found)))
                 raise ConfigError(
                     f"The definition of {names} changed at offset {statement.end}, behind the start "
@@ -372,7 +365,7 @@ def follow(
     """
     config = pipeline if isinstance(pipeline, PipelineConfig) else configuration.load(pipeline)
     path = config.relay_log_path
-    source = SourceSession(config.source, path)
+    source = open_source(config)
     try:
         if StateStore.exists(config.state):
             definitions = planned_definitions(config.state, tables)
@@ -382,8 +375,7 @@ def follow(
         reader = ChangeReader(
             path, definitions, start=start, until=until, types=config.types, before_images=before_images,
             name=name, consumer_id=consumer_id, owns_name=name != config.name,
-            server=lambda: source.traits.statements, read_table=source.read_table,
-            read_database=source.read_database,
+            source=source,
         )  # fmt: skip
     except BaseException:
         source.close()
@@ -412,11 +404,11 @@ def planned_definitions(state: Path, tables: Sequence[str]) -> Definitions:
     return Definitions(at, {table: evolved.get(table, known[table].schema) for table in chosen})
 
 
-def catalog_definitions(config: PipelineConfig, source: SourceSession, tables: Sequence[str]) -> Definitions:
+def catalog_definitions(config: PipelineConfig, source: Source, tables: Sequence[str]) -> Definitions:
     """Those of the source now, and an offset at which they hold."""
-    log = RelayLog.open(config.relay_log_path)
-    captured = TableFilter(TablesConfig(include=list(tables)), fold_case=source.traits.fold_case)
-    schemas, at, restless = at_one_offset(log, source, _wait_for, lambda: source.read_tables(captured))
+    log, catalog = RelayLog.open(config.relay_log_path), source.catalog
+    captured = TableFilter(TablesConfig(include=list(tables)), fold_case=catalog.fold_case)
+    schemas, at, restless = at_one_offset(log, source, _wait_for, lambda: catalog.read_tables(captured))
     if restless:
         names = ", ".join(sorted(map(str, restless)))
         raise TransientError(f"The definitions of {names} change faster than they can be read.")
@@ -446,11 +438,11 @@ def _refuse_unplanned(table: TableState) -> None:
     )
 
 
-def _refuse_cascades(config: PipelineConfig, source: SourceSession, definitions: Definitions) -> None:
+def _refuse_cascades(config: PipelineConfig, source: Source, definitions: Definitions) -> None:
     if config.cascades == "ignore":
         return
-    for table in sorted(source.cascading(definitions.schemas)):
-        reason, _ = cascade_reason(table)
+    for table in sorted(source.catalog.cascading(definitions.schemas)):
+        reason, _ = source.catalog.cascade_reason(table)
         raise ConfigError(reason, hint="Leave the table out, or accept the gap with `cascades: ignore`.")
 
 

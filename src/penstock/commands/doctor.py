@@ -18,9 +18,10 @@ from penstock.model.table import TableState
 from penstock.planning.parking import at_start
 from penstock.printable import printable
 from penstock.signals.work import tables_by_signal, with_signals
-from penstock.sources.base import Finding, TableFilter
-from penstock.sources.mysql import preflight
-from penstock.sources.mysql.session import SourceSession
+from penstock.sources import open_source
+from penstock.sources.base import Source
+from penstock.sources.preflight import Finding
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 _ORDER = {"error": 0, "warning": 1, "ok": 2}
@@ -52,24 +53,27 @@ def findings_of(config: PipelineConfig) -> list[Finding]:
                 removed = list(map(TableId.parse, tables_by_signal(state)["removed"]))
         except PenstockError as error:
             found.append(Finding("warning", "state", str(config.state), f"{error.message} {error.hint}"))
-    found += preflight.check(config)
-    if not any(finding.level == "error" for finding in found):
-        found = with_parked(found, known, _at_start(config, known, removed))
+    with closing(open_source(config, foreign_keys=config.cascades == "apply")) as source:
+        found += source.preflight.check(config)
+        if not any(finding.level == "error" for finding in found):
+            found = with_parked(found, known, _at_start(config, source, known, removed))
     return sorted(found, key=lambda finding: _ORDER[finding.level])
 
 
 def _at_start(
-    config: PipelineConfig, known: Mapping[TableId, TableState], removed: Collection[TableId]
+    config: PipelineConfig,
+    source: Source,
+    known: Mapping[TableId, TableState],
+    removed: Collection[TableId],
 ) -> dict[TableId, TableState]:
     """The tables in the state in which `penstock run` would start to follow them."""
-    source = SourceSession(config.source, config.relay_log_path, foreign_keys=config.cascades == "apply")
-    with closing(source):
-        captured = TableFilter(config.tables, fold_case=source.traits.fold_case)
-        captured.set(config.tables, removed)
-        schemas = source.read_tables(captured)
-        cascading = source.cascading(schemas) if config.cascades == "park" else set()
-        logs_cascades = source.traits.logs_cascades
-    return at_start(known, schemas, cascading, config, logs_cascades=logs_cascades)
+    catalog = source.catalog
+    captured = TableFilter(config.tables, fold_case=catalog.fold_case)
+    captured.set(config.tables, removed)
+    schemas = catalog.read_tables(captured)
+    cascading = catalog.cascading(schemas) if config.cascades == "park" else set()
+    reason, logs_cascades = catalog.cascade_reason, catalog.logs_cascades
+    return at_start(known, schemas, cascading, config, reason, logs_cascades=logs_cascades)
 
 
 def with_parked(

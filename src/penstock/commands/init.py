@@ -24,9 +24,9 @@ from penstock.model.name import join_name, quote
 from penstock.model.schema import TableId
 from penstock.printable import argument, printable
 from penstock.sinks import registry
-from penstock.sources.base import Finding
 from penstock.sources.mysql.catalog import list_tables
 from penstock.sources.mysql.connection import connect
+from penstock.sources.preflight import Finding
 
 DATABASES_SHOWN_MAX = 20
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

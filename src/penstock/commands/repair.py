@@ -14,7 +14,7 @@ from penstock.commands.verify import choose, remember, verified
 from penstock.model.pattern import exactly
 from penstock.model.schema import TableSchema
 from penstock.model.signal import Signal
-from penstock.sources.mysql.snapshot.keys import BINARY
+from penstock.sources.named_keys import BINARY
 from penstock.state import StateStore
 from penstock.verify.report import DifferentKey, TableReport, exit_code
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import pymysql
 
 from penstock import config as configuration
 from penstock.commands.status import ensure_run
@@ -21,12 +18,10 @@ from penstock.failures.messages import explained
 from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime.progress import VERIFIED
-from penstock.sources.mysql import followed_host
-from penstock.sources.mysql.connection import connect, explain
+from penstock.sources import open_source
 from penstock.state import StateStore
 from penstock.verify.check import Verification
 from penstock.verify.report import ALL_EQUAL, KEYS_LISTED, TableReport, exit_code
-from penstock.verify.source import ReadView, read_view
 from penstock.verify.target_versions import PipelineVersions
 from penstock.verify.window import RelayLogWindow
 
@@ -95,18 +90,7 @@ def verified(
     from penstock.spark.session import build_session
     from penstock.spark.verify import SparkTarget
 
-    @contextmanager
-    def views() -> Iterator[ReadView]:
-        source = followed_host.followed(config.source, config.relay_log_path)
-        connection = connect(source, role="verify")
-        try:
-            with read_view(connection, config.snapshot.watermark_table) as view:
-                yield view
-        except (pymysql.Error, OSError) as error:
-            raise explain(error, source) from error
-        finally:
-            connection.close()
-
+    source = open_source(config)
     folder = config.state / "verify"
     spark = build_session(config.spark, config.sink, folder)
     try:
@@ -120,10 +104,10 @@ def verified(
             sink.check()
         log = RelayLog.open(config.relay_log_path)
         verification = Verification(
-            views,
+            source.read_view,
             SparkTarget(sink.read),
             PipelineVersions(config, state, log),
-            RelayLogWindow(log, config.types),
+            RelayLogWindow(log, source.row_images, config.types),
             types=config.types,
             keys_listed=keys_listed,
         )
@@ -131,3 +115,4 @@ def verified(
             yield from verification.verify([(table.table, table.rows_guess) for table in tables])
     finally:
         spark.stop()
+        source.close()

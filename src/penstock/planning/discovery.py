@@ -25,9 +25,8 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.schema_from_log import described
 from penstock.sinks.base import Missing, Sink
 from penstock.snapshot.placement import table_start
-from penstock.sources.base import TableFilter
-from penstock.sources.mysql.session import SourceSession
-from penstock.sources.mysql.statements import cascade_reason
+from penstock.sources.base import Source
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class Wait(Protocol):
 def discover(
     state: StateStore,
     relay_log: RelayLog,
-    source: SourceSession,
+    source: Source,
     captured: TableFilter,
     config: PipelineConfig,
     *,
@@ -67,7 +66,7 @@ def discover(
         state.advance(relay_log.start)
     known = state.tables()
     schemas, start, restless = at_one_offset(
-        relay_log, source, wait, lambda: source.read_tables(captured), finds=True
+        relay_log, source, wait, lambda: source.catalog.read_tables(captured), finds=True
     )
     new = {table: schema for table, schema in schemas.items() if table not in known}
     planned, now = state.position or relay_log.start, start
@@ -80,7 +79,7 @@ def discover(
         reach = LogRange(start, relay_log.end)
         new = {table: described(relay_log, schema, reach) or schema for table, schema in new.items()}
     with state.transaction():
-        _reconfigure(state, reconfigured(known, schemas, config))
+        _reconfigure(state, reconfigured(known, schemas, config, source.catalog.cascade_reason))
         for schema in new.values():
             begin = start
             if schema.foreign_keys:
@@ -92,7 +91,9 @@ def discover(
                 state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, resnapshot=RESTLESS)
                 what = RESTLESS
             state.note(Change(schema.table, schema.version, start, what, "captured"))
-        parked = parked_when_found(state.tables(), new.keys(), cascading, config)
+        parked = parked_when_found(
+            state.tables(), new.keys(), cascading, config, source.catalog.cascade_reason
+        )
         for table, (reason, hint) in parked.items():
             state.park(table, offset=start, reason=reason, hint=hint)
 
@@ -100,7 +101,7 @@ def discover(
 def restart_table(
     state: StateStore,
     relay_log: RelayLog,
-    source: SourceSession,
+    source: Source,
     table: TableId,
     config: PipelineConfig,
     *,
@@ -152,12 +153,12 @@ def restart_table(
         )
         state.note(Change(table, schema.version, start, "read again from its beginning", why))
         if table in cascading:
-            reason, hint = cascade_reason(table)
+            reason, hint = source.catalog.cascade_reason(table)
             state.park(table, offset=start, reason=reason, hint=hint)
 
 
-def _one(source: SourceSession, table: TableId) -> dict[TableId, TableSchema]:
-    schema = source.read_table(table)
+def _one(source: Source, table: TableId) -> dict[TableId, TableSchema]:
+    schema = source.catalog.read_table(table)
     return {} if schema is None else {table: schema}
 
 
@@ -180,7 +181,7 @@ def _shape(schema: TableSchema) -> tuple[tuple[Column, ...], tuple[str, ...]]:
 
 def at_one_offset(
     relay_log: RelayLog,
-    source: SourceSession,
+    source: Source,
     wait: Wait,
     read: Callable[[], dict[TableId, TableSchema]],
     *,
@@ -201,7 +202,7 @@ def at_one_offset(
     return schemas, start, restless
 
 
-def _reach_end(relay_log: RelayLog, source: SourceSession, wait: Wait) -> Offset:
+def _reach_end(relay_log: RelayLog, source: Source, wait: Wait) -> Offset:
     """The offset of the source's present end, once the relay log holds it."""
     end = source.end_position()
 
@@ -216,7 +217,7 @@ def _reach_end(relay_log: RelayLog, source: SourceSession, wait: Wait) -> Offset
 
 
 def _touched(
-    relay_log: RelayLog, source: SourceSession, between: LogRange, tables: set[TableId], *, finds: bool
+    relay_log: RelayLog, source: Source, between: LogRange, tables: set[TableId], *, finds: bool
 ) -> set[TableId]:
     """Tables about which a statement stands in the range; if it `finds` tables, also new ones."""
     touched: set[TableId] = set()

@@ -7,7 +7,7 @@ is not decided here: one that is somebody else's, or columns that do not fit tho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from penstock.cascades.keys import after, held_back
@@ -19,10 +19,11 @@ from penstock.model.shards import Shards
 from penstock.model.table import Parked, TableState, new_table
 from penstock.sinks.names import own_name
 from penstock.sinks.refusals import other_key, same_key, shared_target
-from penstock.sources.mysql.statements import cascade_reason
 
 Reasons = dict[TableId, tuple[str, str]]
 """Reason and cure."""
+CascadeReason = Callable[[TableId], tuple[str, str]]
+"""`sources.catalog.Catalog.cascade_reason`."""
 KEYS_WORKED_OUT = "what its foreign keys change is worked out from now on"
 
 
@@ -31,13 +32,14 @@ def at_start(
     schemas: Mapping[TableId, TableSchema],
     cascading: Collection[TableId],
     config: PipelineConfig,
+    cascade_reason: CascadeReason,
     *,
     logs_cascades: bool,
 ) -> dict[TableId, TableState]:
     """The tables as they are when the pipeline begins to plan. `known`: those of its state. `schemas`: those
     that it captures now. `cascading`: whose rows foreign keys change without row events."""
     tables = dict(known)
-    for state, parked in reconfigured(known, schemas, config):
+    for state, parked in reconfigured(known, schemas, config, cascade_reason):
         tables[state.table] = state if parked is None else _parked(state, *parked)
     append_only = not config.sink_kind.keeps_tables
     new = [
@@ -47,7 +49,7 @@ def at_start(
     ]
     tables |= {state.table: state for state in new}
     for name, (reason, hint) in parked_when_found(
-        tables, [one.table for one in new], cascading, config
+        tables, [one.table for one in new], cascading, config, cascade_reason
     ).items():
         tables[name] = _parked(tables[name], reason, hint)
     if config.cascades == "apply" and not logs_cascades:
@@ -57,7 +59,10 @@ def at_start(
 
 
 def reconfigured(
-    known: Mapping[TableId, TableState], schemas: Mapping[TableId, TableSchema], config: PipelineConfig
+    known: Mapping[TableId, TableState],
+    schemas: Mapping[TableId, TableSchema],
+    config: PipelineConfig,
+    cascade_reason: CascadeReason,
 ) -> list[tuple[TableState, tuple[str, str] | None]]:
     """Known tables that are otherwise since `cascades` in the pipeline file is, and why they are parked."""
     found: list[tuple[TableState, tuple[str, str] | None]] = []
@@ -78,6 +83,7 @@ def parked_when_found(
     new: Collection[TableId],
     cascading: Collection[TableId],
     config: PipelineConfig,
+    cascade_reason: CascadeReason,
 ) -> Reasons:
     """Of the `new` tables, those that cannot be followed. One without a key is parked already."""
     parked: Reasons = {name: cascade_reason(name) for name in new if name in cascading}

@@ -6,18 +6,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 from penstock.cascades.keys import moves_rows
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import DeleteOlder, Mode, PlaceChunks, Scan, Step
-from penstock.model.schema import TableId, TableSchema
-from penstock.model.schema_change import TableEffect
+from penstock.model.schema import TableId
 from penstock.model.table import Reading, TableState
 from penstock.planning.policy import Verdict
-from penstock.relaylog.reader import RelayLog, Statement
+from penstock.relaylog.reader import RelayLog
 from penstock.snapshot.chunk_log import PlacementIndex
 from penstock.snapshot.placement import (
     Break,
@@ -30,17 +29,12 @@ from penstock.snapshot.placement import (
     place_all,
     shared_scans,
 )
+from penstock.sources.statements import Statements
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
 WHOLE_BYTES = 1 << 62
-
-
-class StatementReader(Protocol):
-    """Judges statements. `live` are the tables whose events are planned, with the schema the log is at."""
-
-    def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]: ...
 
 
 class Placing:
@@ -50,7 +44,7 @@ class Placing:
         self,
         state: StateStore,
         relay_log: RelayLog,
-        statements: StatementReader,
+        statements: Statements,
         *,
         append_only: bool,
         discard: Callable[[StagedChunk], None],

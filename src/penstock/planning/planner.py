@@ -50,11 +50,12 @@ from penstock.model.table import (
     TableState,
 )
 from penstock.planning import renames
-from penstock.planning.placement import Placing, StatementReader
+from penstock.planning.placement import Placing
 from penstock.planning.policy import Policies, Verdict, begun, judge
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.placement import Break, PlacementLimits
 from penstock.snapshot.single_view import first_steps, kept_for_later, placed_whole, untrue
+from penstock.sources.statements import Statements
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Planner:
         self,
         state: StateStore,
         relay_log: RelayLog,
-        statements: StatementReader,
+        statements: Statements,
         *,
         policies: Policies,
         discard: Callable[[StagedChunk], None],

@@ -28,8 +28,7 @@ from penstock.model.table import (
 from penstock.planning.discovery import TableGone, Wait, restart_table
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink
-from penstock.sources.mysql.session import SourceSession
-from penstock.sources.mysql.statements import same_definition
+from penstock.sources.base import Source
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class Rereads:
         self,
         state: StateStore,
         relay_log: RelayLog,
-        source: SourceSession,
+        source: Source,
         config: PipelineConfig,
         sink: Sink,
         *,
@@ -127,5 +126,5 @@ class Rereads:
         past: then it helps once. After that only if the catalog says something else by now."""
         if not any(one.table == table.table and one.decision == UNFIT for one in self._state.history()):
             return True
-        now = self._source.read_table(table.table)
-        return not same_definition(now, table.schema)
+        now = self._source.catalog.read_table(table.table)
+        return not self._source.catalog.same_definition(now, table.schema)

@@ -19,7 +19,7 @@ from typing import Any
 from penstock import config as configuration
 from penstock.backoff import Backoff, Schedule
 from penstock.cascades.keys import is_unfinished, refers_to_itself
-from penstock.config import PipelineConfig, SourceConfig
+from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import TableError, TransientError
 from penstock.failures.messages import explained, one_sentence
@@ -55,14 +55,12 @@ from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.gate import Gate
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.single_view import read_whole
-from penstock.sources.base import Finding, TableFilter, refuse
-from penstock.sources.mysql import followed_host, preflight, start_position
-from penstock.sources.mysql.generated_columns import computation
-from penstock.sources.mysql.omitted_columns import omitted_values
-from penstock.sources.mysql.session import SourceSession
-from penstock.sources.mysql.snapshot.host_selection import Lookout
-from penstock.sources.mysql.snapshot.split import WHOLE
-from penstock.sources.mysql.supervisor import Supervisor
+from penstock.sources import open_source
+from penstock.sources.base import Source
+from penstock.sources.chunks import ALL_ROWS
+from penstock.sources.preflight import Finding, refuse
+from penstock.sources.receiver import Receiver
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 from penstock.state.report import forget_report, forget_status, note_end
 
@@ -119,7 +117,10 @@ class Pipeline:
             known = StateStore.exists(config.state)  # else there are no signals yet
             opened = partial(StateStore, config.state, owner=True)
             state = stack.enter_context(contextlib.closing(opened())) if known else None
-            findings = preflight.check(with_signals(config, state) if state is not None else config)
+            source = open_source(config, foreign_keys=config.cascades == "apply")
+            stack.callback(source.close)
+            ending.interrupt = source.interrupt
+            findings = source.preflight.check(with_signals(config, state) if state is not None else config)
             refuse(findings)
             for finding in findings:
                 if finding.level == "warning":
@@ -128,13 +129,13 @@ class Pipeline:
             state.limit_signals(config.signals)
             stack.enter_context(targets.held(config, state))
             targets.check_relay_log(config.relay_log_path, state)
-            start_position.check(config)  # what the receiver would refuse, before Spark is started beside it
+            source.preflight.check_start()  # before Spark is started beside the receiver
             consumer = stack.enter_context(contextlib.closing(register(config, state)))
             rest = stack.enter_context(rest_server(config, state))
-            supervisor = Supervisor(self._receiver_file())
-            stack.callback(supervisor.stop)
-            supervisor.start()
-            run = _Run(config, state, supervisor, ending, self._stopping, consumer, rest, once=once,
+            receiver = source.receiver(self._receiver_file())
+            stack.callback(receiver.stop)
+            receiver.start()
+            run = _Run(config, state, source, receiver, ending, self._stopping, consumer, rest, once=once,
                        on_progress=on_progress)  # fmt: skip
             stack.callback(run.close)
             stack.push(ending.note)
@@ -158,7 +159,8 @@ class _Run:
         self,
         config: PipelineConfig,
         state: StateStore,
-        supervisor: Supervisor,
+        source: Source,
+        receiver: Receiver,
         ending: Ending,
         stopping: threading.Event,
         consumer: Consumer,
@@ -169,7 +171,8 @@ class _Run:
     ) -> None:
         self.config = config
         self.state = state
-        self.supervisor = supervisor
+        self.source = source
+        self.receiver = receiver
         self.ending = ending
         self.stopping = stopping
         self.rest = rest
@@ -183,7 +186,7 @@ class _Run:
         self.planning_backoff = Backoff(PLANNING_RETRY)
 
     def close(self) -> None:
-        self.supervisor.ask_to_stop()
+        self.receiver.ask_to_stop()
         self.closing.close()
 
     # before the loop ----------------------------------------------------------------------------------------
@@ -196,15 +199,12 @@ class _Run:
         with ThreadPoolExecutor(1, thread_name_prefix="start") as aside:
             spark = aside.submit(self._open_spark)
             self.log = self._open_log()
-            self.source = SourceSession(
-                config.source, config.relay_log_path, foreign_keys=config.cascades == "apply"
-            )
             self.closing.callback(self.source.close)
-            self.captured = TableFilter(config.tables, fold_case=self.source.traits.fold_case)
+            self.captured = TableFilter(config.tables, fold_case=self.source.catalog.fold_case)
             apply_patterns(self.captured, config.tables, self.state)
             self.goal = self.source.end_position() if self.once else None
             spark.result()
-            self._make_workers(any(f.check == "binlog_row_image" and f.level != "ok" for f in findings))
+            self._make_workers(any(finding.partial_rows for finding in findings))
             self._start_history()  # before what is stopped earlier, which still notes changes
             self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))
             self.query = self._watch_query()
@@ -212,7 +212,7 @@ class _Run:
             query = aside.submit(self.query.start)
             self._discover(self._cascading_at_start(), self._wait_for)
             targets.check_new(self.sink, self.state)
-            self.progress = Progress(config, self.state, self.log, self.supervisor, rest=self.rest,
+            self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
             self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat
             planner = make_planner(
@@ -220,7 +220,7 @@ class _Run:
                 applies_cascades=self._applies_cascades,
             )  # fmt: skip
             self.planning = Planning(self.state, self.log, planner)
-            self.renewal = Renewal(self.log, self.supervisor.renew)
+            self.renewal = Renewal(self.log, self.receiver.renew)
             self.rereads = Rereads(
                 self.state, self.log, self.source, config, self.sink, cascading=self._cascading_now,
                 wait=self._wait_for, renew=self.renewal.ask,
@@ -266,9 +266,9 @@ class _Run:
             self.state,
             config,
             self.captured,
-            open_channels(config, self.state, self.log, self.source.read_table),
+            open_channels(config, self.state, self.log, self.source.catalog.read_table),
             discover=self._find_more,
-            check_condition=self.source.check_condition,
+            catalog=self.source.catalog,
             unpark=partial(unpark, self.state, self.log, self.sink, hold=self.consumer.hold),
             limit=lambda limits: self.chunks.limits(**limits),
             advance_log=self.renewal.ask,
@@ -290,8 +290,8 @@ class _Run:
             narrowing=config.evolution.narrowing,
             rereads_max=config.rereads_max,
             partial_images=lacks_columns,
-            omitted=partial(omitted_values, types=config.types),
-            computation=lambda schema: computation(self._followed(), schema),
+            omitted=partial(self.source.row_images.omitted, types=config.types),
+            computation=self.source.row_images.computation,
             cascades=config.state / "cascades",
             on_applied=self._applied,
         )
@@ -304,22 +304,18 @@ class _Run:
             retries=config.retries,
             types=config.types,
             find_chunks=self._find_chunks,
-            start_gtids=self.chunk_log.gtids_at,
-            watermark_table=config.snapshot.watermark_table,
+            executed_at=self.chunk_log.executed_at,
             failed=self._snapshot_failed,
             paused=partial(is_paused, self.state),
-            whole=partial(read_whole, self.state.tables, config.relay_log_path),
-            found_all=self.source.rest,
+            view=partial(read_whole, self.state.tables, config.relay_log_path),
+            found_all=self.source.chunks.rest,
         )
         self.chunks.limits(**limits_by_signal(self.state))
 
     def _make_gate(self) -> Gate:
         snapshot = self.config.snapshot
-        lookout = Lookout(snapshot, self._followed, self.captured, self.chunk_log.bytes_outside)
-        return Gate(snapshot, self._followed, lookout, allowed=self._may_read)
-
-    def _followed(self) -> SourceConfig:
-        return followed_host.followed(self.config.source, self.config.relay_log_path)
+        hosts = self.source.snapshot_hosts(self.captured, self.chunk_log.bytes_outside)
+        return Gate(snapshot, hosts, allowed=self._may_read)
 
     def _start_history(self) -> None:
         from penstock.spark.history import HistoryTable
@@ -333,16 +329,17 @@ class _Run:
 
     def _cascading_at_start(self) -> set[TableId]:
         """Of all that is captured, also what the state does not know yet."""
-        parks = self.config.cascades == "park"
-        return self.source.cascading(self.source.read_tables(self.captured)) if parks else set()
+        parks, catalog = self.config.cascades == "park", self.source.catalog
+        return catalog.cascading(catalog.read_tables(self.captured)) if parks else set()
 
     def _cascading_now(self) -> set[TableId]:
         """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
-        return self.source.cascading(self.state.tables()) if self.config.cascades == "park" else set()
+        parks, catalog = self.config.cascades == "park", self.source.catalog
+        return catalog.cascading(self.state.tables()) if parks else set()
 
     @property
     def _applies_cascades(self) -> bool:
-        return self.config.cascades == "apply" and not self.source.traits.logs_cascades
+        return self.config.cascades == "apply" and not self.source.catalog.logs_cascades
 
     def _open_log(self) -> RelayLog:
         path = self.config.relay_log_path
@@ -354,7 +351,7 @@ class _Run:
         return log
 
     def _wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> None:
-        self.supervisor.wait_for(condition, what, self.stopping, seconds=seconds)
+        self.receiver.wait_for(condition, what, self.stopping, seconds=seconds)
 
     def _watch_query(self) -> QueryWatch:
         from penstock.spark.stream import start_query
@@ -384,7 +381,7 @@ class _Run:
     def loop(self) -> Progress:
         attention = Attention(self.state, self.log)
         while not self.stopping.is_set():
-            self.supervisor.check()
+            self.receiver.check()
             self.query.check()
             if self.chunks.error is not None:
                 raise self.chunks.error
@@ -464,12 +461,12 @@ class _Run:
     ) -> Iterator[Chunk]:
         if refers_to_itself(table.schema):
             return iter([Chunk(table.table, 0, None, None)])
-        return self.source.find_chunks(
+        return self.source.chunks.find(
             table.schema,
             self.config.snapshot.chunk_rows,
-            self.chunk_log.gtids_at(table.start if partial is None else max(table.start, partial.since)),
+            self.chunk_log.executed_at(table.start if partial is None else max(table.start, partial.since)),
             sized=sized,
-            part=partial.part if partial else WHOLE,
+            part=partial.part if partial else ALL_ROWS,
             after=after,
         )
 

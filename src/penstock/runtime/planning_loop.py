@@ -7,21 +7,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from penstock.config import PipelineConfig
-from penstock.model.offset import LogRange, Offset
+from penstock.model.offset import Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import is_catching_up
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
-from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.unprotected import statements_left
 from penstock.sinks.base import Sink, TableSink
 from penstock.snapshot import staging
 from penstock.snapshot.placement import PlacementLimits
-from penstock.sources.base import TableFilter
-from penstock.sources.mysql.session import SourceSession
-from penstock.sources.mysql.statements import MySqlStatements
+from penstock.sources.base import Source
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 APPEND_BYTES_MAX = 128 * 1024**2
@@ -134,22 +131,18 @@ def _no_identity(table: TableId) -> None:
 def make_planner(
     state: StateStore,
     log: RelayLog,
-    source: SourceSession,
+    source: Source,
     config: PipelineConfig,
     captured: TableFilter,
     sink: Sink,
     *,
     applies_cascades: bool,
 ) -> Planner:
-    statements = MySqlStatements(
+    statements = source.statements(
         captured,
-        source.read_table,
-        lambda: source.traits.statements,
-        read_database=source.read_database,
-        earlier=lambda offset: statements_left(log, LogRange(Offset(0), offset)),
-        in_full=lambda statement: in_full(log, statement),
+        log,
         types=config.types,
-        parks_cascades=config.cascades == "park" and not source.traits.logs_cascades,
+        parks_cascades=config.cascades == "park" and not source.catalog.logs_cascades,
         keeps_keys=applies_cascades,
     )
     return Planner(

@@ -3,7 +3,7 @@
 To wait for what is under way is the better end, so there are steps:
 
 1. At once nothing new is begun; what is under way (an epoch, chunks) may finish.
-2. After a third of the time every wait for the source is ended (`sources/mysql/timeouts.py`).
+2. After a third of the time every wait for the source is ended (`Source.interrupt`).
 3. After half of it Spark's jobs are cancelled.
 4. At the end the process says what still runs, in its log and for `penstock status`, and exits. Nothing is
    lost by that: it is what `kill -9` does, and every step is made for it.
@@ -26,7 +26,6 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from penstock.printable import printable
-from penstock.sources.mysql import timeouts
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +63,8 @@ class Ending:
         """Is called about once a second until then: the run's main thread may be waiting for the source."""
         self.forced: Callable[[str], None] = lambda message: None
         """Is told why the run ends by force."""
+        self.interrupt: Callable[[str], int] = lambda reason: 0
+        """Ends the waits for the source; how many there were."""
         self.cancel_jobs: Callable[[], None] | None = None
         self._begun_at: float | None = None
         self._why = ""
@@ -113,7 +114,7 @@ class Ending:
                         self.beat()
                 continue
             elapsed = time.monotonic() - self._begun_at
-            if elapsed > self._timeout_s / 3 and (count := timeouts.interrupt("penstock is stopping")):
+            if elapsed > self._timeout_s / 3 and (count := self.interrupt("penstock is stopping")):
                 log.warning("stopping: %d wait(s) for the source were ended", count)
             if elapsed > self._timeout_s / 2:
                 self._cancel()

@@ -30,8 +30,9 @@ from penstock.signals import commands
 from penstock.signals.answers import progress
 from penstock.signals.channels import Channel
 from penstock.signals.commands import is_condition, matching
-from penstock.sources.base import TableFilter
-from penstock.sources.mysql.snapshot.keys import UnfitKey, check_keys, key_literal
+from penstock.sources.catalog import Catalog
+from penstock.sources.named_keys import UnfitKey, check_keys
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -51,8 +52,7 @@ Started = tuple[SignalStatus, dict[str, Any]]
 
 class Signals:
     """`discover` adds tables that match the patterns and are not known yet; its argument: whether to read
-    their rows. It raises `TransientError` if the source does not answer. `check_condition` raises
-    `ConfigError` for a condition that the server refuses. `unpark` returns the answer of `penstock unpark`.
+    their rows. It raises `TransientError` if the source does not answer. `unpark` answers as its command.
     `limit` sets limits of snapshots. `advance_log` forces a transaction end, so that an idle log advances."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Signals:
         channels: Sequence[Channel],
         *,
         discover: Callable[[bool], None],
-        check_condition: Callable[[TableSchema, str], None],
+        catalog: Catalog,
         unpark: Callable[[TableId], dict[str, Any]],
         limit: Callable[[dict[str, int]], None],
         advance_log: Callable[[], None],
@@ -73,7 +73,7 @@ class Signals:
         self._captured = captured
         self._channels = channels
         self._discover = discover
-        self._check_condition = check_condition
+        self._catalog = catalog
         self._unpark = unpark
         self._limit = limit
         self._advance_log = advance_log
@@ -211,7 +211,7 @@ class Signals:
                     hint="Write an expression as it would follow WHERE, without comments and subqueries.",
                 )
             for name in found:
-                self._check_condition(known[name].schema, condition.filter)
+                self._catalog.check_condition(known[name].schema, condition.filter)
                 parts[name] = Part(condition=condition.filter)
         if command.keys or command.lower is not None or command.upper is not None:
             [table] = tables
@@ -227,7 +227,7 @@ class Signals:
             check_keys(schema, [*command.keys, *bounds], types)
             lower, upper = (
                 None if bound is None else tuple(
-                    key_literal(schema.column(name), value)
+                    self._catalog.key_literal(schema.column(name), value)
                     for name, value in zip(schema.key, bound, strict=True)
                 )
                 for bound in (command.lower, command.upper)

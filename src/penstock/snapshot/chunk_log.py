@@ -30,7 +30,8 @@ class ChunkLog:
             self._log.refresh()
             yield self._log
 
-    def gtids_at(self, offset: Offset) -> str:
+    def executed_at(self, offset: Offset) -> str:
+        """What the source had executed at an offset, as `sources.chunks.ChunkReader.require` takes it."""
         with self._refreshed() as log:
             return str(log.gtids_at(offset))
 
@@ -39,10 +40,10 @@ class ChunkLog:
         with self._refreshed() as log:
             return int(log.end - (applied or log.start))
 
-    def bytes_outside(self, gtids: str) -> int:
-        """Log from the first transaction on that is not in the set."""
+    def bytes_outside(self, executed: str) -> int:
+        """Log from the first transaction on that is not in what a server has executed."""
         with self._refreshed() as log:
-            return int(log.end - log.window_start(GtidSet(gtids), not_after=log.end))
+            return int(log.end - log.window_start(GtidSet(executed), not_after=log.end))
 
 
 class PlacementIndex:

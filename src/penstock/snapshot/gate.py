@@ -1,7 +1,7 @@
 """The gate before each chunk: whether it may begin now, and from which server it is read.
 
 A chunk begins when less than `parallel` are being read, what was read before is paid for
-(`rate_limits.py`), not too much log waits to be applied, and the lookout sees a server that is fit and not
+(`rate_limits.py`), not too much log waits to be applied, and among the hosts is a server that is fit and not
 too busy. Once it has begun it is read to its end: a chunk that is cut off has cost as much, for nothing.
 
 A thread of the gate's looks at the servers about once a second, only while chunks want to begin. What it saw
@@ -15,30 +15,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from penstock.config import SnapshotConfig, SourceConfig
+from penstock.config import SnapshotConfig
 from penstock.snapshot.rate_limits import Pace
-from penstock.sources.mysql.snapshot.host_selection import Host, Sight
+from penstock.sources.chunks import Host
+from penstock.sources.hosts import Sight, SnapshotHosts
 
 LOOK_SECONDS = 1.0
 WANTED_SECONDS = 3.0
 """After this long without a chunk that wants to begin, nobody looks and nothing is said."""
 STALE_SECONDS = 15.0
 """What was seen of the servers longer ago says nothing about now: no chunk begins."""
-
-
-class Looks(Protocol):
-    """`sources.mysql.lookout.Lookout`, or a script."""
-
-    @property
-    def is_needed(self) -> bool: ...
-
-    def look(self) -> Sight: ...
-
-    def close(self) -> None: ...
-
-    def hosts_to_json(self) -> list[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True)
@@ -49,19 +37,17 @@ class Permit:
 
 
 class Gate:
-    """Thread-safe. `source`: the server that is followed now. `allowed`: False while too much log waits."""
+    """Thread-safe. `allowed`: False while too much log waits."""
 
     def __init__(
         self,
         config: SnapshotConfig,
-        source: Callable[[], SourceConfig],
-        lookout: Looks,
+        hosts: SnapshotHosts,
         *,
         allowed: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source = source
-        self._lookout = lookout
+        self._servers = hosts
         self._allowed = allowed
         self._clock = clock
         self._lock = threading.Lock()
@@ -90,7 +76,7 @@ class Gate:
             self._waits = None if full else self._reason(allowed)
             if full or self._waits is not None:
                 return None
-            hosts = (Host(self._source()),) if at_source else self._hosts()
+            hosts = (self._servers.followed(),) if at_source else self._hosts()
             host = min(hosts, key=lambda one: self._reading[one.address])
             self._reading[host.address] += 1
             return Permit(host)
@@ -117,7 +103,7 @@ class Gate:
     def _reason(self, allowed: bool) -> tuple[str, str] | None:
         if not allowed:
             return "too much log waits to be applied", "pause_when_behind"
-        if self._lookout.is_needed:
+        if self._servers.is_needed:
             if self._sight is None or self._clock() - self._seen_at > STALE_SECONDS:
                 return "the load of the servers is not known yet", "load"
             if not self._sight.hosts:
@@ -129,9 +115,9 @@ class Gate:
         return None
 
     def _hosts(self) -> tuple[Host, ...]:
-        if self._lookout.is_needed and self._sight is not None:
+        if self._servers.is_needed and self._sight is not None:
             return self._sight.hosts
-        return (Host(self._source()),)
+        return (self._servers.followed(),)
 
     # limits -------------------------------------------------------------------------------------------------
 
@@ -162,13 +148,13 @@ class Gate:
                     "rows_per_second": self._pace.rows_per_second,
                     "bytes_per_second": self._pace.bytes_per_second,
                 },
-                "hosts": self._lookout.hosts_to_json(),
+                "hosts": self._servers.hosts_to_json(),
             }
 
     # looking ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self._lookout.is_needed:
+        if self._servers.is_needed:
             self._watcher = threading.Thread(target=self._watch, name="snapshot-load", daemon=True)
             self._watcher.start()
 
@@ -183,15 +169,15 @@ class Gate:
     def _watch(self) -> None:
         while not self._stopping.is_set():
             if not self._is_wanted():
-                self._lookout.close()
+                self._servers.close()
                 self._wake.wait()  # no limit: nothing is wanted, and `stop` wakes it
                 self._wake.clear()
                 continue
-            sight = self._lookout.look()
+            sight = self._servers.look()
             with self._lock:
                 self._sight, self._seen_at = sight, self._clock()
             self._stopping.wait(LOOK_SECONDS)
-        self._lookout.close()
+        self._servers.close()
 
     def _is_wanted(self) -> bool:
         with self._lock:

@@ -80,7 +80,7 @@ from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.partial_snapshot import KeyValues
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
-from penstock.sources.mysql.snapshot.keys import missing_keys
+from penstock.sources.named_keys import missing_keys
 
 Mode = Literal["append", "merge"]
 

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from penstock._core import GtidSet
 from penstock.cascades.keys import is_held, refers_to_itself, upstream
@@ -42,6 +41,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import TableState, is_catching_up
 from penstock.relaylog.reader import RelayLog
 from penstock.snapshot.placement import Break
+from penstock.sources.chunks import Views
 
 VIEWS_SECONDS_MAX = 60.0
 """How long views are opened until one can be placed."""
@@ -49,19 +49,10 @@ REACH_SECONDS_MAX = 30.0
 PAUSE_SECONDS = 0.01
 
 
-class Views(Protocol):
-    """`sources.mysql.watermark.Marks`."""
-
-    @property
-    def server_uuid(self) -> str: ...
-
-    def open_view(self) -> Watermarks: ...
-
-
 @dataclass(frozen=True)
 class Whole:
-    """What a task needs to read a table in one piece. `tables`: it and those its rows change with. `after`:
-    the offset must be greater. Pickles."""
+    """`sources.chunks.ViewChoice`: how a table is read in one piece. `tables`: it and those that
+    its rows change with. `after`: the offset must be greater."""
 
     relay_log: Path
     tables: frozenset[TableId]

@@ -35,16 +35,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock import _core
-from penstock.config import SourceConfig
 from penstock.disk.replace import sync
 from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
-from penstock.snapshot.base import ChunkReader
-from penstock.snapshot.single_view import Whole
-from penstock.sources.mysql.connection import connect
-from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
-from penstock.sources.mysql.snapshot.replicas import ReplicaOf
+from penstock.sources.chunks import ChunkReader, Host, ViewChoice
 
 FORMAT = 1
 """Version of the manifest. A reader refuses what it doesn't know."""
@@ -82,26 +77,22 @@ def _chunk_name(chunk: Chunk) -> str:
 
 
 def stage_chunk(
-    source: SourceConfig,
+    host: Host,
     schema: TableSchema,
     chunk: Chunk,
     directory: str,
     *,
-    start_gtids: str,
-    watermark_table: str | None = None,
+    executed: str,
     types: TypeOptions = DEFAULT_TYPES,
-    replica_of: ReplicaOf | None = None,
-    whole: Whole | None = None,
+    view: ViewChoice | None = None,
 ) -> StagedChunk:
     """Reads and stages one chunk over a connection of its own: what a Spark task calls.
 
     No connection outlives its chunk: Spark runs each task in whichever process is free, so connections that
     wait in processes for their next chunk would soon be more than chunks are read at once.
     """
-    with Stager(
-        source, watermark_table=watermark_table, types=types, replica_of=replica_of, whole=whole
-    ) as stager:
-        return stager.stage(schema, chunk, directory, start_gtids=start_gtids)
+    with Stager(host, types=types, view=view) as stager:
+        return stager.stage(schema, chunk, directory, executed=executed)
 
 
 class Stager:
@@ -109,24 +100,16 @@ class Stager:
     one thread. Context manager: at its end the server has let go of the connection; after an error it is
     closed at once.
 
-    `replica_of`: `source` is a replica of the server that is followed. `whole`: see `single_view.py`.
+    `view`: see `sources.chunks.Host.open_reader`.
     """
 
     def __init__(
-        self,
-        source: SourceConfig,
-        *,
-        watermark_table: str | None = None,
-        types: TypeOptions = DEFAULT_TYPES,
-        replica_of: ReplicaOf | None = None,
-        whole: Whole | None = None,
+        self, host: Host, *, types: TypeOptions = DEFAULT_TYPES, view: ViewChoice | None = None
     ) -> None:
-        self._source = source
-        self._watermark_table = watermark_table
+        self._host = host
         self._types = types
-        self._replica_of = replica_of
-        self._whole = whole
-        self._reader: MySqlChunkReader | None = None
+        self._view = view
+        self._reader: ChunkReader | None = None
 
     def __enter__(self) -> Stager:
         return self
@@ -138,30 +121,16 @@ class Stager:
         elif reader is not None:
             reader.close()
 
-    def stage(self, schema: TableSchema, chunk: Chunk, directory: str, *, start_gtids: str) -> StagedChunk:
-        """`start_gtids` must be executed where it is read: what the log had executed at the table's start,
-        and when its definition last changed. If the chunk is staged already, that attempt is returned and
-        nothing is read. After an error nothing more may be staged."""
+    def stage(self, schema: TableSchema, chunk: Chunk, directory: str, *, executed: str) -> StagedChunk:
+        """`executed`: what the log held at the table's start, and when its definition last changed; the rows
+        show all of it. If the chunk is staged already, that attempt is returned and nothing is read. After an
+        error nothing more may be staged."""
         if (known := find(directory, chunk)) is not None:
             return known
         if self._reader is None:
-            self._reader = self._connected()
-        self._reader.require_gtids(start_gtids)
+            self._reader = self._host.open_reader(types=self._types, view=self._view)
+        self._reader.require(executed)
         return stage(self._reader, schema, chunk, directory, types=self._types)
-
-    def _connected(self) -> MySqlChunkReader:
-        connection = connect(self._source, role="chunk")
-        try:
-            return MySqlChunkReader(
-                connection,
-                types=self._types,
-                watermark_table=self._watermark_table,
-                replica_of=self._replica_of,
-                whole=self._whole,
-            )
-        except BaseException:
-            connection._force_close()
-            raise
 
 
 def stage(

@@ -1,127 +1,83 @@
-"""What every kind of source offers to the rest, and the values it answers with.
+"""The source seam: all that the rest of Penstock asks of a source.
 
-A source is split by what is asked of it: its catalog (`Catalog`), and whether it is fit to be followed
-(`Finding`). `TableFilter` decides which of its tables a pipeline captures, also for tables that do not
-exist yet.
+`sources.open_source` opens a `Source` from a pipeline's configuration; everything else comes from it. What
+stands behind a source's promises (connections, SQL, the rules of its log) is known in its own folder only.
+
+The relay log is the same for every source; `receiver.py` says what its writer promises. What a segment holds
+is decoded by the core.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
 
-from penstock.config import TablesConfig
-from penstock.errors import ConfigError, LogPurged
-from penstock.model.pattern import TablePattern, is_wild
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.offset import SourcePosition
+from penstock.model.schema import TableId, TypeOptions
+from penstock.relaylog.reader import RelayLog, Statement
+from penstock.sources.catalog import Catalog
+from penstock.sources.chunks import Chunks
+from penstock.sources.hosts import SnapshotHosts
+from penstock.sources.preflight import Preflight
+from penstock.sources.read_view import ReadView
+from penstock.sources.receiver import Receiver
+from penstock.sources.row_images import RowImages
+from penstock.sources.statements import Statements
+from penstock.sources.table_filter import TableFilter
 
-Level = Literal["error", "warning", "ok"]
 
+class Source(Protocol):
+    """One source of one pipeline. To open it asks nothing; each part connects when it is first needed.
 
-@dataclass(frozen=True)
-class Finding:
-    """One answer to "can this source be captured?".
-
-    `check` names the demand (stable, for programs), `message` says what was found in one paragraph, `sql`
-    holds the statements that mend it (empty: nothing to mend, or SQL cannot do it), `parks`: the pipeline
-    leaves the table alone until it is mended.
+    What asks the source raises `TransientError` while it does not answer (`SourceUnreachable` where nobody
+    answers at all), and `ConfigError` for what the operator has to mend.
     """
 
-    level: Level
-    check: str
-    subject: str
-    message: str
-    sql: str = ""
-    parks: bool = False
+    @property
+    def preflight(self) -> Preflight: ...
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "level": self.level,
-            "check": self.check,
-            "subject": self.subject,
-            "message": self.message,
-            "sql": self.sql,
-            "parks": self.parks,
-        }
+    @property
+    def catalog(self) -> Catalog: ...
 
+    @property
+    def chunks(self) -> Chunks: ...
 
-PURGED = "backlog"
-"""The check that finds, as an error, that the source no longer has log which was not received."""
+    @property
+    def row_images(self) -> RowImages: ...
 
+    def receiver(self, file: Path) -> Receiver:
+        """The one that fills the relay log of the pipeline file `file`; it has not begun yet."""
 
-def refuse(findings: Iterable[Finding]) -> None:
-    """Raises `ConfigError` with one paragraph per error (`LogPurged` if it is that alone, as a receiver says
-    it); no error, no effect."""
-    errors = [finding for finding in findings if finding.level == "error"]
-    if not errors:
-        return
-    paragraphs = [finding.message + (f" Cure: {finding.sql}" if finding.sql else "") for finding in errors]
-    kind = LogPurged if all(finding.check == PURGED for finding in errors) else ConfigError
-    raise kind("\n\n".join(paragraphs), findings=[finding.to_json() for finding in errors])
+    def end_position(self) -> SourcePosition:
+        """The end of the source's log: claims no less than what is visible now. When the relay log has
+        reached it (`RelayLog.reached`), it holds all of that."""
 
+    def statements(
+        self,
+        captured: TableFilter,
+        log: RelayLog,
+        *,
+        types: TypeOptions,
+        parks_cascades: bool,
+        keeps_keys: bool = False,
+    ) -> Statements:
+        """What the log's statements mean for captured tables. `parks_cascades`: a table with a foreign key
+        that changes rows without events cannot be captured. `keeps_keys`: definitions have those keys."""
 
-class Catalog(Protocol):
-    """Reads table definitions from the database itself."""
+    def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
+        """See `Statements.touched`."""
 
-    def read_tables(self, tables: TableFilter) -> dict[TableId, TableSchema]:
-        """Every existing base table that the filter captures, in name order."""
+    def snapshot_hosts(self, captured: TableFilter, bytes_outside: Callable[[str], int]) -> SnapshotHosts:
+        """Where chunks of captured tables may be read. `bytes_outside`: how much of the log a host has not
+        executed, which says what it has executed in the words of `ChunkReader.require`."""
 
-    def read_table(self, table: TableId) -> TableSchema | None:
-        """One table; None when there is no such base table (or no right to see it)."""
+    def read_view(self) -> AbstractContextManager[ReadView]:
+        """Opens a connection of its own and a view in it, for the length of the block."""
 
+    def interrupt(self, reason: str) -> int:
+        """Ends every wait of this process for the source, now; from any thread. How many there were."""
 
-_HELPERS = re.compile(
-    r"_.+_(?:gho|ghc|del|new|old)"  # gh-ost, pt-online-schema-change, Spirit
-    r"|__osc_(?:new|old|chg|tmp)_.+"  # OnlineSchemaChange
-    r"|lhm[na]_.+"  # Large Hadron Migrator
-    r"|_vt_[a-z]{3}_.+",  # Vitess
-    re.DOTALL | re.IGNORECASE,
-)
-
-
-class TableFilter:
-    """Which tables a pipeline captures: `include` less `exclude`, `*` and `?` as wildcards in either part.
-
-    Patterns are those of `model.pattern`. With `fold_case` (the server's
-    lower_case_table_names is not 0) letter case does not count. The helper tables of online schema changes
-    (`_t_gho`, `_t_new`, …) are captured only by a pattern whose table part has no wildcard: what they hold
-    comes from the table itself.
-    """
-
-    def __init__(self, tables: TablesConfig, *, fold_case: bool = False) -> None:
-        self.fold_case = fold_case
-        self.removed: frozenset[TableId] = frozenset()
-        """Tables that are left out, whatever the patterns say."""
-        self.set(tables)
-
-    def set(self, tables: TablesConfig, removed: Iterable[TableId] = ()) -> None:
-        """Other patterns from now on."""
-        fold_case = self.fold_case
-        self.tables = tables
-        self.removed = frozenset(removed)
-        self._include = [TablePattern.of(pattern, fold_case=fold_case) for pattern in tables.include]
-        self._exclude = [TablePattern.of(pattern, fold_case=fold_case) for pattern in tables.exclude]
-
-    def __contains__(self, table: TableId) -> bool:
-        if table in self.removed:
-            return False
-        helper = _HELPERS.fullmatch(table.table) is not None
-        return any(
-            pattern.matches(table) and not (helper and is_wild(text))
-            for text, pattern in zip(self.tables.include, self._include, strict=True)
-        ) and not any(pattern.matches(table) for pattern in self._exclude)
-
-    def has_database(self, database: str) -> bool:
-        """Some table of this database could be captured."""
-        return any(pattern.database.fullmatch(database) for pattern in self._include)
-
-    def unmatched(self, tables: Iterable[TableId]) -> list[str]:
-        """The include patterns that capture none of `tables`."""
-        tables = list(tables)
-        return [
-            text
-            for text, pattern in zip(self.tables.include, self._include, strict=True)
-            if not any(pattern.matches(table) for table in tables)
-        ]
+    def close(self) -> None:
+        """Gives connections up. Parts may still be used, and connect again."""

@@ -136,11 +136,11 @@ def _exercise(spark: SparkSession, options: SinkOptions, state: Path) -> None:
 
 
 def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
+    from penstock.model.buckets import RangeBuckets
     from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
     from penstock.sinks.base import ChangeSink, Commit, EvolvedColumn, Readable, TableSink
     from penstock.spark.verify import SparkTarget
     from penstock.verify.check import Compared
-    from penstock.verify.plan import RangeBuckets
 
     table = TableId("shop", "orders")
     columns = (

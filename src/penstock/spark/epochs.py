@@ -55,7 +55,7 @@ from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Sink
 from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
 from penstock.snapshot.driver_side import places_here
 from penstock.snapshot.retries import Retries
-from penstock.sources.mysql.generated_columns import Computation
+from penstock.sources.row_images import Computation
 from penstock.spark import tasks
 from penstock.spark.cascades import Cascades, Consequences
 from penstock.spark.errors import crossing, returned

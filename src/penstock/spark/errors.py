@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import CLASSES, InternalError, PenstockError, rebuilt
-from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.staging import ChunkCorrupt
-from penstock.sources.mysql.connection import SourceBehind, SourceUnreachable
+from penstock.sources.chunks import ChunkOutdated
 
 TEXT_CHARACTERS_MAX = 16_000
 """Of an error's message and of its hint; what is longer is cut."""
@@ -33,9 +32,7 @@ CARRIERS_MAX = 100
 """Of those in a text, from its end: a text full of false ones costs no more than that."""
 
 _CARRIER = re.compile(r"penstock-error<([0-9a-f]{64}):([A-Za-z0-9+/=]{1,400000})>")
-_CLASSES = CLASSES | {
-    one.__name__: one for one in (ChunkOutdated, ChunkCorrupt, SourceUnreachable, SourceBehind)
-}
+_CLASSES = CLASSES | {one.__name__: one for one in (ChunkOutdated, ChunkCorrupt)}
 _KEY = secrets.token_bytes(32)
 
 

@@ -35,11 +35,10 @@ from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState, is_reading, is_splitting
 from penstock.snapshot import staging
-from penstock.snapshot.base import ChunkOutdated
 from penstock.snapshot.driver_side import reads_here
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.retries import Retries
-from penstock.snapshot.single_view import Whole
+from penstock.sources.chunks import ChunkOutdated, ViewChoice
 from penstock.spark.errors import returned
 from penstock.spark.stage_chunk import StageTask, stager
 from penstock.state import StateStore
@@ -79,8 +78,9 @@ OUTDATED_MAX = 60
 class SnapshotReader:
     """Splits tables and stages their chunks until every chunk of every table is staged or placed.
 
-    `gate` is asked before each chunk. `failed` is told of a table that cannot be read. `whole`: how tables
-    are read that cannot be read in chunks. `found_all` is called when there is no more table to be split.
+    `gate` is asked before each chunk. `failed` is told of a table that cannot be read. `view`: for tables
+    that cannot be read in chunks: the view in which they are read in one piece. `found_all` is called when
+    there is no more table to be split.
     """
 
     def __init__(
@@ -94,11 +94,10 @@ class SnapshotReader:
         retries: RetriesConfig,
         types: TypeOptions,
         find_chunks: FindChunks,
-        start_gtids: Callable[[Offset], str],
-        watermark_table: str | None,
+        executed_at: Callable[[Offset], str],
         failed: Callable[[TableState, TableError], None],
         paused: Callable[[TableId], bool] = lambda _: False,
-        whole: Callable[[TableState], Whole | None] = lambda _: None,
+        view: Callable[[TableState], ViewChoice | None] = lambda _: None,
         found_all: Callable[[], None] = lambda: None,
     ) -> None:
         self._spark = spark
@@ -108,11 +107,10 @@ class SnapshotReader:
         self._schedule = retries.schedule(CHUNK_RETRY_FIRST_S)
         self._types = types
         self._find_chunks = find_chunks
-        self._start_gtids = start_gtids
-        self._watermark_table = watermark_table
+        self._executed_at = executed_at
         self._failed = failed
         self._paused = paused
-        self._whole = whole
+        self._view = view
         self._found_all = found_all
         self._outdated: Counter[int] = Counter()
         self.gate = gate
@@ -363,7 +361,7 @@ class SnapshotReader:
         return self._state.next_planned(table, taken, snapshot=snapshot)
 
     def _reads_here(self, state: TableState, chunk: Chunk) -> bool:
-        return reads_here(chunk, state.rows_guess) and self._whole(state) is None
+        return reads_here(chunk, state.rows_guess) and self._view(state) is None
 
     def _work_off(self, work: list[Work]) -> bool:
         """False: the gate lets no chunk begin now."""
@@ -402,15 +400,12 @@ class SnapshotReader:
             self._read(*failed, self._enter(failed[0]))
 
     def _stager(self, permit: Permit) -> staging.Stager:
-        host, table = permit.host, self._watermark_table
-        return staging.Stager(
-            host.source, watermark_table=table, types=self._types, replica_of=host.replica_of
-        )
+        return staging.Stager(permit.host, types=self._types)
 
     def _stage_here(self, stager: staging.Stager, state: TableState, chunk: Chunk) -> StagedChunk:
         directory = str(self._directory_of(state, chunk.snapshot))
-        start_gtids = self._start_gtids(self._since(state, chunk))
-        return stager.stage(state.schema, chunk, directory, start_gtids=start_gtids)
+        executed = self._executed_at(self._since(state, chunk))
+        return stager.stage(state.schema, chunk, directory, executed=executed)
 
     def _read(self, state: TableState, chunk: Chunk, permit: Permit | None) -> None:
         backoff = Backoff(self._schedule)
@@ -433,7 +428,7 @@ class SnapshotReader:
                         self._give_up(state, chunk.snapshot, _as_table_error(found, state.table))
                         return
                     # The log brings the statement that says what happened to the table; until then it waits.
-                    if permit.host.replica_of is not None:
+                    if permit.host.is_replica:
                         log.warning("read from %s: %s", permit.host.address, found.message)
                     self._stopping.wait(CATCH_UP_SECONDS)
                     return
@@ -451,22 +446,20 @@ class SnapshotReader:
 
     def _enter(self, state: TableState) -> Permit | None:
         """A replica's view has no place in the log that is known to the transaction."""
-        return self.gate.enter(at_source=self._whole(state) is not None)
+        return self.gate.enter(at_source=self._view(state) is not None)
 
     def _read_once(self, state: TableState, chunk: Chunk, permit: Permit) -> StagedChunk:
         """Gives the permit back, whatever comes of the attempt."""
         done: list[StagedChunk] = []
         try:
             job = StageTask(
-                source=permit.host.source,
+                host=permit.host,
                 schema=state.schema,
                 chunk=chunk,
                 directory=str(self._directory_of(state, chunk.snapshot)),
-                start_gtids=self._start_gtids(self._since(state, chunk)),
-                watermark_table=self._watermark_table,
+                executed=self._executed_at(self._since(state, chunk)),
                 types=self._types,
-                replica_of=permit.host.replica_of,
-                whole=self._whole(state),
+                view=self._view(state),
             )
             jobs = self._spark.sparkContext.parallelize([job], 1)
             done = jobs.mapPartitions(stager(str(chunk.table))).collect()

@@ -27,7 +27,7 @@ from penstock.spark.errors import crossing
 
 if TYPE_CHECKING:
     from penstock._core import KeySet
-    from penstock.sources.mysql.generated_columns import Computation
+    from penstock.sources.row_images import Computation
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -90,9 +90,7 @@ def decode(task: DecodeTask) -> Batches:
     with ExitStack() as stack:
         batches = _images(task)
         if task.computation is not None:
-            from penstock.sources.mysql.generated_columns import Computer
-
-            computer = stack.enter_context(Computer(task.computation, task.types))
+            computer = stack.enter_context(task.computation.computer(task.types))
             batches = computer.fill(batches)
         yield from _put_together(task, batches) if task.partial_images else batches
 

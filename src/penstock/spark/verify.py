@@ -18,12 +18,12 @@ from pyspark.sql.types import DataType, NumericType, StructField
 
 from penstock.errors import PenstockError, TableError
 from penstock.failures.messages import one_sentence
+from penstock.model.buckets import Buckets, BucketSum, HashBuckets, RangeBuckets
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
 from penstock.printable import argument
 from penstock.sinks.files import map_batches
 from penstock.spark.errors import returned
 from penstock.verify.check import Compared
-from penstock.verify.plan import Buckets, BucketSum, HashBuckets, RangeBuckets
 
 _LOW_BITS = 30
 OPENED_AT_ONCE = 4

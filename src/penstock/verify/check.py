@@ -19,27 +19,24 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.backoff import Backoff, Schedule
-from penstock.errors import PenstockError, TableError
+from penstock.errors import PenstockError, SourceUnreachable, TableError
+from penstock.model.buckets import Buckets, BucketSum
 from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
-from penstock.sources.mysql.connection import SourceUnreachable
+from penstock.sources.read_view import ReadView
 from penstock.verify.plan import (
     SMALL_ROWS_MAX,
-    Buckets,
-    BucketSum,
     KeyDifference,
     Kind,
     batches,
     choose_buckets,
     different_buckets,
     different_keys,
-    key_columns,
     settle,
     split_key,
 )
 from penstock.verify.report import KEYS_LISTED, DifferentKey, TableReport
-from penstock.verify.source import ReadView
 from penstock.verify.subject import NotCompared, Subject, Why
 
 log = logging.getLogger(__name__)
@@ -375,5 +372,5 @@ def _duplicates(keys: Iterable[str]) -> list[str]:
 
 
 def _named(schema: TableSchema, difference: KeyDifference) -> DifferentKey:
-    values = split_key(key_columns(schema), difference.key)
+    values = split_key(schema.key_columns, difference.key)
     return DifferentKey(dict(zip(schema.key, values, strict=True)), difference.kind.value)

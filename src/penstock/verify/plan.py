@@ -1,19 +1,14 @@
-"""What is compared with what: buckets of keys, their sums, and the keys that differ. Pure.
-
-A bucket is a function of the key that both sides can compute. A single integer key is divided by a width, so
-a bucket is a range of keys that the server reads by its index. Any other key goes by the CRC32 of its
-canonical text: string keys cannot be ordered, nor compared, outside the server that knows their collation.
-"""
+"""What is compared with what: which buckets of keys, and the keys that differ. Pure."""
 
 from __future__ import annotations
 
 import enum
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.model.schema import Column, TableId, TableSchema, quote
-from penstock.verify import sql
+from penstock.model.buckets import Buckets, BucketSum, HashBuckets, KeyExtent, RangeBuckets, integer_key
+from penstock.model.row_text import Shape, shape
+from penstock.model.schema import Column, TableId, TableSchema
 
 BUCKET_ROWS = 2_000
 """Rows aimed at per bucket: what is listed row by row because one of them differs."""
@@ -26,7 +21,6 @@ SMALL_ROWS_MAX = 100_000
 BATCH_TABLES_MAX = 64
 BATCH_ROWS_MAX = 1_000_000
 """Tables, and rows in all, that are compared together."""
-INTEGER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 
 
 def batches(tables: Iterable[tuple[TableId, int]]) -> Iterator[tuple[TableId, ...]]:
@@ -47,98 +41,15 @@ def batches(tables: Iterable[tuple[TableId, int]]) -> Iterator[tuple[TableId, ..
     yield from ((name,) for name in large)
 
 
-@dataclass(frozen=True)
-class KeyExtent:
-    """Least and greatest value of an integer key, and about how many rows there are."""
-
-    lowest: int
-    highest: int
-    rows: int
-
-
-@dataclass(frozen=True)
-class RangeBuckets:
-    """Bucket of an integer key: the key divided by `width`, rounded towards zero."""
-
-    column: str
-    width: int
-
-    def sql(self) -> str:
-        return f"{quote(self.column)} DIV {self.width}"
-
-    def where(self, numbers: Collection[int]) -> str:
-        parts = []
-        for number in sorted(numbers):
-            first, last = self._bounds(number)
-            parts.append(f"{quote(self.column)} BETWEEN {first} AND {last}")
-        return "(" + " OR ".join(parts) + ")"
-
-    def numbers(self, keys: Iterable[str]) -> set[int]:
-        """The buckets of keys given by their canonical text."""
-        return {abs(int(key)) // self.width * (1 if int(key) >= 0 else -1) for key in keys}
-
-    def describe(self, number: int) -> str:
-        first, last = self._bounds(number)
-        return f"{self.column} {first} to {last}"
-
-    def _bounds(self, number: int) -> tuple[int, int]:
-        first = number * self.width - (self.width - 1 if number <= 0 else 0)
-        last = number * self.width + (self.width - 1 if number >= 0 else 0)
-        return first, last
-
-
-@dataclass(frozen=True)
-class HashBuckets:
-    """Bucket of any key: CRC32 of its canonical text modulo `count`."""
-
-    columns: tuple[Column, ...]
-    count: int
-
-    def sql(self) -> str:
-        return f"CRC32({sql.key_text(self.columns)}) % {self.count}"
-
-    def where(self, numbers: Collection[int]) -> str:
-        return f"({self.sql()}) IN ({', '.join(str(number) for number in sorted(numbers))})"
-
-    def numbers(self, keys: Iterable[str]) -> set[int]:
-        """The buckets of keys given by their canonical text."""
-        return {zlib.crc32(key.encode()) % self.count for key in keys}
-
-    def describe(self, number: int) -> str:
-        return f"share {number} of {self.count} by hash of the key"
-
-
-Buckets = RangeBuckets | HashBuckets
-
-
-def integer_key(schema: TableSchema) -> str | None:
-    """The name of the key column if the key is one integer."""
-    if len(schema.key) == 1 and schema.column(schema.key[0]).type in INTEGER_TYPES:
-        return schema.key[0]
-    return None
-
-
-def key_columns(schema: TableSchema) -> tuple[Column, ...]:
-    return tuple(schema.column(name) for name in schema.key)
-
-
 def choose_buckets(schema: TableSchema, extent: KeyExtent) -> Buckets:
     """`extent.lowest` and `highest` count only for an integer key."""
     count = max(1, min(BUCKETS_MAX, extent.rows // BUCKET_ROWS))
     name = integer_key(schema)
     if name is None:
-        return HashBuckets(key_columns(schema), count)
+        return HashBuckets(schema.key_columns, count)
     # Width 1 would be an error at the server: -9223372036854775808 DIV 1 is out of its range.
     width = (extent.highest - extent.lowest) // count + 1
     return RangeBuckets(name, min(max(2, width), WIDTH_MAX))
-
-
-@dataclass(frozen=True)
-class BucketSum:
-    """Number of rows and sum of their 60-bit hashes; exact, so in any order the same."""
-
-    rows: int
-    hash: int
 
 
 def different_buckets(source: Mapping[int, BucketSum], target: Mapping[int, BucketSum]) -> list[int]:
@@ -196,7 +107,7 @@ def split_key(columns: Iterable[Column], text: str) -> list[str | None]:
         if data[:1] == b"~":
             values.append(None)
             data = data[2:]
-        elif sql.shape(column) is sql.Shape.TEXT:
+        elif shape(column) is Shape.TEXT:
             length, _, rest = data.partition(b":")
             values.append(rest[: int(length)].decode("utf-8", "replace"))
             data = rest[int(length) + 1 :]

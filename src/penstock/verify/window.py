@@ -9,7 +9,7 @@ from penstock.model.chunk import Watermarks
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.mysql.omitted_columns import omitted_values
+from penstock.sources.row_images import RowImages
 
 _SPLIT_BYTES = 16 * 1024 * 1024
 """Bytes of log that one decoder reads."""
@@ -18,9 +18,10 @@ _SPLIT_BYTES = 16 * 1024 * 1024
 class RelayLogWindow:
     """`verify.check.LogWindow` over a relay log."""
 
-    def __init__(self, log: RelayLog, types: TypeOptions = DEFAULT_TYPES) -> None:
+    def __init__(self, log: RelayLog, images: RowImages, types: TypeOptions = DEFAULT_TYPES) -> None:
         """`types`: those of the targets, since keys are compared by their text."""
         self._log = log
+        self._images = images
         self._types = types
 
     def keys_touched(
@@ -34,7 +35,7 @@ class RelayLogWindow:
             seen = _core.GtidSet(marks.low)
             start = self._log.window_start(seen, not_after=end)
         table, keys = schema.to_json(), set[str]()
-        defaults, types = omitted_values(schema, self._types), self._types.to_json()
+        defaults, types = self._images.omitted(schema, self._types), self._types.to_json()
         for split in self._log.splits(LogRange(start, end), schema.table, bytes_aim=_SPLIT_BYTES):
             decoder = _core.RangeDecoder(
                 table,

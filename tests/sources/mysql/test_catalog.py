@@ -7,8 +7,8 @@ import pytest
 
 from penstock.config import TablesConfig
 from penstock.model.schema import Column, TableId
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql.catalog import parse_labels, parse_version, read_table, read_tables
+from penstock.sources.table_filter import TableFilter
 from penstock.testing.servers import Database
 
 

@@ -13,8 +13,8 @@ from pymysql.cursors import DictCursor
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig, SourceConfig
-from penstock.sources.base import Finding
 from penstock.sources.mysql import followed_host, preflight
+from penstock.sources.preflight import Finding
 from penstock.testing import servers
 from penstock.testing.servers import Database, DatabaseServer, MariaDbServer
 

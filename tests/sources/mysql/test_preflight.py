@@ -16,8 +16,8 @@ from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.signals.work import TABLES
-from penstock.sources.base import Finding, refuse
 from penstock.sources.mysql import password_policy, preflight
+from penstock.sources.preflight import Finding, refuse
 from penstock.state import StateStore
 from penstock.testing.proxy import Proxy
 from penstock.testing.servers import Database, MySqlClient, MySqlServer

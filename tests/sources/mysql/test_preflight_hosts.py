@@ -12,8 +12,8 @@ from tests.scenarios.topology import pair, promote
 from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
-from penstock.sources.base import Finding, refuse
 from penstock.sources.mysql import preflight
+from penstock.sources.preflight import Finding, refuse
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import DatabaseServer, MySqlClient, MySqlServer
 

@@ -25,10 +25,10 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql.catalog import read_tables
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.statements import MySqlStatements
+from penstock.sources.table_filter import TableFilter
 from penstock.testing import servers
 from penstock.testing.servers import DatabaseServer, MariaDbServer
 

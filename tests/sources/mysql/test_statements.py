@@ -13,10 +13,10 @@ from penstock.model.plan import ColumnOrigin, Evolve, Park, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.model.schema_change import TableEffect
 from penstock.relaylog.reader import Statement
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.server import SQL_MODE_BITS, Server
 from penstock.sources.mysql.statements import MySqlStatements
+from penstock.sources.table_filter import TableFilter
 
 SERVER = Server(version=(8, 0, 36), sql_mode=None)
 STRICT = SQL_MODE_BITS["STRICT_TRANS_TABLES"]

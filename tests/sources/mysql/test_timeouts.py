@@ -13,8 +13,8 @@ import pymysql
 import pytest
 
 from penstock.config import SourceConfig
-from penstock.errors import ConfigError
-from penstock.sources.mysql.connection import SourceUnreachable, connect, explain, hang_up, query
+from penstock.errors import ConfigError, SourceUnreachable
+from penstock.sources.mysql.connection import connect, explain, hang_up, query
 from penstock.sources.mysql.timeouts import interrupt
 from penstock.testing.proxy import Proxy
 

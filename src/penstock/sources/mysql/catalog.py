@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import TablesConfig
 from penstock.model.schema import Column, KeyPart, TableId, TableSchema, UniqueKey
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql.ddl import charsets
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.tokens import unescape
+from penstock.sources.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection

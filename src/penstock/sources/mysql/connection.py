@@ -34,7 +34,7 @@ import pymysql.cursors
 from pymysql.constants import CR
 
 from penstock.config import SourceConfig
-from penstock.errors import ConfigError, PenstockError, TransientError
+from penstock.errors import ConfigError, PenstockError, SourceUnreachable, TransientError
 from penstock.sources.mysql.timeouts import Patience, Wire, resolve, send_all, watch_peer
 
 READ_BYTES = 512 * 1024
@@ -61,17 +61,9 @@ _NETWORK_STATES = ("sending to client", "writing to net", "reading from net", "r
 """What SHOW PROCESSLIST says of a session that waits for the network, in all releases."""
 
 
-class SourceUnreachable(TransientError):
-    """Nobody answers at the source's address."""
-
-
 class _TlsRefused(OSError):
     """One side does not like the other's certificate, protocol or ciphers. Errors of TLS on a connection that
     was made mean that it is lost."""
-
-
-class SourceBehind(SourceUnreachable):
-    """A replica answers, but it has yet to apply what we hold."""
 
 
 def connect(config: SourceConfig, *, read_timeout_s: float | None = None, role: str = "") -> Any:

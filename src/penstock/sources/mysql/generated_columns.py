@@ -51,8 +51,8 @@ _COLUMN_NAME = re.compile(r"`((?:[^`]|``)+)`")
 
 
 @dataclass(frozen=True)
-class Computation:
-    """What a task needs to have a table's generated columns computed."""
+class MySqlComputation:
+    """`sources.row_images.Computation`."""
 
     source: SourceConfig
     create: str
@@ -63,8 +63,11 @@ class Computation:
     generated: TableSchema
     """The generated columns alone."""
 
+    def computer(self, types: TypeOptions) -> MySqlComputer:
+        return MySqlComputer(self, types)
 
-def computation(source: SourceConfig, schema: TableSchema) -> Computation:
+
+def computation(source: SourceConfig, schema: TableSchema) -> MySqlComputation:
     """By the present definition of the table. `TableError` if it is not the one that the log has any more."""
     connection = connect(source)
     try:
@@ -90,7 +93,7 @@ def computation(source: SourceConfig, schema: TableSchema) -> Computation:
     return computed_by(source, schema, expressions)
 
 
-def computed_by(source: SourceConfig, schema: TableSchema, expressions: dict[str, str]) -> Computation:
+def computed_by(source: SourceConfig, schema: TableSchema, expressions: dict[str, str]) -> MySqlComputation:
     """`expressions`: of the generated columns, by their names. Without one are the columns of system
     versioning, which are in every image."""
     generated = tuple(c for c in schema.columns if c.generated and c.name in expressions)
@@ -110,7 +113,7 @@ def computed_by(source: SourceConfig, schema: TableSchema, expressions: dict[str
         f"{_declared(c)} AS ({expressions[c.name]}) {'STORED' if c.generated == 'stored' else 'VIRTUAL'}"
         for c in generated
     ]
-    return Computation(
+    return MySqlComputation(
         source,
         f"CREATE TEMPORARY TABLE {name} ({', '.join(columns)}) ENGINE = InnoDB",
         name,
@@ -136,16 +139,16 @@ def _declared(column: Column) -> str:
     return text + (" NULL" if column.type == "timestamp" else "")
 
 
-class Computer:
+class MySqlComputer:
     """Fills batches; a session of its own, opened when it is needed. Close it."""
 
-    def __init__(self, computation: Computation, types: TypeOptions) -> None:
+    def __init__(self, computation: MySqlComputation, types: TypeOptions) -> None:
         self._work = computation
         self._types = types
         self._connection: Any = None
         self._packet = 0
 
-    def __enter__(self) -> Computer:
+    def __enter__(self) -> MySqlComputer:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.sources.base import Finding
 from penstock.sources.mysql.connection import CLEARTEXT_PLUGINS, is_encrypted, is_verified
 from penstock.sources.mysql.preflight import Source
+from penstock.sources.preflight import Finding
 
 _HERE = ("localhost", "::1")
 _CURE = (

@@ -17,12 +17,10 @@ import pymysql
 
 from penstock._core import GtidSet
 from penstock.config import PipelineConfig
-from penstock.errors import START_OVER, ConfigError, PenstockError
-from penstock.sources.base import PURGED, Finding
+from penstock.errors import START_OVER, ConfigError, PenstockError, SourceUnreachable
 from penstock.sources.mysql import catalog, followed_host
 from penstock.sources.mysql.connection import (
     Replication,
-    SourceUnreachable,
     connect,
     explain,
     is_denied,
@@ -32,6 +30,7 @@ from penstock.sources.mysql.connection import (
 )
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.snapshot.watermark import marks_of
+from penstock.sources.preflight import PURGED, Finding
 
 RETENTION_MIN_S = 86_400
 """Less than a day of log at the source leaves too little time to mend a stopped pipeline."""
@@ -286,6 +285,7 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
             "rows. They are completed from the target, which is slower, and a row whose key changes cannot "
             "be: its table is read again then. Sessions take a new setting over when they connect again.",
             "SET GLOBAL binlog_row_image = 'FULL';",
+            partial_rows=True,
         )  # fmt: skip
     else:
         why = "a change log" if not source.traits.mariadb else "MariaDB, whose log does not tell which ones"

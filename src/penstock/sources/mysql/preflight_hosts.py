@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import PenstockError
-from penstock.sources.base import Finding, TableFilter
 from penstock.sources.mysql.connection import is_denied
 from penstock.sources.mysql.preflight import GTID_SQL, Source, account_sql
 from penstock.sources.mysql.snapshot import replicas, server_load
 from penstock.sources.mysql.snapshot.replicas import ReplicaFacts, SourceFacts
 from penstock.sources.mysql.snapshot.server_load import Onlooker
+from penstock.sources.preflight import Finding
+from penstock.sources.table_filter import TableFilter
 
 _WITHOUT = "Take snapshot.hosts out of the pipeline file to read from the source itself"
 

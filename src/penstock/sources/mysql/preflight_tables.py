@@ -11,10 +11,11 @@ import pymysql
 from penstock.cascades.keys import parent_missing
 from penstock.model.pattern import named_database, named_table
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema, quote
-from penstock.sources.base import Finding, TableFilter
 from penstock.sources.mysql import catalog
 from penstock.sources.mysql.connection import is_refusal, query
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
+from penstock.sources.preflight import Finding
+from penstock.sources.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from penstock.sources.mysql.preflight import Source

@@ -35,6 +35,7 @@ from penstock.errors import (
     PenstockError,
     RelayLogCorrupt,
     SourceError,
+    SourceUnreachable,
     TransientError,
 )
 from penstock.relaylog import retention
@@ -45,7 +46,6 @@ from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
 from penstock.sources.mysql.connection import (
     Replication,
-    SourceUnreachable,
     connect,
     explain,
     query,

@@ -22,16 +22,17 @@ from penstock.errors import ConfigError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
 from penstock.model.partial_snapshot import Part
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import Statement
-from penstock.snapshot.base import ChunkOutdated
-from penstock.sources.base import TableFilter
+from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
 from penstock.sources.mysql import catalog, followed_host, statements
 from penstock.sources.mysql.connection import connect, explain, hang_up, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 from penstock.sources.mysql.snapshot import watermark
+from penstock.sources.mysql.snapshot.keys import key_literal
 from penstock.sources.mysql.snapshot.reader import prepare_session
-from penstock.sources.mysql.snapshot.split import WHOLE, MySqlChunkPlanner, keyed_chunks
+from penstock.sources.mysql.snapshot.split import MySqlChunkPlanner, keyed_chunks
+from penstock.sources.table_filter import TableFilter
 
 T = TypeVar("T")
 
@@ -59,7 +60,8 @@ def _want_fresh_sizes(connection: Any) -> None:
 
 
 class SourceSession:
-    """Opened lazily. Raises `TransientError` when the source stays out of reach."""
+    """`sources.catalog.Catalog` and `sources.chunks.Chunks`. Opened lazily. Raises `TransientError` when the
+    source stays out of reach."""
 
     def __init__(
         self, config: SourceConfig, relay_log: Path | None = None, *, foreign_keys: bool = False
@@ -137,8 +139,15 @@ class SourceSession:
             self._traits = self._ask(catalog.describe_server)
         return self._traits
 
+    @property
+    def fold_case(self) -> bool:
+        return self.traits.fold_case
+
+    @property
+    def logs_cascades(self) -> bool:
+        return self.traits.logs_cascades
+
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
-        """Those of the tables that a statement of this server's log may change, and those that it makes."""
         return statements.touched(self.traits.statements, statement, tables)
 
     def read_database(self, name: str) -> tuple[str, str] | None:
@@ -168,14 +177,20 @@ class SourceSession:
         return {table: replace(one, foreign_keys=keys.get(table, ())) for table, one in schemas.items()}
 
     def cascading(self, tables: Iterable[TableId]) -> set[TableId]:
-        """Those whose rows foreign keys change without row events in the log."""
         if self.traits.logs_cascades:
             return set()
         return set(self._ask(lambda connection: read_cascading_keys(connection, tables)))
 
-    def check_condition(self, schema: TableSchema, condition: str) -> None:
-        """Raises `ConfigError` for one that the server refuses."""
+    def cascade_reason(self, table: TableId) -> tuple[str, str]:
+        return statements.cascade_reason(table)
 
+    def same_definition(self, one: TableSchema | None, other: TableSchema) -> bool:
+        return statements.same_definition(one, other)
+
+    def key_literal(self, column: Column, value: Any) -> str:
+        return key_literal(column, value)
+
+    def check_condition(self, schema: TableSchema, condition: str) -> None:
         connection = connect(self._config)
         try:
             prepare_session(connection)
@@ -191,23 +206,21 @@ class SourceSession:
         finally:
             connection.close()
 
-    def find_chunks(
+    def find(
         self,
         schema: TableSchema,
         chunk_rows: int,
-        start_gtids: str,
+        executed: str,
         *,
         sized: Callable[[int], None],
-        part: Part = WHOLE,
+        part: Part = ALL_ROWS,
         after: Chunk | None = None,
     ) -> Iterator[Chunk]:
-        """The chunks, as they are found: of a large table that takes a while. `after`: those behind one that
-        is known. Not before the server has executed everything up to the table's start. `sized` is told at
-        once how many rows the server thinks there are."""
+        """`executed`: a set of GTIDs."""
         config, connection = self._config, None
         try:
             connection = self._splitter(config)
-            watermark.require_executed(connection, start_gtids, timeout_s=GTID_WAIT_SECONDS)
+            watermark.require_executed(connection, executed, timeout_s=GTID_WAIT_SECONDS)
             planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows, part=part)
             sized(planner.size.rows)
             if part.keys:

@@ -31,7 +31,9 @@ from penstock.errors import (
     LogPurged,
     PenstockError,
     RelayLogCorrupt,
+    SourceBehind,
     SourceError,
+    SourceUnreachable,
 )
 from penstock.model.offset import Offset, SourcePosition
 from penstock.relaylog.index import LastTransaction, Prepared
@@ -39,8 +41,6 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.sources.mysql.connection import (
     Replication,
-    SourceBehind,
-    SourceUnreachable,
     connect,
     explain,
     query,

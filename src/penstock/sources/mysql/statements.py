@@ -36,7 +36,6 @@ from penstock.model.schema_change import TableEffect
 from penstock.model.statement_head import statement_head
 from penstock.printable import argument
 from penstock.relaylog.reader import Statement
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql import unlogged_rows
 from penstock.sources.mysql.added_defaults import existing_value
 from penstock.sources.mysql.column_origins import Evolution, literal_of, what_changed
@@ -60,6 +59,7 @@ from penstock.sources.mysql.foreign_key_statements import ADDED, children_of_cha
 from penstock.sources.mysql.merge_tables import is_merge, merge_reason, union_of
 from penstock.sources.mysql.online_schema_change import is_copy_of
 from penstock.sources.mysql.uncaptured_tables import Held, Shadows, named_tables
+from penstock.sources.table_filter import TableFilter
 
 ReadTable = Callable[[TableId], TableSchema | None]
 ReadDatabase = Callable[[str], tuple[str, str] | None]
@@ -73,7 +73,7 @@ XA_PREPARE = 38
 
 
 class MySqlStatements:
-    """`planner.StatementReader` for MySQL.
+    """`sources.statements.Statements`.
 
     `read_table` asks the catalog; it answers None for a table that is gone. `read_database`: default
     character set and collation. `earlier`: the relay log's statements that end at or before an offset.
@@ -126,6 +126,9 @@ class MySqlStatements:
             found += children_of_changed(changes, live, {effect.table for effect in found})
         self._shadows.note(statement, changes, live, held, parsed)
         return found
+
+    def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
+        return touched(self._server(), statement, tables)
 
     def _unlogged(
         self,

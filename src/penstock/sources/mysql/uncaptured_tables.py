@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import Statement
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql.column_origins import Evolution
 from penstock.sources.mysql.ddl import statement as said
 from penstock.sources.mysql.ddl.catalog import Catalog
@@ -23,6 +22,7 @@ from penstock.sources.mysql.ddl.definition import TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.online_schema_change import is_copy_of
+from penstock.sources.table_filter import TableFilter
 
 TABLES_MAX = 10_000
 HISTORY_MAX = 64

@@ -1,14 +1,9 @@
-"""Keys that somebody names."""
+"""Keys that somebody names, as SQL."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-
-import pyarrow as pa
-import pytest
-
-from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
-from penstock.sources.mysql.snapshot.keys import UnfitKey, check_keys, key_condition, key_rows, missing_keys
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sources.mysql.snapshot.keys import key_condition
 
 T = TableId("shop", "t")
 NAME = Column("name", "varchar", column_type="varchar(20)", charset="latin1", collation="latin1_swedish_ci")
@@ -29,31 +24,3 @@ def test_nothing_of_a_value_is_read_as_sql() -> None:
     assert key_condition(PAIR, [(1, hostile)]) == f"(`id` = 1 AND `name` = _utf8mb4 x'{hidden}')"
     binary = table(Column("id", "binary", length=2, charset="binary"))
     assert key_condition(binary, [("0x0aFF",)]) == "`id` IN (x'0aff')"
-
-
-@pytest.mark.parametrize(
-    ("schema", "key"),
-    [(ID, ("x",)), (ID, (1.5,)), (ID, (None,)), (ID, (True,)), (ID, (1, 2)), (ID, ("1 OR 1",)),
-     (ID, (2**70,)), (PAIR, (1, 5)), (table(Column("d", "date", column_type="date")), ("2020-13-45",)),
-     (table(Column("b", "binary", length=2, charset="binary")), ("xyz",)),
-     (table(Column("d", "decimal", column_type="decimal(5,2)", precision=5, scale=2)), ("NaN",))],
-)  # fmt: skip
-def test_a_value_that_cannot_be_one_is_named(schema: TableSchema, key: tuple[object, ...]) -> None:
-    with pytest.raises(UnfitKey):
-        check_keys(schema, [key], DEFAULT_TYPES)
-
-
-def test_keys_become_the_columns_of_the_table() -> None:
-    dated = table(
-        Column("d", "date", column_type="date"),
-        Column("p", "decimal", column_type="decimal(5,2)", precision=5, scale=2),
-    )
-    rows = key_rows(dated, [("2020-02-29", "1.5")], DEFAULT_TYPES).to_pylist()
-    assert str(rows[0]["d"]) == "2020-02-29" and rows[0]["p"] == Decimal("1.50")
-
-
-def test_keys_that_were_not_found_are_left() -> None:
-    found = pa.table({"id": pa.array([5, 6], pa.int32())})
-    left = missing_keys(ID, [(5,), (7,)], found, DEFAULT_TYPES)
-    assert left.to_pydict() == {"id": [7], "n": [None]}
-    assert missing_keys(ID, [(5,)], found, DEFAULT_TYPES).num_rows == 0

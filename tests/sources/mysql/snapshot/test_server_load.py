@@ -10,12 +10,12 @@ import pytest
 
 from penstock._core import GtidSet
 from penstock.config import SnapshotConfig, SourceConfig, TablesConfig
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.snapshot import replicas
-from penstock.sources.mysql.snapshot.host_selection import Lookout
+from penstock.sources.mysql.snapshot.host_selection import HostSelection
 from penstock.sources.mysql.snapshot.replicas import Fit, ReplicaFacts, ReplicaOf, SourceFacts, decide
 from penstock.sources.mysql.snapshot.server_load import Channel, too_busy, too_far
+from penstock.sources.table_filter import TableFilter
 from penstock.testing.servers import MySqlServer
 
 P, R, X = (letter * 8 + "-1111-1111-1111-111111111111" for letter in "abc")
@@ -102,23 +102,23 @@ def test_a_server_that_the_source_replicates_from_or_one_far_behind_is_unfit() -
     assert isinstance(far, str) and "300 MiB" in far
 
 
-def lookout(server: MySqlServer, **options: Any) -> Lookout:
+def selection(server: MySqlServer, **options: Any) -> HostSelection:
     source = SourceConfig(host=server.host, port=server.port, user=server.user, password=server.password)
     config = SnapshotConfig.model_validate(options)
-    return Lookout(config, lambda: source, CAPTURED, lambda gtids: 0)
+    return HostSelection(config, lambda: source, CAPTURED, lambda gtids: 0)
 
 
 def test_what_cannot_be_told_counts_as_too_much(mysql_factory: Callable[..., MySqlServer]) -> None:
     server = mysql_factory()
     away = "127.0.0.1:1"
-    one = lookout(server, load={"replica_lag_max": "1s", "replicas": [away]})
+    one = selection(server, load={"replica_lag_max": "1s", "replicas": [away]})
     sight = one.look()
     assert not sight.hosts and sight.paused_by == "replica_lag" and away in sight.reason
-    busy = lookout(server, load={"threads_running_max": 1})
+    busy = selection(server, load={"threads_running_max": 1})
     [(running,)] = [row[1:] for row in server.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")]
     sight = busy.look()
     assert bool(sight.hosts) == (int(running) <= 1)
-    assert lookout(server, load={"threads_running_max": 1000}).look().hosts
+    assert selection(server, load={"threads_running_max": 1000}).look().hosts
     server.close()
     sight = busy.look()
     assert not sight.hosts and sight.paused_by == "threads_running"
@@ -133,7 +133,7 @@ def test_the_source_is_never_read_in_place_of_hosts_that_are_away(
     stranger = mysql_factory()
     stranger.execute("CREATE DATABASE other")
     hosts = ["127.0.0.1:1", f"127.0.0.1:{stranger.port}"]
-    one = lookout(server, hosts=hosts)
+    one = selection(server, hosts=hosts)
     sight = one.look()
     assert not sight.hosts and sight.paused_by == "hosts"
     assert all(host in sight.reason for host in hosts), sight.reason

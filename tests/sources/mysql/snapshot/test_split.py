@@ -154,7 +154,7 @@ def test_tables_that_are_split_one_after_the_other_share_a_connection(mysql: Dat
     source = SourceSession(SourceConfig(host=mysql.host, port=mysql.port, user=account, password="p"))
     sizes: list[int] = []
     for schema in schemas:
-        found = source.find_chunks(schema, 5000, mysql.gtid_executed(), sized=sizes.append)
+        found = source.find(schema, 5000, mysql.gtid_executed(), sized=sizes.append)
         assert list(found) == [Chunk(schema.table, 0, None, None)]
     assert all(size > ROWS / 2 for size in sizes), "they are asked for fresh"
     source.rest()

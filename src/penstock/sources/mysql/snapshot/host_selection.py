@@ -15,10 +15,15 @@ from typing import Any
 
 from penstock.config import SnapshotConfig, SourceConfig
 from penstock.errors import PenstockError
-from penstock.sources.base import TableFilter
+from penstock.model.schema import TypeOptions
+from penstock.sources.chunks import ViewChoice
+from penstock.sources.hosts import Sight
+from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.snapshot import replicas, server_load
+from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.sources.mysql.snapshot.replicas import ReplicaOf
 from penstock.sources.mysql.snapshot.server_load import Onlooker, address_of
+from penstock.sources.table_filter import TableFilter
 
 log = logging.getLogger(__name__)
 
@@ -26,30 +31,40 @@ JUDGED_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Host:
-    """A server that chunks are read from. `replica_of`: how marks are taken there; None: it is the server
-    whose log is followed."""
+class MySqlHost:
+    """`sources.chunks.Host`. `replica_of`: how watermarks are taken there; None: it is the server whose log
+    is followed."""
 
     source: SourceConfig
+    watermark_table: str | None = None
     replica_of: ReplicaOf | None = None
 
     @property
     def address(self) -> str:
         return address_of(self.source)
 
+    @property
+    def is_replica(self) -> bool:
+        return self.replica_of is not None
 
-@dataclass(frozen=True)
-class Sight:
-    """`hosts` may be read from now; when there is none, `reason` says why and `paused_by` names the limit."""
+    def open_reader(self, *, types: TypeOptions, view: ViewChoice | None = None) -> MySqlChunkReader:
+        connection = connect(self.source, role="chunk")
+        try:
+            return MySqlChunkReader(
+                connection,
+                types=types,
+                watermark_table=self.watermark_table,
+                replica_of=self.replica_of,
+                view=view,
+            )
+        except BaseException:
+            connection._force_close()
+            raise
 
-    hosts: tuple[Host, ...]
-    reason: str = ""
-    paused_by: str = ""
 
-
-class Lookout:
-    """`source`: the server that is followed now. `behind`: bytes of the log held that lie outside a GTID set.
-    Serves one thread."""
+class HostSelection:
+    """`sources.hosts.SnapshotHosts`. `source`: the server that is followed now. `behind`: bytes of the log
+    held that lie outside a GTID set."""
 
     def __init__(
         self,
@@ -63,7 +78,7 @@ class Lookout:
         self._captured = captured
         self._behind = behind
         self._onlooker = Onlooker()
-        self._judged: dict[str, Host | str] = {}
+        self._judged: dict[str, MySqlHost | str] = {}
         self._judged_for = ""
         self._judged_at = 0.0
 
@@ -72,6 +87,9 @@ class Lookout:
         """Whether there is anything to look at."""
         limits = self._config.load
         return bool(limits.threads_running_max or limits.replicas or self._config.hosts)
+
+    def followed(self) -> MySqlHost:
+        return self._host(self._source())
 
     def look(self) -> Sight:
         try:
@@ -101,7 +119,7 @@ class Lookout:
                 return Sight((), reason, "replica_lag")
         if not self._config.hosts:
             reason = self._busy(source)
-            return Sight((), reason, "threads_running") if reason else Sight((Host(source),))
+            return Sight((), reason, "threads_running") if reason else Sight((self._host(source),))
         fit = self._fit(source)
         if not fit:
             why = "; ".join(f"{name}: {found}" for name, found in self._judged.items())
@@ -127,7 +145,7 @@ class Lookout:
         except PenstockError as error:
             return f"the load of {address_of(host)} cannot be told: {error.message}"
 
-    def _fit(self, source: SourceConfig) -> list[Host]:
+    def _fit(self, source: SourceConfig) -> list[MySqlHost]:
         followed = address_of(source)
         if self._judged_for != followed or time.monotonic() - self._judged_at > JUDGED_EVERY_SECONDS:
             for address in self._config.hosts:
@@ -139,12 +157,15 @@ class Lookout:
                     log.info("chunks are read from %s again", address)
                 self._judged[address] = found
             self._judged_for, self._judged_at = followed, time.monotonic()
-        return [found for found in self._judged.values() if isinstance(found, Host)]
+        return [found for found in self._judged.values() if isinstance(found, MySqlHost)]
 
-    def _judge(self, source: SourceConfig, address: str) -> Host | str:
+    def _judge(self, source: SourceConfig, address: str) -> MySqlHost | str:
         config = server_load.at(source, address)
         try:
             verdict = replicas.judge(self._onlooker, config, source, self._captured, behind=self._behind)
         except PenstockError as error:
             return error.message
-        return verdict if isinstance(verdict, str) else Host(config, verdict.replica_of)
+        return verdict if isinstance(verdict, str) else self._host(config, verdict.replica_of)
+
+    def _host(self, source: SourceConfig, replica_of: ReplicaOf | None = None) -> MySqlHost:
+        return MySqlHost(source, self._config.watermark_table, replica_of)

@@ -1,32 +1,14 @@
-"""Keys that somebody names: what they are in SQL, and in Arrow.
-
-A key is one value for each column of the table's key, as JSON holds it: a number for numbers, text for texts
-and times, `0x…` for binary columns.
-"""
+"""Keys that somebody names (`sources/named_keys.py`) as SQL."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from decimal import Decimal, InvalidOperation
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
-
-from penstock import _core
 from penstock.model.partial_snapshot import KeyValues
-from penstock.model.schema import Column, TableSchema, TypeOptions, quote
-
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
-BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum"})
-_TIMES = frozenset({"date", "datetime", "timestamp"})
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
-_HEX = re.compile(r"0x(?:[0-9A-Fa-f]{2})*")
-
-
-class UnfitKey(ValueError):
-    """Says which value of which column cannot be one."""
+from penstock.model.schema import Column, TableSchema, quote
+from penstock.sources.named_keys import parse_value
 
 
 def key_condition(schema: TableSchema, keys: Sequence[KeyValues]) -> str:
@@ -44,76 +26,9 @@ def key_condition(schema: TableSchema, keys: Sequence[KeyValues]) -> str:
 
 def key_literal(column: Column, value: Any) -> str:
     """Digits, or hexadecimal bytes: nothing of the value is read as SQL."""
-    parsed = _parsed(column, value)
+    parsed = parse_value(column, value)
     if isinstance(parsed, bytes):
         return f"x'{parsed.hex()}'"
     if isinstance(parsed, str):
         return f"_utf8mb4 x'{parsed.encode().hex()}'"
     return format(parsed, "f") if isinstance(parsed, Decimal) else str(parsed)
-
-
-def key_rows(schema: TableSchema, keys: Sequence[KeyValues], types: TypeOptions) -> pa.Table:
-    """The keys as columns of layout `rows`, in the key's order. Raises `UnfitKey`."""
-    fields = _core.arrow_schema(schema.to_json(), "rows", types.to_json())
-    arrays = []
-    for place, name in enumerate(schema.key):
-        column, kind = schema.column(name), fields.field(name).type
-        values = [_parsed(column, key[place]) for key in keys]
-        try:
-            text = pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
-            array = pa.array([str(v) for v in values] if text else values)
-            arrays.append(array.cast(kind) if kind != array.type else array)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-            raise UnfitKey(f"{name}: {error}") from None
-    return pa.Table.from_arrays(arrays, schema=pa.schema([fields.field(name) for name in schema.key]))
-
-
-def check_keys(schema: TableSchema, keys: Iterable[KeyValues], types: TypeOptions) -> None:
-    """Raises `UnfitKey`."""
-    keys = list(keys)
-    for key in keys:
-        if len(key) != len(schema.key):
-            raise UnfitKey(f"{list(key)!r}: the key of {schema.table} is ({', '.join(schema.key)})")
-    key_rows(schema, keys, types)
-
-
-def missing_keys(
-    schema: TableSchema, keys: Sequence[KeyValues], found: pa.Table, types: TypeOptions
-) -> pa.RecordBatch:
-    """Rows of layout `rows` with nothing but the keys that are not among the `found` ones."""
-    wanted = key_rows(schema, keys, types)
-    left = wanted.join(found, list(schema.key), join_type="left anti")
-    fields = _core.arrow_schema(schema.to_json(), "rows", types.to_json())
-    columns = [left[f.name] if f.name in schema.key else pa.nulls(left.num_rows, f.type) for f in fields]
-    nullable = pa.schema([field.with_nullable(True) for field in fields])
-    batches = pa.Table.from_arrays(columns, schema=nullable).combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=nullable)
-
-
-def _parsed(column: Column, value: Any) -> int | str | bytes | Decimal:
-    refused = UnfitKey(f"{column.name}: {value!r} is no value of {column.column_type or column.type}")
-    if isinstance(value, bool) or value is None:
-        raise refused
-    if column.type in _INTEGERS:
-        if isinstance(value, int) or (isinstance(value, str) and re.fullmatch(r"-?\d{1,20}", value)):
-            return int(value)
-        raise refused
-    if column.type == "decimal":
-        try:
-            number = Decimal(str(value))
-        except InvalidOperation:
-            raise refused from None
-        if not number.is_finite() or abs(number.adjusted()) > 100:
-            raise refused
-        return number
-    if not isinstance(value, str):
-        raise refused
-    if column.type in BINARY or (column.type in _TEXTS and column.charset == "binary"):
-        if not _HEX.fullmatch(value):
-            raise refused
-        return bytes.fromhex(value[2:])
-    if column.type in _TIMES and _TIME.fullmatch(value):
-        return value.replace("T", " ")
-    if column.type in _TEXTS:
-        return value
-    raise refused

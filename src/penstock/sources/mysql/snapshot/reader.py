@@ -29,8 +29,7 @@ from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions, quote
 from penstock.printable import argument
-from penstock.snapshot.base import ChunkOutdated, ReadMarks
-from penstock.snapshot.single_view import Whole
+from penstock.sources.chunks import ChunkOutdated, ReadMarks, ViewChoice
 from penstock.sources.mysql.connection import hang_up
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.snapshot.keys import key_condition
@@ -79,12 +78,12 @@ class MySqlChunkReader:
         types: TypeOptions = DEFAULT_TYPES,
         watermark_table: str | None = None,
         replica_of: ReplicaOf | None = None,
-        whole: Whole | None = None,
+        view: ViewChoice | None = None,
     ) -> None:
-        """`whole`: what is read are the rows as they stood at one offset of the log."""
+        """`view`: chooses a view in which each chunk is read, at one offset of the log."""
         self._connection = connection
         self._types = types
-        self._whole = whole
+        self._view = view
         with guarded("the session of a chunk reader"):
             prepare_session(connection)
             self._watermarks: Marks = (
@@ -93,14 +92,14 @@ class MySqlChunkReader:
                 else ReplicaMarks(connection, replica_of)
             )
 
-    def require_gtids(self, contains: str) -> None:
-        """Returns once the server has executed `contains` (the start of the table), else `TransientError`."""
+    def require(self, executed: str) -> None:
+        """`executed`: a set of GTIDs."""
         with guarded("the wait for the table's start"):
-            self._watermarks.require(contains, timeout_s=_GTID_WAIT_S)
+            self._watermarks.require(executed, timeout_s=_GTID_WAIT_S)
 
     def read(self, schema: TableSchema, chunk: Chunk) -> MySqlChunkRead:
         """Begins one attempt. The one before must have been read to its end."""
-        return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._types, self._whole)
+        return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._types, self._view)
 
     def leave(self) -> None:
         """Ends the session between two chunks. Returns when the server has let go of it."""
@@ -121,11 +120,11 @@ class MySqlChunkRead:
         schema: TableSchema,
         chunk: Chunk,
         types: TypeOptions,
-        whole: Whole | None,
+        view: ViewChoice | None,
     ) -> None:
         self._connection = connection
         self._watermarks = watermarks
-        self._whole = whole
+        self._view = view
         self._schema = schema
         self._chunk = chunk
         self._types = types
@@ -142,10 +141,10 @@ class MySqlChunkRead:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with guarded(f"the read of chunk {self._chunk.number} of {self._chunk.table}", self._chunk):
             at: Offset | None = None
-            if self._whole is None:
+            if self._view is None:
                 self._watermarks.begin()
             else:
-                marks, at = self._whole.open(self._watermarks)
+                marks, at = self._view.open(self._watermarks)
             decoder = _core.ResultSetDecoder(self._schema.to_json(), types=self._types.to_json())
             received = Received()
             try:
@@ -159,7 +158,7 @@ class MySqlChunkRead:
                     hint=f"Mend the value at the source, then {_unpark(self._chunk.table)}",
                     table=str(self._chunk.table),
                 ) from error
-            if self._whole is None:
+            if self._view is None:
                 marks = self._watermarks.end()
             else:
                 self._connection.rollback()

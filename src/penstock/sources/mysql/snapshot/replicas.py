@@ -20,9 +20,9 @@ from typing import Any
 from penstock._core import GtidSet
 from penstock.config import SourceConfig
 from penstock.model.schema import TableId
-from penstock.sources.base import TableFilter
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.snapshot.server_load import Onlooker
+from penstock.sources.table_filter import TableFilter
 
 AHEAD_SECONDS = 2
 """How long a source is waited for that lacks what the replica has: less than an onlooker waits."""

@@ -38,10 +38,10 @@ from pymysql.connections import Connection
 from penstock.model.chunk import Chunk
 from penstock.model.partial_snapshot import Part
 from penstock.model.schema import Column, TableSchema, quote
+from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.mysql.snapshot.watermark import text
 
 Bound = tuple[str, ...]
-WHOLE = Part()
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _NUMBERS = frozenset({"enum", "set", "bit", "year"})
@@ -147,7 +147,7 @@ def join_bounds(
     bounds: Iterable[Bound],
     *,
     after: Chunk | None = None,
-    part: Part = WHOLE,
+    part: Part = ALL_ROWS,
 ) -> Iterator[Chunk]:
     """Chunks between consecutive bounds: open below the first and above the last one, or ending where the
     `part` does.
@@ -207,7 +207,7 @@ class MySqlChunkPlanner:
     """Finds the chunks of one table. `connection` is a session as `read.prepare_session` makes it."""
 
     def __init__(
-        self, connection: Connection[Any], schema: TableSchema, *, chunk_rows: int, part: Part = WHOLE
+        self, connection: Connection[Any], schema: TableSchema, *, chunk_rows: int, part: Part = ALL_ROWS
     ) -> None:
         self._connection = connection
         self._schema = schema
@@ -229,7 +229,7 @@ class MySqlChunkPlanner:
         """
         if after is not None and after.upper is None:
             return iter(())
-        if after is None and self._part == WHOLE and self._key and self._is_small():
+        if after is None and self._part == ALL_ROWS and self._key and self._is_small():
             return iter((Chunk(self._schema.table, 0, None, None),))
         start = self._part.lower if after is None else after.upper
         return join_bounds(self._schema, self._bounds(start), after=after, part=self._part)

@@ -1,7 +1,7 @@
 """The canonical text of a row as SQL: the server's half of a comparison.
 
 The Rust core (`core/src/text.rs`) writes the same bytes from Arrow; its head lists the text of each column
-type. The statements expect the session that `penstock.verify.source` sets up: `utf8mb4` connection, UTC,
+type. The statements expect the session that `read_view.py` sets up: `utf8mb4` connection, UTC,
 empty sql_mode.
 
 No expression is ever NULL, and none grows beyond `max_allowed_packet` by what is added here: large objects
@@ -15,42 +15,11 @@ installed by default. Two CRC32 of one text would not do instead of a digest: CR
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from penstock.model.buckets import Buckets, RangeBuckets
+from penstock.model.row_text import Shape, shape
 from penstock.model.schema import DEFAULT_TYPES, Column, TypeOptions, quote
-
-
-class Shape(enum.Enum):
-    """How the values of a column type are written; the same split as `Shape` in `text.rs`."""
-
-    NUMBER = "number"
-    FLOAT = "float"
-    TEMPORAL = "temporal"
-    TIME = "time"
-    TEXT = "text"
-    HEX = "hex"
-    TEXT_DIGEST = "text digest"
-    BINARY_DIGEST = "binary digest"
-
-
-_SHAPES = {
-    **dict.fromkeys(["tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year"], Shape.NUMBER),
-    "decimal": Shape.NUMBER,
-    **dict.fromkeys(["float", "double"], Shape.FLOAT),
-    **dict.fromkeys(["date", "datetime", "timestamp"], Shape.TEMPORAL),
-    "time": Shape.TIME,
-    **dict.fromkeys(["char", "varchar", "enum", "set", "inet4", "inet6", "uuid"], Shape.TEXT),
-    **dict.fromkeys(["binary", "varbinary"], Shape.HEX),
-    **dict.fromkeys(["tinytext", "text", "mediumtext", "longtext", "json"], Shape.TEXT_DIGEST),
-    **dict.fromkeys(
-        ["tinyblob", "blob", "mediumblob", "longblob", "geometry", "vector"], Shape.BINARY_DIGEST
-    ),
-}
-
-
-def shape(column: Column) -> Shape:
-    return _SHAPES[column.type]
 
 
 def cell(column: Column, types: TypeOptions = DEFAULT_TYPES, *, in_key: bool = False) -> str:
@@ -118,3 +87,21 @@ def row_hash(
 ) -> str:
     """The first 60 bits of the SHA-256 of the row's text, as an unsigned integer."""
     return f"CAST(CONV(LEFT(SHA2({text(columns, types, key=key)}, 256), 15), 16, 10) AS UNSIGNED)"
+
+
+def bucket(buckets: Buckets) -> str:
+    """The number of the bucket to which a row belongs."""
+    if isinstance(buckets, RangeBuckets):
+        return f"{quote(buckets.column)} DIV {buckets.width}"
+    return f"CRC32({key_text(buckets.columns)}) % {buckets.count}"
+
+
+def in_buckets(buckets: Buckets, numbers: Collection[int]) -> str:
+    """True for rows that belong to one of these buckets."""
+    if not isinstance(buckets, RangeBuckets):
+        return f"({bucket(buckets)}) IN ({', '.join(str(number) for number in sorted(numbers))})"
+    parts = []
+    for number in sorted(numbers):
+        first, last = buckets.bounds(number)
+        parts.append(f"{quote(buckets.column)} BETWEEN {first} AND {last}")
+    return "(" + " OR ".join(parts) + ")"

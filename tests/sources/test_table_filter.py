@@ -7,7 +7,8 @@ import pytest
 from penstock.config import TablesConfig
 from penstock.errors import ConfigError, LogPurged
 from penstock.model.schema import TableId
-from penstock.sources.base import PURGED, Finding, TableFilter, refuse
+from penstock.sources.preflight import PURGED, Finding, refuse
+from penstock.sources.table_filter import TableFilter
 
 HELPERS = [
     "_t_gho",

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from penstock import _core
+from penstock.model.buckets import Buckets, HashBuckets, KeyExtent, RangeBuckets
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.verify import sql
 from penstock.testing.servers import Database
-from penstock.verify import sql
-from penstock.verify.plan import Buckets, HashBuckets, KeyExtent, RangeBuckets, choose_buckets
+from penstock.verify.plan import choose_buckets
 
 UTC = dt.timezone.utc
 FIRST_SECOND = dt.datetime(1970, 1, 1, 0, 0, 1, 0, UTC)
@@ -153,11 +154,11 @@ def assert_in_the_same_bucket(
     buckets: Buckets,
     share: dict[str, Any],
 ) -> None:
-    expected = [int(row[0]) for row in server.query(f"SELECT {buckets.sql()} FROM t ORDER BY id")]
+    expected = [int(row[0]) for row in server.query(f"SELECT {sql.bucket(buckets)} FROM t ORDER BY id")]
     assert _core.row_buckets(schema.to_json(), batch, ["v"], **share).to_pylist() == expected
     assert {bucket for number in numbers for bucket in buckets.numbers([str(number)])} == set(expected)
     for bucket in set(expected):
-        found = server.query(f"SELECT v FROM t WHERE {buckets.where([bucket])} ORDER BY id")
+        found = server.query(f"SELECT v FROM t WHERE {sql.in_buckets(buckets, [bucket])} ORDER BY id")
         assert [row[0] for row in found] == [n for n, b in zip(numbers, expected, strict=True) if b == bucket]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from penstock.model.buckets import RangeBuckets
 from penstock.model.schema import DEFAULT_TYPES, TableId
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.verify.read_view import read_view
 from penstock.testing.servers import Database
-from penstock.verify.plan import RangeBuckets
-from penstock.verify.source import read_view
 
 
 def test_each_row_counts_once_whatever_a_column_is_called(mysql: Database) -> None:

@@ -1,4 +1,4 @@
-"""The source's side: one read view between two marks, and what the server computes inside it.
+"""`sources.read_view.ReadView`: one read view between two marks, and what the server computes inside it.
 
 The marks are those of a snapshot's chunk (`sources/mysql/snapshot/watermark.py`, each kind of server in
 its own way): whatever `marks` claim as low is visible, whatever is visible is at or before the high one.
@@ -16,11 +16,11 @@ from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
 from penstock.errors import TableError
+from penstock.model.buckets import Buckets, BucketSum, KeyExtent, integer_key
 from penstock.model.chunk import Watermarks
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
 from penstock.sources.mysql.snapshot.watermark import marks_of
-from penstock.verify import sql
-from penstock.verify.plan import Buckets, BucketSum, KeyExtent, integer_key, key_columns
+from penstock.sources.mysql.verify import sql
 
 _SESSION = (
     "SET NAMES utf8mb4",
@@ -34,7 +34,7 @@ _LOST = (1053, 1317, 1927, 2006, 2013, 2014, 2055, 3024, 4031)
 
 
 @dataclass
-class ReadView:
+class MySqlReadView:
     """What the source held at one moment. Ends with the session, or with the next view in it."""
 
     connection: Connection[Any]
@@ -52,7 +52,7 @@ class ReadView:
         hashed = sql.row_hash(schema.columns, types, key=schema.key)
         query = (
             # By its place: a column may have any name that could be given here.
-            f"SELECT {buckets.sql()}, COUNT(*), SUM({hashed})"
+            f"SELECT {sql.bucket(buckets)}, COUNT(*), SUM({hashed})"
             f" FROM {schema.table.quoted} GROUP BY 1 ORDER BY NULL"
         )
         rows = self._rows(query, schema)
@@ -71,8 +71,8 @@ class ReadView:
         """The key text and hash of every row in these buckets."""
         hashed = sql.row_hash(schema.columns, types, key=schema.key)
         query = (
-            f"SELECT {sql.key_text(key_columns(schema))}, {hashed}"
-            f" FROM {schema.table.quoted} WHERE {buckets.where(numbers)}"
+            f"SELECT {sql.key_text(schema.key_columns)}, {hashed}"
+            f" FROM {schema.table.quoted} WHERE {sql.in_buckets(buckets, numbers)}"
         )
         rows = self._rows(query, schema)
         self._refuse_cut_text(schema)
@@ -114,7 +114,7 @@ def _refused(table: TableId, error: pymysql.err.MySQLError) -> TableError | None
 
 
 @contextmanager
-def read_view(connection: Connection[Any], watermark_table: str | None = None) -> Iterator[ReadView]:
+def read_view(connection: Connection[Any], watermark_table: str | None = None) -> Iterator[MySqlReadView]:
     """Opens a read view in this session and closes it afterwards. Takes no locks.
 
     Raises `ConfigError` when nothing says what a view holds: `marks_of`.
@@ -125,7 +125,7 @@ def read_view(connection: Connection[Any], watermark_table: str | None = None) -
     marks = marks_of(connection, watermark_table)
     opened = marks.open_view()
     try:
-        yield ReadView(connection, opened, marks.server_uuid)
+        yield MySqlReadView(connection, opened, marks.server_uuid)
     finally:
         connection.rollback()
 

@@ -1,0 +1,80 @@
+"""Buckets of keys, by which a table at the source and its target are compared.
+
+A bucket is a function of the key that both sides can compute. A single integer key is divided by a width, so
+a bucket is a range of keys that the source reads by its index. Any other key goes by the CRC32 of its text
+(`row_text.py`): keys of text cannot be ordered, nor compared, outside the server that knows their collation.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.model.schema import Column, TableSchema
+
+INTEGER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+
+
+@dataclass(frozen=True)
+class KeyExtent:
+    """Least and greatest value of an integer key, and about how many rows there are."""
+
+    lowest: int
+    highest: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class RangeBuckets:
+    """Bucket of an integer key: the key divided by `width`, rounded towards zero."""
+
+    column: str
+    width: int
+
+    def numbers(self, keys: Iterable[str]) -> set[int]:
+        """The buckets of keys given by their canonical text."""
+        return {abs(int(key)) // self.width * (1 if int(key) >= 0 else -1) for key in keys}
+
+    def describe(self, number: int) -> str:
+        first, last = self.bounds(number)
+        return f"{self.column} {first} to {last}"
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """The least and the greatest key of a bucket."""
+        first = number * self.width - (self.width - 1 if number <= 0 else 0)
+        last = number * self.width + (self.width - 1 if number >= 0 else 0)
+        return first, last
+
+
+@dataclass(frozen=True)
+class HashBuckets:
+    """Bucket of any key: CRC32 of its canonical text modulo `count`."""
+
+    columns: tuple[Column, ...]
+    count: int
+
+    def numbers(self, keys: Iterable[str]) -> set[int]:
+        """The buckets of keys given by their canonical text."""
+        return {zlib.crc32(key.encode()) % self.count for key in keys}
+
+    def describe(self, number: int) -> str:
+        return f"share {number} of {self.count} by hash of the key"
+
+
+Buckets = RangeBuckets | HashBuckets
+
+
+@dataclass(frozen=True)
+class BucketSum:
+    """Number of rows and sum of their 60-bit hashes; exact, so in any order the same."""
+
+    rows: int
+    hash: int
+
+
+def integer_key(schema: TableSchema) -> str | None:
+    """The name of the key column if the key is one integer."""
+    if len(schema.key) == 1 and schema.column(schema.key[0]).type in INTEGER_TYPES:
+        return schema.key[0]
+    return None
