@@ -75,9 +75,10 @@ def check(runs: Mapping[str, Run]) -> Iterator[Goal]:
     for name, run in runs.items():
         for goal in goals.receiver_share(run.ways):
             yield Goal(f"{name}: {goal.text}", goal.measured, goal.reached)
-        reading, *peers = readers({name: run})[name] or [None]
-        if reading is None or not is_ours(reading.system) or not peers:
+        figures = readers({name: run})[name]
+        if len(figures) < 2 or not is_ours(figures[0].system):
             continue
+        reading, *peers = figures
         least = min(peers, key=lambda figure: figure.cpu_s_per_million)
         mine, peer = reading.cpu_s_per_million, least.cpu_s_per_million
         measured = f"{mine:.2f} against {peer:.2f} ({least.system})"

@@ -69,7 +69,7 @@ def _run(document: dict[str, Any]) -> Run:
 def parse(document: dict[str, Any]) -> Outcome:
     """What `to_json` of an outcome made."""
     if "not_run" in document:
-        names = ("system", "version", "task")
-        return NotRun(*[document[name] for name in names], document["not_run"], document["workload"])
+        system, version, task = (document[name] for name in ("system", "version", "task"))
+        return NotRun(system, version, task, document["not_run"], document["workload"])
     known = {name: document.pop(name) for name in _FIGURE_FIELDS}
     return Figure(**known, details=document)

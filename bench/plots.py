@@ -43,7 +43,7 @@ def readers(by_workload: Mapping[str, Sequence[Figure]], ours: Callable[[str], b
     groups = {name: figures for name, figures in by_workload.items() if figures}
     height = _TOP + sum(_TITLE + len(figures) * _BAR for figures in groups.values()) + 10
     width = _LABELS + len(_PANELS) * (_BARS + _VALUES + _GAP)
-    parts = []
+    parts: list[str] = []
     for number, panel in enumerate(_PANELS):
         parts += _panel(panel, _LABELS + number * (_BARS + _VALUES + _GAP), groups, ours, height)
     y = float(_TOP)
@@ -142,7 +142,7 @@ def _histogram(chart: Latencies, top: float) -> Iterator[str]:
     for part in range(5):
         seconds = longest * part / 4
         more = (
-            "≥ " if part == 4 and sum(chart.counts) and chart.bucket_s * len(chart.counts) > longest else ""
+            "≥ " if part == 4 and any(chart.counts) and chart.bucket_s * len(chart.counts) > longest else ""
         )
         yield svg.text(at(seconds), ground + 14, f"{more}{_seconds(seconds)}", anchor="middle", size=10)
     lines = [(name, seconds, "black", "3 3") for name, seconds in chart.marks.items()]

@@ -26,6 +26,7 @@ from bench import across, goals, ours, peers_log, peers_snapshot, report, warm
 from bench import log as bench_log
 from bench.kept import Kept, Run
 from bench.latency import run as latency_run
+from bench.latency.changes import CHANGES_PER_S
 from bench.load import run as load_run
 from bench.load import table
 from bench.log import BenchLog
@@ -167,7 +168,7 @@ def run_logs(options: argparse.Namespace, console: Console) -> None:
 
 
 def run_latency(options: argparse.Namespace, console: Console) -> None:
-    console.print(f"latency at {latency_run.CHANGES_PER_S:,} changes/s for {options.seconds} s …")
+    console.print(f"latency at {CHANGES_PER_S:,} changes/s for {options.seconds} s …")
     outcomes: list[Outcome] = []
     with scratch() as folder:
         for outcome in latency_run.measured(folder, options.seconds, options.peers):

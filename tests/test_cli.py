@@ -188,7 +188,7 @@ def test_a_request_that_fails_shows_no_stack_trace(
 
     def command(*_: Any, **__: Any) -> None:
         with socketserver.TCPServer(("127.0.0.1", 0), Broken) as server:
-            socket.create_connection(server.server_address).close()
+            socket.create_connection(("127.0.0.1", server.server_address[1])).close()
             server.handle_request()
         raise ConfigError("No.")
 

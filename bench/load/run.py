@@ -10,6 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench import kept, report
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measured(load: LoadTable, folder: Path, repeat: int, of: Sequence[str] = OF) -> Iterator[Outcome]:
     for outcome in _measured(load, folder, repeat, of):
         if isinstance(outcome, Figure):
-            outcome.details["measured"] = time.strftime("%Y-%m-%d")
+            outcome = replace(outcome, details={**outcome.details, "measured": time.strftime("%Y-%m-%d")})
         yield outcome
 
 

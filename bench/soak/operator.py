@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import time
-from typing import Any, assert_never
+from typing import Any
+
+from typing_extensions import assert_never
 
 from bench.soak.events import Happening
 from penstock.runtime.pipeline import Pipeline

@@ -121,7 +121,7 @@ def grown(names: Iterable[Counter[str]]) -> dict[str, int]:
 
 def live_heap_mb(pid: int) -> float | None:
     """What is left after a full collection; None without a JDK."""
-    command = [Path(java()).resolve().with_name("jcmd"), str(pid), "GC.class_histogram"]
+    command = [str(Path(java()).resolve().with_name("jcmd")), str(pid), "GC.class_histogram"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=JCMD_SECONDS_MAX)
     except (OSError, subprocess.TimeoutExpired):

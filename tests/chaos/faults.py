@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pymysql
@@ -284,7 +285,8 @@ def two(case: Case, fault: Fault, _: str) -> None:
     if not (copy / "state.sqlite").exists():
         case.note("no copy could be made")
         return
-    own_relay = {} if fault.count % 2 else {"relay_log": {"path": str(case.folder / "copied-relay")}}
+    place = {"relay_log": {"path": str(case.folder / "copied-relay")}}
+    own_relay: dict[str, Any] = {} if fault.count % 2 else place
     if own_relay:
         with contextlib.suppress(shutil.Error, OSError):
             shutil.copytree(case.relay, case.folder / "copied-relay")

@@ -24,7 +24,8 @@ _STATE = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "lock", "spark
 
 def in_relay(folder: Path) -> list[str]:
     """After the receiver has ended."""
-    found, pairs = [], {}
+    found: list[str] = []
+    pairs: dict[str, set[str]] = {}
     for path in folder.iterdir():
         if match := _SEGMENT.match(path.name):
             pairs.setdefault(match[1], set()).add(match[2])

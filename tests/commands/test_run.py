@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.commands.test_screen import status, table
 
 from penstock.commands import run as command
 from penstock.commands.terminal import console
+from penstock.runtime.pipeline import Pipeline
 
 
 class ScriptedPipeline:
@@ -45,8 +47,8 @@ def watched(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, as_json: bool = 
     monkeypatch.setattr(sys, "stderr", errors)
     drawn = console(file=errors, force_terminal=terminal, width=100, height=30)
     monkeypatch.setattr(command, "console", lambda **_: drawn)
-    monkeypatch.setattr(command.Pipeline, "load", lambda _: ScriptedPipeline(status([table(1), table(2)])))
-    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(Pipeline, "load", lambda _: ScriptedPipeline(status([table(1), table(2)])))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(errors)])
     command.run(Path("shop.yaml"), once=False, as_json=as_json)
     return errors.getvalue()

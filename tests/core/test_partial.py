@@ -246,7 +246,8 @@ def reduced(schema: TableSchema, path: str, start: int, end: int, **options: Any
     reducer = _core.LatestReducer(schema.to_json())
     for batch in table.to_batches():
         reducer.push(batch)
-    return pa.Table.from_batches(reducer.finish()).to_pylist()
+    rows: list[dict[str, Any]] = pa.Table.from_batches(reducer.finish()).to_pylist()
+    return rows
 
 
 def test_updates_that_lack_columns_are_not_a_whole_row_together(mysql_factory: Factory) -> None:

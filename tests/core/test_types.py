@@ -63,8 +63,8 @@ def expected(server: servers.MySqlServer, schema: TableSchema, types: TypeOption
     for (option, choice), columns in EXPRESSIONS.items():
         if getattr(types, option) == choice:
             asked |= columns
-    columns = [asked.get(column.name, column.name) for column in schema.columns]
-    return select(server, f"SELECT {', '.join(columns)} FROM d.t ORDER BY id")
+    chosen = [asked.get(column.name, column.name) for column in schema.columns]
+    return select(server, f"SELECT {', '.join(chosen)} FROM d.t ORDER BY id")
 
 
 def same(ours: Any, server: str | bytes | None) -> bool:

@@ -64,10 +64,15 @@ def test_a_million_row_transaction_crashed_in_the_middle_neither_doubles_nor_loo
         before = log.refresh()
         server.execute(*FILL)
         state = StateStore(pipeline.config.state, read_only=True)
+
+        def planned() -> bool:
+            pipeline.ensure_alive()
+            return state.has_pending()
+
         try:
             for _ in range(2):
                 # The transaction is in the log and its epoch is planned: Spark is in the middle of it.
-                wait_for(lambda: pipeline.ensure_alive() or state.has_pending(), "the epoch", seconds=120)
+                wait_for(planned, "the epoch", seconds=120)
                 assert pipeline.kill("driver")
                 pipeline.wait(seconds=60)
                 pipeline.start()

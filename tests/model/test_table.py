@@ -7,7 +7,7 @@ from tests.phases import DROPPED, LOG_ONLY, PARKED, READ, READING, REMOVED, SPLI
 
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import CatchingUp, Parked, Phase, ResnapshotPending, TableState
+from penstock.model.table import CatchingUp, Parked, Phase, Reading, ResnapshotPending, Streaming, TableState
 
 T = TableId("shop", "t")
 TABLE = TableState(TableSchema(T, (Column("id", "int"),), ("id",)), Offset(4), READ)
@@ -42,7 +42,7 @@ def test_a_parked_table_reads_as_parked_until_its_resnapshot_begins() -> None:
 
 
 @pytest.mark.parametrize("then", [LOG_ONLY, READ])
-def test_a_parked_table_resumes_as_what_it_was(then: Phase) -> None:
+def test_a_parked_table_resumes_as_what_it_was(then: Reading | Streaming) -> None:
     assert replace(TABLE, phase=then).park(Offset(9), "No.", "Do.", Offset(7)) == Parked(
         Offset(9), "No.", "Do.", CatchingUp(Offset(7), then)
     )

@@ -119,7 +119,7 @@ def test_of_tables_with_one_target_the_first_has_it_and_the_others_say_whose_it_
     assert why.keys() == {"b.t", "c.t"}
     assert "is that of a.t already" in why["b.t"] and "no primary key" in why["c.t"]
     assert parked(*tables[:2]) == {}, "by default each database has a namespace of its own"
-    shards = {"merge_shards": [{"tables": "*.t", "into": "lake.t"}]}
+    shards: dict[str, Any] = {"merge_shards": [{"tables": "*.t", "into": "lake.t"}]}
     assert parked(*tables[:2], sink={"namespace": "lake"}, **shards) == {}
     known = TableState(tables[0], Offset(4), LOG_ONLY, last_epoch=3)
     found = at_start({known.table: known}, {one.table: one for one in tables[:2]}, (),

@@ -103,7 +103,7 @@ def test_bounds_of_chunks_that_are_of_another_key_are_found_anew() -> None:
     [({}, True, False), ({"rereads": "keep"}, False, False), ({"rereads": "fail"}, False, True)],
 )
 def test_rows_that_changed_silently_are_read_again_kept_or_a_reason_to_stop(
-    options: dict[str, str], pending: bool, parked: bool
+    options: dict[str, Any], pending: bool, parked: bool
 ) -> None:
     effect = TableEffect(T, rereads="a partition was dropped")
     verdict = judge(live(), effect, END, policies(**options))

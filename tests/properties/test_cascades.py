@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ WorkOut = Callable[["World", str], Rows]
 def test_consequences_and_log_together_make_the_rows_of_the_server(rules: tuple[Key, ...]) -> None:
     for seed in range(20):
         known: dict[str, pa.Table] = {}
-        check(rules, seed, lambda world, table, known=known: few(world, table, known))
+        check(rules, seed, partial(few, known=known))
 
 
 @pytest.mark.parametrize("rules", MANY)
@@ -190,7 +191,7 @@ def cascading(key: Key) -> CascadingKey:
     return CascadingKey(name, (f"c{key.column}",), parent, ("c0",), key.on_delete, key.on_update)
 
 
-def few(world: World, table: str, known: dict[str, pa.Table]) -> Rows:
+def few(world: World, table: str, *, known: dict[str, pa.Table]) -> Rows:
     """`known`: what foreign keys did to tables before this one."""
     edges = []
     for key in world.keys(table):
@@ -223,7 +224,7 @@ def many(
     spark: SparkSession, scratch: Scratch, world: World, table: str, known: dict[str, DataFrame]
 ) -> Rows:
     """`known`: what foreign keys did to tables before this one."""
-    from penstock.spark.consequences import Child, Edge, outcome
+    from penstock.spark.consequences import Child, Edge, follow, outcome
 
     edges = []
     for key in world.keys(table):
@@ -246,7 +247,7 @@ def many(
         edges=tuple(edges),
         moves=any(key.column == 0 for key in world.keys(table)),
     )
-    hits, derived = in_memory(child, scratch)
+    hits, derived = follow(child, scratch)
     if hits is None or derived is None:
         return []
     known[table] = derived

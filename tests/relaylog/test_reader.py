@@ -249,7 +249,7 @@ def test_the_end_of_the_transaction_before_a_statement_is_found(received: Receiv
     statements = log.statements(LogRange(log.start, log.end))
     assert statements
     for statement in statements:
-        before = max((end for end in ends if end <= statement.offset), default=log.start)
+        before = Offset(max((end for end in ends if end <= statement.offset), default=log.start))
         found = log.committed_before(statement.offset)
         # The head of a segment, which holds no transaction, may stand between.
         assert before <= found <= statement.offset and str(log.gtids_at(found)) == str(log.gtids_at(before))

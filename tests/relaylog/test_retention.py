@@ -116,7 +116,7 @@ def test_searches_over_the_whole_log_go_on_without_what_retention_removed(
     assert found is not None and found >= first.end
     last = stale.last_transaction()
     assert last is not None and last.end == received.walk.transactions[-1].end
-    assert str(stale.gtids_at(first.end)) == f"{received.server_uuid}:1-{first.number}"
+    assert str(stale.gtids_at(Offset(first.end))) == f"{received.server_uuid}:1-{first.number}"
 
 
 def test_a_segment_missing_from_the_middle_is_damage_not_a_shorter_range(folder: Path) -> None:

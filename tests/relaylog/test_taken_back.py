@@ -47,11 +47,11 @@ def test_rows_that_were_taken_back_are_not_decoded_and_the_others_are(tmp_path: 
             with server.connect() as connection:
                 schema = read_table(connection, TableId("d", "t"))
             assert schema is not None
-            found = {}
+            found: dict[int, str] = {}
             for split in log.splits(LogRange(log.start, log.end), schema.table, bytes_aim=500):
                 decoder = RangeDecoder(
                     schema.to_json(), split.path, split.base, split.start, split.end,
-                    preamble=[tuple(one) for one in split.preamble],
+                    preamble=split.preamble,
                 )  # fmt: skip
                 for batch in decoder:
                     for row in batch.to_pylist():

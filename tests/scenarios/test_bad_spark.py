@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,7 @@ def cluster(folder: Path, python_path: str) -> Iterator[str]:
                     subprocess.Popen([*java, *arguments], env=environment, stdout=log, stderr=log,
                                      stdin=subprocess.DEVNULL)
                 )  # fmt: skip
-            wait_for(lambda name=name: _is_up(folder / name), f"the {name} to be up", seconds=120)
+            wait_for(partial(_is_up, folder / name), f"the {name} to be up", seconds=120)
         yield f"spark://127.0.0.1:{port}"
     finally:
         for process in processes:

@@ -40,11 +40,8 @@ def test_tables_that_change_names_again_and_again_under_kill_9_end_equal_and_are
                 f"INSERT INTO one (id) VALUES ({1000 + number})",
                 f"DELETE FROM two WHERE id = {100 + number}",
             )
-            before = pipeline.latest.get("epoch", 0)
-            pipeline.wait_until(
-                lambda s, before=before: s["epoch"] > before, "an epoch", seconds=400, restart=True
-            )
-            pipeline.kill(("driver", "jvm", "receiver")[number])  # type: ignore[arg-type]
+            pipeline.next_epoch(seconds=400, restart=True)
+            pipeline.kill(("driver", "jvm", "receiver")[number])
             pipeline.ensure_alive()
         case.drain(pipeline, restart=True)
         status = {table["table"].split(".")[1]: table["status"] for table in case.status()["tables"]}

@@ -204,11 +204,8 @@ def test_killed_again_and_again_while_definitions_change_it_ends_equal(scenario:
     with case.running() as pipeline:
         for number, statement in enumerate(changes):
             case.server.execute(statement, f"UPDATE t SET b = '{number}' WHERE id % 50 = {number}")
-            before = pipeline.latest.get("epoch", 0)
-            pipeline.wait_until(
-                lambda s, before=before: s["epoch"] > before, "an epoch", seconds=400, restart=True
-            )
-            pipeline.kill(("driver", "jvm", "worker")[number % 3])  # type: ignore[arg-type]
+            pipeline.next_epoch(seconds=400, restart=True)
+            pipeline.kill(("driver", "jvm", "worker")[number % 3])
             pipeline.ensure_alive()
         status = case.drain(pipeline, restart=True)
         assert [table["status"] for table in status["tables"]] == ["live"]

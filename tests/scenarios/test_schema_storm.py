@@ -100,10 +100,7 @@ def test_a_storm_of_changes_under_writes_and_kill_9_ends_equal(
             for number in range(changes):
                 case.server.execute(dice.choice(shapes).change())
                 if number % (changes // 3) == changes // 6:
-                    before = pipeline.latest.get("epoch", 0)
-                    pipeline.wait_until(
-                        lambda s, before=before: s["epoch"] > before, "an epoch", seconds=400, restart=True
-                    )
+                    pipeline.next_epoch(seconds=400, restart=True)
                     pipeline.kill(VICTIMS[number * 3 // changes])
                     pipeline.ensure_alive()
         status = case.drain(pipeline, restart=True)

@@ -193,14 +193,9 @@ def test_kill_9_at_any_moment_loses_and_doubles_no_row_of_any_shard(
                 case.server.execute(*statements)
                 if "orders_3" in statements[0]:
                     shards.append("shop_2.orders_3")
-                pipeline.wait_until(
-                    lambda s, before=before: s["epoch"] > before, "an epoch", seconds=400, restart=True
-                )
-                moment = chance.uniform(0, 2)
-                pipeline.wait_until(
-                    lambda s, at=pipeline.latest["epoch"] + moment: s["epoch"] > at, "the moment",
-                    seconds=400, restart=True,
-                )  # fmt: skip
+                reached = pipeline.next_epoch(after=before, seconds=400, restart=True)["epoch"]
+                moment = reached + chance.uniform(0, 2)
+                pipeline.next_epoch(after=moment, seconds=400, restart=True)
                 pipeline.kill(victim)
                 pipeline.ensure_alive()
         case.drain(pipeline, restart=True)

@@ -139,10 +139,7 @@ def test_a_broken_target_is_left_behind_though_the_driver_is_killed(
     epoch = case.status()["epoch"]
     with case.running() as pipeline:
         for _ in range(3):
-            pipeline.wait_until(
-                lambda s, epoch=epoch: s["epoch"] > epoch, "an epoch", seconds=400, restart=True
-            )
-            epoch = pipeline.latest["epoch"]
+            epoch = pipeline.next_epoch(after=epoch, seconds=400, restart=True)["epoch"]
             pipeline.kill("driver")
             pipeline.ensure_alive()
             case.server.execute(f"UPDATE {at}.broken SET n = n + 1 WHERE id % 7 = 0")

@@ -120,11 +120,8 @@ def test_a_table_unparked_while_nothing_runs_catches_up_under_kill_9_and_joins_t
         assert answer(case, "t") == {"t": {"ok": True, "pending": True}}
         pipeline.start()
         for victim in ("driver", "jvm"):
-            before = pipeline.latest.get("epoch", 0)
-            pipeline.wait_until(
-                lambda s, before=before: s["epoch"] > before, "an epoch", seconds=400, restart=True
-            )
-            pipeline.kill(victim)  # type: ignore[arg-type]
+            pipeline.next_epoch(seconds=400, restart=True)
+            pipeline.kill(victim)
             pipeline.ensure_alive()
         case.server.execute("INSERT INTO t VALUES (5, 'new', 2)")
         case.drain(pipeline, restart=True)

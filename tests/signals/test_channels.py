@@ -13,7 +13,7 @@ import pytest
 from penstock import config as configuration
 from penstock.config import SignalsConfig
 from penstock.errors import ConfigError
-from penstock.signals.channels import REST_PACKAGES, TOLD_MAX, FileChannel, accept, rest_server
+from penstock.signals.channels import REST_PACKAGES, WARNINGS_MAX, FileChannel, accept, rest_server
 from penstock.state import StateStore, requests
 from penstock.state.requests import SignalsWait
 
@@ -140,8 +140,8 @@ def test_a_file_of_nonsense_does_not_fill_the_log(tmp_path: Path, caplog: pytest
     path.write_bytes(b"x\n" * 10_000 + line("a").encode())
     FileChannel(path, state).poll()
     assert [one.id for one in state.signals()] == ["a"]
-    assert len(caplog.records) == TOLD_MAX + 1
-    assert f"{10_000 - TOLD_MAX} more are no signals" in caplog.text
+    assert len(caplog.records) == WARNINGS_MAX + 1
+    assert f"{10_000 - WARNINGS_MAX} more entries are not signals" in caplog.text
 
 
 def test_ended_signals_are_kept_in_bounds_of_number_age_and_size(

@@ -195,7 +195,10 @@ def test_a_condition_that_the_source_refuses_is_refused(pipeline: Pipeline) -> N
 def test_a_fault_of_ours_refuses_the_signal_and_does_not_end_the_pipeline(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "check_condition", lambda *_: {}["no such key"])
+    def fault(*_: object) -> None:
+        raise KeyError("no such key")
+
+    monkeypatch.setattr(pipeline, "check_condition", fault)
     pipeline.start()
     found = pipeline.send("execute-snapshot", PART)
     assert found.status == "refused" and "KeyError" in found.answer["message"]

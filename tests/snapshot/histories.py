@@ -8,6 +8,7 @@ is compared with what SELECT says. A history is seeded as far as one with thread
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import threading
@@ -94,6 +95,9 @@ class Writers:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
+
+    def is_beyond(self, transactions: int) -> bool:
+        return self.transactions > transactions
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -254,7 +258,7 @@ class History:
                 for _ in range(dice.choice((0, 1, 2)) if number < rounds else 2):
                     self._ask()
                 goal = writers.transactions + dice.randint(10, 60)
-                self._work_until(lambda goal=goal: writers.transactions > goal)
+                self._work_until(functools.partial(writers.is_beyond, goal))
                 with writers.held():
                     self._held, self._rests_until = True, 0
                     self._catch_up()

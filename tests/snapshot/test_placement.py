@@ -38,6 +38,9 @@ class Index:
     window: int = 500
     bytes_per_offset: int = 1
 
+    def offset_within(self, position: SourcePosition) -> Offset:
+        raise AssertionError("only watermarks without GTIDs are placed by their position")
+
     def window_start(self, gtids: str) -> Offset:
         return Offset(self.window)
 

@@ -17,7 +17,7 @@ import pytest
 from penstock import _core
 from penstock.config import SourceConfig
 from penstock.errors import TableError, TransientError
-from penstock.model.chunk import Chunk, Watermarks
+from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.snapshot import staging
@@ -68,7 +68,7 @@ class ScriptedReader:
         pass
 
 
-def values_of(chunk: staging.StagedChunk) -> list[int]:
+def values_of(chunk: StagedChunk) -> list[int]:
     return [value for batch in staging.open_chunk(chunk) for value in batch.column(0).to_pylist()]
 
 
@@ -94,7 +94,7 @@ def test_a_second_attempt_returns_the_first(tmp_path: Path) -> None:
 
 def test_of_many_attempts_at_once_all_return_the_same_one(tmp_path: Path) -> None:
     gate = threading.Barrier(8)
-    found: list[staging.StagedChunk] = []
+    found: list[StagedChunk] = []
 
     def attempt(value: int) -> None:
         found.append(staging.stage(ScriptedReader([value], gate=gate), SCHEMA, CHUNK, tmp_path))

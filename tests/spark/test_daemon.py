@@ -92,7 +92,7 @@ def test_workers_run_under_the_daemon_and_user_code_keeps_importlib(spark: Spark
         for _ in batches:
             yield pa.RecordBatch.from_pydict(
                 {
-                    "patched": [worker_util.importlib.invalidate_caches.__name__],
+                    "patched": [vars(worker_util)["importlib"].invalidate_caches.__name__],
                     "own": [importlib.invalidate_caches.__name__],
                     "interpreter": [sys.executable],
                 }

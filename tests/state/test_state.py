@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING
@@ -389,7 +390,7 @@ def test_a_commit_that_fails_leaves_no_transaction_open(
         def __getattr__(self, name: str) -> object:
             return getattr(self._connection, name)
 
-        def execute(self, sql: str, *values: object) -> object:
+        def execute(self, sql: str, *values: Any) -> object:
             if sql == "COMMIT" and self._fails:
                 self._fails = False
                 raise sqlite3.OperationalError("disk I/O error")

@@ -6,7 +6,9 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.phases import READ, READING
@@ -99,7 +101,7 @@ def before(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "state.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.executescript(FORMAT_5)
-        row = (
+        row: tuple[Any, ...] = (
             "live",
             4,
             NEXT.to_json(),
@@ -132,18 +134,18 @@ def before(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         )
         if request.param == "4":
             database.executescript(FORMAT_4_CHUNKS)
-            chunk, values = "INSERT INTO chunks VALUES ('shop.orders', ?, ?, ?, ?, ?, ?)", ()
+            chunk = "INSERT INTO chunks VALUES ('shop.orders', ?, ?, ?, ?, ?, ?)"
         else:
             chunk = "INSERT INTO chunks VALUES ('shop.orders', 0, ?, ?, ?, '{}', ?, ?, ?)"
         manifest = json.dumps({"rows": 10, "unused": 1})
-        for values in ((0, "null", '["7"]', "placed", manifest, 1), (1, '["7"]', "null", "planned", None, 2)):
-            database.execute(chunk, values)
+        for bounds in ((0, "null", '["7"]', "placed", manifest, 1), (1, '["7"]', "null", "planned", None, 2)):
+            database.execute(chunk, bounds)
         database.commit()
     return tmp_path
 
 
 def test_a_state_of_an_earlier_format_goes_on_once_the_pipeline_runs(before: Path) -> None:
-    for refused in (lambda: StateStore(before, read_only=True), lambda: StateStore(before)):
+    for refused in (partial(StateStore, before, read_only=True), partial(StateStore, before)):
         with pytest.raises(ConfigError, match=r"has format [45]") as caught:
             refused()
         assert "Run the pipeline" in caught.value.hint

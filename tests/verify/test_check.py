@@ -20,7 +20,7 @@ from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
-from penstock.sources.mysql.verify import read_view as source
+from penstock.sources.mysql.verify import sql
 from penstock.sources.mysql.verify.read_view import MySqlReadView, read_view
 from penstock.spark.verify import SparkTarget
 from penstock.testing.servers import Database
@@ -281,6 +281,6 @@ def test_a_server_whose_hash_function_answers_null_is_named(
     mysql: Database, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema = create(mysql, "id")
-    monkeypatch.setattr(source.sql, "row_hash", lambda *_, **__: "NULL")
+    monkeypatch.setattr(sql, "row_hash", lambda *_, **__: "NULL")
     report = verify(mysql, spark, schema, [])
     assert "SHA2() answers NULL" in (report.error or "")

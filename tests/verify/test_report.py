@@ -20,7 +20,8 @@ T, P = TableId("shop", "t"), TableId("shop", "p")
 
 def state(name: TableId = T, **fields: Any) -> TableState:
     schema = TableSchema(name, (Column("id", "int", nullable=False),), ("id",))
-    return TableState(start=Offset(4), **({"schema": schema, "phase": READ, "last_epoch": 3} | fields))
+    given: dict[str, Any] = {"schema": schema, "phase": READ, "last_epoch": 3} | fields
+    return TableState(start=Offset(4), **given)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ MARK = SourcePosition("binlog.000001", 90)
 
 def live(table: TableId, **fields: Any) -> TableState:
     schema = TableSchema(table, (Column("id", "int"),), ("id",), version=3)
-    return TableState(schema, Offset(4), **({"phase": READ, "last_epoch": 1} | fields))
+    given: dict[str, Any] = {"phase": READ, "last_epoch": 1} | fields
+    return TableState(schema, Offset(4), **given)
 
 
 @dataclass
@@ -115,7 +116,8 @@ def test_a_running_pipeline_tells_all_versions_at_one_place_and_what_is_not_to_b
         offset, held = found.versions_at([A, B, DOTTED], MARK)
         assert offset == 90
         assert held[A] == Held("version of a", 3) and held[DOTTED] == Held("version of c.d|e", 3)
-        assert isinstance(held[B], NotCompared) and held[B].why == Why.PARKED
+        parked = held[B]
+        assert isinstance(parked, NotCompared) and parked.why == Why.PARKED
 
 
 def test_a_pipeline_that_ends_while_it_is_asked_is_one_that_does_not_run(config: PipelineConfig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.sources.mysql.receiving import receiving
@@ -19,7 +20,7 @@ from penstock.verify.window import RelayLogWindow
 
 @pytest.mark.parametrize(("zero_dates", "key"), [("text", "0000-00-00|5"), ("null", "~|5")])
 def test_keys_are_written_as_in_the_targets(
-    mysql_factory: Callable[..., MySqlServer], tmp_path: Path, zero_dates: str, key: str
+    mysql_factory: Callable[..., MySqlServer], tmp_path: Path, zero_dates: Literal["text", "null"], key: str
 ) -> None:
     server = mysql_factory()
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (day DATE, id INT, PRIMARY KEY (day, id))")

@@ -125,6 +125,15 @@ class RunningPipeline:
                 self._arrived.wait(0.5)
             return self.latest
 
+    def next_epoch(
+        self, *, after: float | None = None, seconds: float, restart: bool = False
+    ) -> dict[str, Any]:
+        """The first progress document of an epoch after this one, or else after the newest that is known."""
+        before = self.latest.get("epoch", 0) if after is None else after
+        return self.wait_until(
+            lambda status: status["epoch"] > before, "an epoch", seconds=seconds, restart=restart
+        )
+
     def drained(self, file: str, position: int, *, seconds: float, restart: bool = False) -> dict[str, Any]:
         """Waits until everything up to a place in the source's binlog is at the target and the snapshot is
         done. Documents of before the call do not count: they may not know of a signal that was sent since."""

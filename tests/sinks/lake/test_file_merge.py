@@ -245,8 +245,8 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
         if way == "compact":
             iceberg(it)._maintenance.tidy(it.table)
             continue
-        make = {"files": newer, "small": here, "spark": lambda it, *rows: it.latest(*rows)}[way]
-        it.sink.merge(it.table, make(it, *rows), it.key, it.commit(epoch))
+        made = it.latest(*rows) if way == "spark" else {"files": newer, "small": here}[way](it, *rows)
+        it.sink.merge(it.table, made, it.key, it.commit(epoch))
         assert way != "files" or by_files(it)
         for number, part, text, deleted, at in rows:
             model.pop((number, part), None)

@@ -182,7 +182,10 @@ def test_keys_of_each_type_are_told_apart(place: Make, kind: str) -> None:
     it.sink.append(it.table, it.latest(*[(*key, "old", False, 1) for key in keys]), it.commit(1))
     changes = [(*key, f"new {n}", n == 0, 2) for n, key in enumerate(keys)]
     it.sink.merge(it.table, it.latest(*changes), it.key, it.commit(2))
-    plain = lambda value: bytes(value) if isinstance(value, bytearray) else value  # noqa: E731
+
+    def plain(value: object) -> object:
+        return bytes(value) if isinstance(value, bytearray) else value
+
     rows = it.sink.read(it.table).collect()
     found = {tuple(plain(value) for value in row[:-2]): row["v"] for row in rows}
     assert found == {key: f"new {n}" for n, key in enumerate(keys) if n > 0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 from pymysql.cursors import DictCursor
+from tests.sources.mysql.receiving import Receiving
+from tests.sources.mysql.test_receiver_flavors import SCHEMA, rows_of, write
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig, SourceConfig
@@ -17,10 +18,6 @@ from penstock.sources.mysql import followed_host, preflight
 from penstock.sources.preflight import Finding
 from penstock.testing import servers
 from penstock.testing.servers import Database, DatabaseServer, MariaDbServer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from receiving import Receiving
-from test_receiver_flavors import SCHEMA, rows_of, write
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sources.mysql.receiving import Receiving, log_events, receiving, source_events
 
 from penstock._core import GtidSet
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl.server import sql_mode
 from penstock.testing.servers import MySqlServer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from receiving import Receiving, log_events, receiving, source_events
 
 T = TableId("d", "t")
 SCHEMA = ("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY AUTO_INCREMENT, pad VARBINARY(2000))")
@@ -122,22 +120,22 @@ def test_starts_in_the_middle_begin_at_exactly_that_transaction(
 ) -> None:
     shared.execute("FLUSH BINARY LOGS")
     write(shared, 3)
-    marks = {"gtid": shared.gtid_executed(), "position": shared.position()}
+    gtids, (file, position) = shared.gtid_executed(), shared.position()
     shared.query("SELECT SLEEP(0.01)")
-    marks["timestamp"] = shared.query("SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')")[0][0]
+    [(timestamp,)] = shared.query("SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')")
     shared.query("SELECT SLEEP(0.01)")
     write(shared, 4)
     shared.execute("FLUSH BINARY LOGS")
     write(shared, 2)
     start = {
-        "gtid": {"gtid": marks["gtid"]},
-        "position": {"file": marks["position"][0], "position": marks["position"][1]},
-        "timestamp": {"timestamp": marks["timestamp"]},
+        "gtid": {"gtid": gtids},
+        "position": {"file": file, "position": position},
+        "timestamp": {"timestamp": timestamp},
     }[way]
     with receiving(shared, tmp_path, start=start) as receiver:
         receiver.wait_until_level()
         log = receiver.log
-        assert log.gtids_at(log.start) == GtidSet(marks["gtid"])
+        assert log.gtids_at(log.start) == GtidSet(gtids)
         assert log.transactions_between(LogRange(log.start, log.end)) == 6
         assert log.gtids_at(log.end) == GtidSet(shared.gtid_executed())
 
@@ -157,8 +155,8 @@ def test_a_second_receiver_is_told_of_the_first(shared: MySqlServer, tmp_path: P
         receiver.wait_until_level()
         command = [sys.executable, "-m", "penstock", "receive", str(receiver.file)]
         second = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert second.returncode == 3
-        assert f"process {receiver.process.pid}" in second.stderr  # type: ignore[union-attr]
+        assert second.returncode == 3 and receiver.process is not None
+        assert f"process {receiver.process.pid}" in second.stderr
 
 
 def test_a_child_ends_with_its_parent(shared: MySqlServer, tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sources.mysql.receiving import Receiving, log_events, receiving, source_events
 
 from penstock._core import GtidSet, RangeDecoder
 from penstock.model.offset import LogRange
@@ -15,9 +15,6 @@ from penstock.model.schema import TableId
 from penstock.sources.mysql.catalog import read_table
 from penstock.testing import servers
 from penstock.testing.servers import DatabaseServer, MariaDbServer
-
-sys.path.insert(0, str(Path(__file__).parent))
-from receiving import Receiving, log_events, receiving, source_events
 
 T = TableId("d", "t")
 SCHEMA = ("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY AUTO_INCREMENT, pad VARCHAR(2000))")

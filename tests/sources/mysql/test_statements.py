@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -211,7 +212,7 @@ def test_a_table_is_read_again_when_values_may_have_changed(
     ],
 )
 def test_a_table_is_read_again_when_values_arrive_in_another_form(
-    types: dict[str, str], action: str, again: bool
+    types: dict[str, Any], action: str, again: bool
 ) -> None:
     pipeline = Pipeline(types=TypeOptions(**types))
     pipeline.run(

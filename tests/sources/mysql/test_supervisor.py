@@ -7,21 +7,25 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from tests.sources.mysql.receiving import Receiving, log_events, source_events
 
 from penstock.backoff import Schedule
 from penstock.errors import LogDiverged
+from penstock.model.offset import Offset
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.supervisor import Supervisor
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import MySqlServer
 
-sys.path.insert(0, str(Path(__file__).parent))
-from receiving import Receiving, log_events, source_events
+
+def grown(log: RelayLog, end: Offset) -> bool:
+    return log.refresh() > end
 
 
 def test_the_receiver_is_restarted_handed_over_and_its_errors_arrive(
@@ -81,7 +85,7 @@ def test_the_logs_end_moves_on_each_time_the_receiver_connects_anew(
         for _ in range(20):
             end = log.refresh()
             supervisor.renew()
-            receiver.wait_for(lambda before=end: log.refresh() > before, "the log's end to move on")
+            receiver.wait_for(partial(grown, log, end), "the log's end to move on")
         receiver.wait_for(lambda: receiver.status().get("state") == "streaming", "stream")
         supervisor.check()
         assert supervisor.restarts == 0 and supervisor.pid == pid

@@ -119,8 +119,8 @@ def start_caller(mode: str, *folder: Path) -> tuple[subprocess.Popen[str], int, 
         env={**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])},
     )
     assert caller.stdout is not None
-    server, guardian, folder = caller.stdout.readline().split()
-    return caller, int(server), int(guardian), Path(folder)
+    server, guardian, place = caller.stdout.readline().split()
+    return caller, int(server), int(guardian), Path(place)
 
 
 @pytest.mark.parametrize("mode", [pytest.param("plain", marks=pytest.mark.slow), "fork"])

@@ -303,7 +303,9 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
                       column("w", pa.string(), "v"), column("x", pa.int16(), default="3"))  # fmt: skip
             more, model = True, {key: (value[0], 3, value[1]) for key, value in model.items()}
         else:
-            rows = [(*key, f"{epoch}", *([epoch] * more), choose.random() < 0.3, epoch * 10) for key in keys]
+            rows: list[tuple[Any, ...]] = [
+                (*key, f"{epoch}", *([epoch] * more), choose.random() < 0.3, epoch * 10) for key in keys
+            ]
             made = it.latest(*rows) if way == "spark" else newer(it, *rows)
             if way == "here":
                 made = replace(here(it, *rows), newer=True)

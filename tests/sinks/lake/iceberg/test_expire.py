@@ -11,7 +11,6 @@ import pytest
 from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import here, iceberg, target
 
-from penstock.sinks.lake.iceberg import expire as expiring
 from penstock.sinks.lake.iceberg import maintenance
 from penstock.sinks.lake.iceberg.maintenance import MIB
 from penstock.sinks.lake.iceberg.pack_files import Tier
@@ -66,7 +65,7 @@ def test_a_query_that_has_begun_goes_on(kept: Place, monkeypatch: pytest.MonkeyP
     assert sorted((row["id"], row["name"], row["_sequence"]) for row in found) == before
 
     now = time.time() + 601
-    monkeypatch.setattr(expiring.time, "time", lambda: now)
+    monkeypatch.setattr(time, "time", lambda: now)
     iceberg(kept)._maintenance.tidy(kept.table)
     assert not known & parquet(kept)
     assert lists(kept) == []
@@ -84,7 +83,7 @@ def test_what_is_cut_off_is_done_again(kept: Place, monkeypatch: pytest.MonkeyPa
     known.pop().unlink()
     (folder / "0-cut.json").write_text('["file:/nowh')
     now = time.time() + 601
-    monkeypatch.setattr(expiring.time, "time", lambda: now)
+    monkeypatch.setattr(time, "time", lambda: now)
     iceberg(kept)._maintenance.tidy(kept.table)
     assert not known & parquet(kept) and lists(kept) == []
     assert (folder / "notes.txt").exists()

@@ -302,7 +302,7 @@ def test_spark_meets_no_equality_deletes_when_it_writes(place: Make, write: str)
     if write == "merge":
         it.sink.merge(it.table, it.latest((2, "b", False, 4)), it.key, it.commit(4))
     elif write == "delete":
-        it.sink.delete(it.table, "id = 3", it.commit(4))
+        iceberg(it).delete(it.table, "id = 3", it.commit(4))
     else:
         it.evolve(4, column("id", pa.int64(), "id"), column("name", pa.int64(), "name"))
     before_write = [one for one in target(it).snapshots() if one.parentId() == number]

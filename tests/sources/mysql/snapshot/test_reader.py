@@ -150,7 +150,8 @@ def test_batches_are_bounded_by_rows_and_by_bytes(mysql: Database) -> None:
     mysql.execute("CREATE TABLE t (k INT PRIMARY KEY, v VARCHAR(1000))")
     mysql.execute("INSERT INTO t VALUES " + ", ".join(f"({n}, REPEAT('y', 1000))" for n in range(500)))
     schema = schema_of(mysql, TableId(mysql.name, "t"))
-    for limits, rows in (({"batch_rows": 64}, 64), ({"batch_bytes": 10_500}, 10)):
+    cases: tuple[tuple[dict[str, Any], int], ...] = (({"batch_rows": 64}, 64), ({"batch_bytes": 10_500}, 10))
+    for limits, rows in cases:
         connection = mysql.connect()
         prepare_session(connection)
         decoder = _core.ResultSetDecoder(schema.to_json(), **limits)
