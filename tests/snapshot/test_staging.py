@@ -262,6 +262,7 @@ def test_chunks_staged_one_after_the_other_share_a_connection(mysql: Database, t
             rows[name] = staged.rows
     assert rows == {"t": 3, "u": 2}
     assert not sessions_of(mysql, account), "the server has let go of it"
+    assert schema is not None
     with pytest.raises(TransientError), staging.Stager(MySqlHost(source)) as stager:
         stager.stage(schema, replace(chunk, upper=("2",)), str(tmp_path), executed="")
     mysql.execute(f"DROP USER {account}")
