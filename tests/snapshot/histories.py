@@ -44,6 +44,7 @@ from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
 from penstock.sources import open_source
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
+from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.sources.table_filter import TableFilter
 from penstock.spark.record_epoch import record
 from penstock.state import StateStore
@@ -210,7 +211,7 @@ class History:
         limits = self.dice.choice((PlacementLimits(1 << 40, 0), PlacementLimits(1 << 40, 1 << 40)))
         if self.dice.random() < 0.2:
             limits = PlacementLimits(2000, 1000)
-        self.target = Target(append_only=self.dice.random() < 0.35, limits=limits)
+        self.target = Target(append_only=self.dice.random() < 0.35, limits=limits, omitted=omitted_values)
         captured = self.dice.choice((("a", "b"), ("a", "b"), ("a",)))
         self._config = parse_config(
             {

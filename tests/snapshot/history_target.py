@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +21,9 @@ from penstock.model.plan import (
     TablePlan,
     TruncateTarget,
 )
-from penstock.model.schema import DEFAULT_TYPES, TableId
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.sinks.base import Missing, Ours
 from penstock.snapshot.placement import PlacementLimits
-from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.spark import tasks
 from penstock.spark.table_outcome import TableOutcome
 
@@ -42,9 +42,17 @@ class Killed(Exception):
 class Target:
     """Merged tables, or, `append_only`, a change log. What one step of an epoch wrote is written once."""
 
-    def __init__(self, *, append_only: bool, limits: PlacementLimits) -> None:
+    def __init__(
+        self,
+        *,
+        append_only: bool,
+        limits: PlacementLimits,
+        omitted: Callable[[TableSchema, TypeOptions], pa.RecordBatch],
+    ) -> None:
+        """`omitted`: see `sources.row_images.RowImages`."""
         self.append_only = append_only
         self.limits = limits
+        self._omitted = omitted
         self.rows: dict[TableId, dict[Key, tuple[Row, int]]] = {}
         self.log: dict[TableId, list[tuple[str, Key, Row, int]]] = {}
         self._done: set[tuple[int, TableId, int]] = set()
@@ -133,18 +141,34 @@ class Target:
                 for key in [key for key, (_, at) in held.items() if at < step.sequence]:
                     del held[key]
             case Evolve():
-                assert step.schema.columns == table.schema.columns, "no definition changes here"
                 outcome.schema = step.schema
+                if not again:
+                    self._evolve(table, step)
             case _:
                 raise Broken(f"{table.table}: a step {step.kind} has no place here")
 
     def _placing(self, plan: EpochPlan, table: TablePlan, step: PlaceChunks) -> tasks.PlaceTask:
-        defaults = omitted_values(table.schema, types=DEFAULT_TYPES)
+        defaults = self._omitted(table.schema, DEFAULT_TYPES)
         layout: Any = "changelog" if step.mode == "changes" else "latest"
         text = table.schema.to_json()
         return tasks.PlaceTask(
             text, step.chunks, step.scans, plan.range.end, layout, DEFAULT_TYPES, defaults
         )  # fmt: skip
+
+    def _evolve(self, table: TablePlan, step: Evolve) -> None:
+        """Rows that are there get the columns of the new definition; an added one is NULL."""
+        names = [column.name for column in table.schema.columns]
+        places = [None if one.before is None else names.index(one.before) for one in step.origins]
+
+        def evolved(row: Row) -> Row:
+            return tuple(None if place is None else row[place] for place in places)
+
+        if self.append_only:
+            log = self.log[table.table]
+            log[:] = [(kind, key, evolved(row) if row else row, at) for kind, key, row, at in log]
+        else:
+            rows = self.rows[table.table]
+            rows.update({key: (evolved(row), at) for key, (row, at) in rows.items()})
 
     def _truncate(self, table: TableId, at: int) -> None:
         if self.append_only:

@@ -1,0 +1,134 @@
+"""The server that plays a script: tables in memory, and the log of what was committed."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.scripted import log_bytes
+from tests.scripted.script import (
+    AddColumn,
+    Definition,
+    Delete,
+    Drop,
+    DropColumn,
+    Insert,
+    Mark,
+    Rewrite,
+    Row,
+    RowChange,
+    Transaction,
+    Truncate,
+    Update,
+    as_text,
+)
+
+from penstock._core import GtidSet
+from penstock.model.offset import SourcePosition
+from penstock.model.schema import TableId, TableSchema
+
+FILE = "script.000001"
+
+
+@dataclass
+class Server:
+    """Each transaction and each statement is one entry of `committed`: its number is its place, from 1."""
+
+    tables: dict[TableId, TableSchema]
+    uuid: uuid.UUID = field(default_factory=uuid.uuid4)
+    rows: dict[TableId, dict[Any, Row]] = field(default_factory=dict)
+    committed: list[list[bytes]] = field(default_factory=list)
+    length: int = field(default_factory=lambda: len(log_bytes.head_of_log()))
+    """Of the log, in bytes."""
+
+    def __post_init__(self) -> None:
+        for table in self.tables:
+            self.rows.setdefault(table, {})
+
+    @property
+    def executed(self) -> str:
+        """As a GTID set, which is what the relay log's index knows."""
+        return f"{self.uuid}:1-{len(self.committed)}" if self.committed else ""
+
+    @property
+    def end(self) -> SourcePosition:
+        return SourcePosition(FILE, self.length)
+
+    def has_executed(self, gtids: str) -> bool:
+        return GtidSet(gtids).issubset(GtidSet(self.executed))
+
+    def run(self, item: Transaction | Definition) -> None:
+        if isinstance(item, Transaction):
+            self._transaction([change for change in item.changes if not isinstance(change, Mark)])
+        else:
+            self._statement(item)
+
+    @property
+    def greeting(self) -> list[bytes]:
+        """What a connection begins with, before the transactions that it asks for."""
+        head = log_bytes.head_of_log()[len(log_bytes.MAGIC) :]
+        return [log_bytes.rotate(FILE, len(log_bytes.MAGIC)), *log_bytes.events(head)]
+
+    def _transaction(self, changes: list[RowChange]) -> None:
+        bodies = [(log_bytes.QUERY, log_bytes.query("BEGIN"))]
+        numbers = {table: 100 + place for place, table in enumerate(self.tables)}
+        touched = list(dict.fromkeys(change.table for change in changes))
+        bodies += [
+            (log_bytes.TABLE_MAP, log_bytes.table_map(numbers[table], self.tables[table]))
+            for table in touched
+        ]
+        for place, change in enumerate(changes, 1):
+            schema = self.tables[change.table]
+            kind, images = self._apply(change)
+            body = log_bytes.rows(
+                numbers[change.table], schema, images, update=kind == log_bytes.UPDATE,
+                last=place == len(changes),
+            )  # fmt: skip
+            bodies.append((kind, body))
+        self._commit([*bodies, (log_bytes.XID, bytes(8))])
+
+    def _apply(self, change: RowChange) -> tuple[int, list[Row]]:
+        held = self.rows[change.table]
+        match change:
+            case Insert(row=row):
+                assert row[0] not in held, f"{row} is there already"
+                held[row[0]] = row
+                return log_bytes.WRITE, [row]
+            case Update(key=key, row=row):
+                before = held.pop(key)
+                held[row[0]] = row
+                return log_bytes.UPDATE, [before, row]
+            case Delete(key=key):
+                return log_bytes.DELETE, [held.pop(key)]
+
+    def _statement(self, statement: Definition) -> None:
+        table = statement.table
+        schema, held = self.tables[table], self.rows[table]
+        match statement:
+            case AddColumn(column=column):
+                self.tables[table] = replace(schema, columns=(*schema.columns, column))
+                self.rows[table] = {key: (*row, None) for key, row in held.items()}
+            case DropColumn(name=name):
+                place = [one.name for one in schema.columns].index(name)
+                self.tables[table] = replace(schema, columns=_without(schema.columns, place))
+                self.rows[table] = {key: _without(row, place) for key, row in held.items()}
+            case Truncate():
+                held.clear()
+            case Drop():
+                del self.tables[table], self.rows[table]
+            case Rewrite(value=value):
+                self.rows[table] = {key: (*row[:-1], value) for key, row in held.items()}
+        self._commit([(log_bytes.QUERY, log_bytes.query(as_text(statement), table.database))])
+
+    def _commit(self, bodies: list[tuple[int, bytes]]) -> None:
+        number = len(self.committed) + 1
+        events = []
+        for kind, body in [(log_bytes.GTID, log_bytes.gtid(self.uuid, number)), *bodies]:
+            events.append(log_bytes.event(kind, body, self.length, second=number))
+            self.length += len(events[-1])
+        self.committed.append(events)
+
+
+def _without(values: tuple[Any, ...], place: int) -> tuple[Any, ...]:
+    return values[:place] + values[place + 1 :]
