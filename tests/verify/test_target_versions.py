@@ -133,7 +133,7 @@ def test_a_stopped_pipeline_that_has_log_to_apply_is_not_compared(
     config: PipelineConfig, touched: dict[TableId, tuple[int, int]], said: list[str]
 ) -> None:
     with contextlib.closing(StateStore(config.state)) as state:
-        with pytest.raises(ConfigError, match="10 bytes of log to apply"):
+        with pytest.raises(ConfigError, match="has not applied 10 bytes of log"):
             asked(config, state, Log(touched=touched, said=said)).versions_at([A], MARK)
         offset, held = asked(config, state, Log(touched={B: (1, 10)})).versions_at([A, DOTTED], MARK)
         assert offset == 80 and held == {A: Held(None, 3), DOTTED: Held(None, 3)}

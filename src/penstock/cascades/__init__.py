@@ -1,3 +1,3 @@
-"""Rows that a foreign key changes without row events in the log: `keys` says what the keys do and when they
-can be followed, `changes` what their parents did. `spark/cascades.py` works out and stages the
-consequences."""
+"""Rows that foreign keys change without row events in the log. `keys` says what the keys do and whether a
+table can be followed; `parent_changes` extracts the parents' changes. `spark/cascades.py` computes and stages
+the consequences."""

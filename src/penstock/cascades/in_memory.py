@@ -1,7 +1,8 @@
-"""What foreign keys did to a few rows of one table, worked out here; pure. `spark/consequences.py` does the
-same for rows of any number, and says what versions, changes and hits are, by which rule, and why it is right.
+"""Computes what foreign keys did to a few rows of one table, in memory. Pure.
 
-Rows are tuples of plain values (`plain`): numbers, texts and bytes; times as the numbers they are stored as.
+`spark/consequences.py` does the same for any number of rows. It defines versions, changes and hits, and
+argues why the rule is correct. Rows are tuples of plain values (`plain`): numbers, texts and bytes; times as
+the numbers in which they are stored.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from penstock.cascades.keys import Comparison, acts
 from penstock.model.schema import CascadingKey
 
 LAST = 2**63 - 1
-"""Where versions end that still stand at the epoch's end."""
+"""The end of a version that still exists at the epoch's end."""
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a change of the parent's row at `p` does to rows that refer to it: their columns become `new`, or
-    they go."""
+    """What a change of a parent row at sequence `p` does to rows that refer to it: their columns become
+    `new`, or (`ends`) they are deleted."""
 
     p: int
     new: Row
@@ -34,8 +35,8 @@ class Effect:
 
 @dataclass(frozen=True)
 class Edge:
-    """A foreign key. `columns`: of the child, by their places in its rows. `effects`: by the values that the
-    columns had, in the form in which they are compared; each list in order."""
+    """A foreign key. `columns`: indexes of the child's columns in its rows. `effects`: by the old values of
+    the columns, in compared form; each list is ordered by sequence."""
 
     key: CascadingKey
     columns: tuple[int, ...]
@@ -47,7 +48,7 @@ class Edge:
         return [] if None in value else self.effects.get(value, [])
 
     def value_of(self, row: Row) -> Row:
-        """What the row refers to, in the form in which it is compared."""
+        """The values that the row refers to, in compared form."""
         return self.compared(tuple(row[place] for place in self.columns))
 
     def compared(self, values: Row) -> Row:
@@ -55,12 +56,12 @@ class Edge:
 
     @property
     def sets(self) -> bool:
-        """Whether some row's columns get values that are not NULL."""
+        """Whether any effect sets a value other than NULL."""
         return any(value is not None for one in self.effects.values() for e in one for value in e.new)
 
     def effect_of(self, before: Row, after: Row | None, p: int) -> Effect | None:
-        """What a change of the values that rows refer to does to them; `after` is None for a row that goes.
-        None: nothing."""
+        """The effect of a change of a parent's values from `before` to `after` (None: the row was deleted).
+        None: no effect."""
         does = acts(self.key, deleted=after is None)
         if not does or before == after or None in before:
             return None
@@ -69,7 +70,7 @@ class Edge:
         return Effect(p, (None,) * len(before), ends=after is None and self.key.on_delete == "CASCADE")
 
     def brings_back(self) -> bool:
-        """Whether a value that a change took away came back by a later one."""
+        """Whether a later change restored a value that an earlier one had replaced."""
         return any(
             earlier.p < effect.p
             for effects in self.effects.values()
@@ -84,7 +85,7 @@ class Version:
     row: Row
     since: int
     chunk: bool = False
-    """It comes from a chunk that is being placed."""
+    """Whether it comes from a chunk that is being placed."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,10 @@ class Hit:
 
 @dataclass
 class Images:
-    """When the log has an image of a key."""
+    """The sequences at which the log has an image of a key."""
 
     key: tuple[int, ...]
-    """Places in a row."""
+    """Indexes of the key columns in a row."""
     _sequences: dict[Row, list[int]] = field(default_factory=dict)
 
     def add(self, rows: Iterable[Row], sequences: Iterable[int]) -> None:
@@ -124,7 +125,8 @@ class Images:
 
 
 def compared(value: Any, how: Comparison) -> Any:
-    """Equal results: equal for the server, as far as texts are plain ASCII."""
+    """The value in a form that is equal if the server considers the values equal. Exact for plain ASCII
+    texts."""
     if isinstance(value, str):
         if "padded" in how:
             value = value.rstrip(" ")
@@ -157,7 +159,7 @@ def edge_of(
 
 
 def follow(edges: Sequence[Edge], versions: Iterable[Version], images: Images) -> list[Hit]:
-    """All hits."""
+    """All hits of the changes on these versions."""
     return [hit for version in versions for hit in _hits(edges, version, images)]
 
 
@@ -188,8 +190,8 @@ def _hits(edges: Sequence[Edge], version: Version, images: Images) -> Iterator[H
 
 
 def outcome(hits: Iterable[Hit], images: Images) -> list[tuple[Row, bool, int]]:
-    """What is left of the hits at the epoch's end: for each key the last thing that happened to it, if that
-    is not in the log: row, whether it is gone, sequence."""
+    """The result of the hits at the epoch's end. For each key its last change, unless a later one is in the
+    log: row, whether it was deleted, sequence."""
     last: dict[Row, tuple[int, bool, Row]] = {}
     for hit in hits:
         before, after = (tuple(row[place] for place in images.key) for row in (hit.before, hit.after))
@@ -203,14 +205,14 @@ def outcome(hits: Iterable[Hit], images: Images) -> list[tuple[Row, bool, int]]:
 
 
 def _keep(last: dict[Row, tuple[int, bool, Row]], key: Row, event: tuple[int, bool, Row]) -> None:
-    """Where one goes and another comes at the same moment, the one that comes."""
+    """Stores the later event of a key. At the same sequence, an insertion wins over a deletion."""
     if key not in last or event[:2] > last[key][:2]:
         last[key] = event
 
 
 def derived(hits: Iterable[Hit], watched: Sequence[int]) -> list[tuple[Row, Row, bool, int]]:
-    """The hits as changes of this table: values before and after of the `watched` places in its rows, whether
-    the row is gone, sequence."""
+    """The hits as changes for the tables that refer to this one: old and new values of the `watched` columns,
+    whether the row was deleted, sequence."""
     found: dict[tuple[Row, Row, bool, int], None] = {}
     for hit in hits:
         before = tuple(hit.before[place] for place in watched)

@@ -1,11 +1,10 @@
-"""Cascading foreign keys: between which tables they lie, what they do, and whether they can be followed.
-Pure.
+"""Cascading foreign keys: which tables they connect, what they do, and whether a table can be followed. Pure.
 
-When a table's rows can be followed. Its parents' changes come from the log: they are complete if every parent
-is captured, live, and began no later than the table. A parent that has such keys itself also changes without
-row events; those changes are known only while all its rows are at its target. So a table is read only after
-such parents were read, and it is read again when a parent is. A table that refers to itself cannot wait
-for itself: it is read in one piece whose place in the log is known, and goes on from there alone.
+When a table can be followed: its parents' changes come from the log. They are complete if every parent is
+captured, live, and started no later than the table. A parent that has such keys itself also changes without
+row events. These changes are known only once all its rows are at its target. So a table is read after such
+parents, and it is read again when a parent is. A table that refers to itself cannot wait for itself. It is
+read in one piece at a known offset of the log, and catches up from there alone.
 """
 
 from __future__ import annotations
@@ -24,24 +23,23 @@ from penstock.printable import argument
 ACTIVE = ("CASCADE", "SET NULL")
 
 CIRCLE_SHOWN_MAX = 5
-AFTER_PARENTS = "its rows are read after those of the tables it refers to"
+AFTER_PARENTS = "waiting for the snapshots of its parent tables"
 
 Comparison = Literal["exact", "padded", "folded", "folded padded", "unknown"]
-"""How values of a column are compared: by their bytes; without spaces at their end; without letter case; or
-in a way that is not known here. All but `exact` and `unknown` hold for plain ASCII only, `padded` for
-all."""
+"""How the server compares values of a column. `exact`: by bytes. `padded`: ignoring trailing spaces.
+`folded`: ignoring case. `unknown`: in a way that we do not know. `folded` is only right for plain ASCII."""
 
 _FOLDED = ("general_ci", "unicode_ci", "unicode_520_ci", "swedish_ci", "0900_ai_ci", "0900_as_ci",
            "uca1400_ai_ci", "uca1400_as_ci", "unicode_520_nopad_ci", "general_nopad_ci", "unicode_nopad_ci",
            "uca1400_nopad_ai_ci", "uca1400_nopad_as_ci")  # fmt: skip
-"""Collations without the rules of one language, under which printable ASCII differs only by letter case."""
+"""Collations without language-specific rules, under which printable ASCII differs only by case."""
 _CASED = ("0900_as_cs", "general_cs", "uca1400_as_cs", "uca1400_nopad_as_cs")
 
 
 @dataclass(frozen=True)
 class Hindrance:
     """Why a table cannot be followed now. `resnapshots`: it is read again once it can be. `parks`: an
-    operator has to act before."""
+    operator has to act first."""
 
     reason: str
     hint: str = ""
@@ -59,12 +57,12 @@ def refers_to_itself(schema: TableSchema) -> bool:
 
 
 def is_held(state: TableState) -> bool:
-    """Whether the table is being read in one piece; until that is placed, epochs leave its events alone."""
+    """Whether the table is being read in one piece. Until that is placed, epochs do not apply its events."""
     return state.reading and refers_to_itself(state.schema)
 
 
 def upstream(table: TableId, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
-    """The table, and all whose changes may change its rows."""
+    """The table and all tables whose changes may change its rows."""
     found: set[TableId] = set()
     wave = {table}
     while wave:
@@ -75,7 +73,7 @@ def upstream(table: TableId, schemas: Mapping[TableId, TableSchema]) -> set[Tabl
 
 
 def moves_rows(schema: TableSchema) -> bool:
-    """Whether a foreign key may change what identifies a row."""
+    """Whether a foreign key may change key columns of the table."""
     return any(
         key.on_update == "CASCADE" and not set(key.columns).isdisjoint(schema.key)
         for key in schema.foreign_keys
@@ -83,7 +81,8 @@ def moves_rows(schema: TableSchema) -> bool:
 
 
 def below(schemas: Mapping[TableId, TableSchema], touched: Iterable[TableId]) -> set[TableId]:
-    """Tables whose rows foreign keys may change when rows of the `touched` ones do, through all levels."""
+    """Tables whose rows foreign keys may change, through all levels, when rows of the `touched` tables
+    change."""
     reached: set[TableId] = set()
     wave = set(touched)
     while wave:
@@ -97,7 +96,7 @@ def below(schemas: Mapping[TableId, TableSchema], touched: Iterable[TableId]) ->
 
 
 def parents_first(schemas: Mapping[TableId, TableSchema]) -> list[TableId]:
-    """Tables with cascading keys, each after those it refers to. A circle of tables is left out."""
+    """Tables with cascading keys, each after its parents. Tables in a circle, or behind one, are omitted."""
     waiting = {table: schema for table, schema in schemas.items() if schema.foreign_keys}
     ordered: list[TableId] = []
     while waiting:
@@ -130,14 +129,14 @@ def comparison(column: Column) -> Comparison:
 
 
 def is_case_sensitive(column: Column) -> bool:
-    """Only equal texts are equal, also beyond ASCII."""
+    """Whether only identical texts are equal, also beyond ASCII."""
     return str(column.collation or "bin").endswith("bin") or column.charset in (None, "binary")
 
 
 def held_back(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
-    """Of the tables that epochs carry, all that must not be carried on now: those that are hindered, and
-    those that are hindered because others are. Those that somebody has to do something about come first:
-    what refers to them waits for that, and not only until they were read."""
+    """All tables in epochs that cannot be followed now: those with a hindrance of their own, and those that
+    depend on them. Hindrances that need an operator are decided first, so that tables that refer to such a
+    table wait for the operator, too."""
     now, found = dict(tables), dict[TableId, Hindrance]()
     while more := hindrances(now, types):
         parks = {name: why for name, why in more.items() if why.parks}
@@ -148,7 +147,7 @@ def held_back(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[
 
 
 def after(state: TableState, why: Hindrance, at: Offset) -> TableState:
-    """The table from then on; `at` is where it is parked."""
+    """The state of a hindered table. `at`: the offset at which it is parked."""
     if not why.parks:
         return state.read_again(why.reason)
     parked = Parked(at, why.reason, why.hint)
@@ -156,7 +155,7 @@ def after(state: TableState, why: Hindrance, at: Offset) -> TableState:
 
 
 def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
-    """Of the tables that epochs carry: those that must not be carried on now, as the others are."""
+    """The tables in epochs that cannot be followed, given the states of the others."""
     live = {name: state for name, state in tables.items() if state.planned and state.schema.foreign_keys}
     schemas = {name: state.schema for name, state in live.items()}
     behind_circles = set(live) - set(parents_first(schemas))
@@ -174,8 +173,8 @@ def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict
 
 
 def _circle_of(table: TableId, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
-    """The tables that lie with this one in a circle of keys; empty if it is in none. One that only refers to
-    a table of a circle is not in it."""
+    """The other tables of this table's circle of keys; empty if it is in none. A table that only refers to a
+    circle is not in it."""
     return {
         other
         for other in upstream(table, schemas) - {table}
@@ -184,13 +183,13 @@ def _circle_of(table: TableId, schemas: Mapping[TableId, TableSchema]) -> set[Ta
 
 
 def waits(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
-    """Whether a table that is to be read again has to wait for its parents."""
+    """Whether a pending resnapshot has to wait for the table's parents."""
     parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
     return any(one is not None and not one.gone and not _is_complete(one) for one in parents)
 
 
 def is_held_back(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
-    """Whether it waits for somebody to do something about a table it refers to."""
+    """Whether the table waits until an operator acts on a parent."""
     if not isinstance(state.phase, Parked | ResnapshotPending):
         return False
     parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
@@ -198,12 +197,12 @@ def is_held_back(state: TableState, tables: Mapping[TableId, TableState]) -> boo
 
 
 def _waits_for_operator(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
-    """Whether a parked table stays so until somebody acts. Else it comes back by itself."""
+    """Whether a parked table stays parked until an operator acts."""
     return isinstance(state.phase, Parked) or (state.parked is not None and is_held_back(state, tables))
 
 
 def is_unfinished(tables: Mapping[TableId, TableState]) -> bool:
-    """Whether a table is on its way and will be there without anybody's help."""
+    """Whether a table is being read or catching up, or will be without an operator."""
     return any(
         isinstance(one.phase, Reading | CatchingUp)
         or (isinstance(one.phase, ResnapshotPending) and not is_held_back(one, tables))
@@ -212,7 +211,7 @@ def is_unfinished(tables: Mapping[TableId, TableState]) -> bool:
 
 
 def _is_complete(parent: TableState) -> bool:
-    """What foreign keys do to the parent's own rows is known from now on."""
+    """Whether all future changes of the parent's rows are known, including those by foreign keys."""
     return parent.planned and not (parent.schema.foreign_keys and parent.reading)
 
 
@@ -225,8 +224,8 @@ def _hindrance(
         return Hindrance(reason, hint, resnapshots=False, parks=True)
     if (why := unfit(key, state.schema, parent.schema, state.kept, types)) is not None:
         return Hindrance(
-            f"What the foreign key {key.name} changes in {state.table} cannot be worked out: {why}.",
-            f"Take the rule off the key, or accept the gap with `cascades: ignore`; then run `penstock "
+            f"The changes that the foreign key {key.name} makes in {state.table} cannot be computed: {why}.",
+            f"Remove the rule from the key, or accept the gap with `cascades: ignore`. Then run `penstock "
             f"resnapshot FILE {argument(state.table)}`.",
             resnapshots=False,
             parks=True,
@@ -236,7 +235,7 @@ def _hindrance(
     if _waits_for_operator(parent, tables):
         cure = f"Run `penstock resnapshot FILE {argument(parent.table)}`"
         if parent.resnapshot_pending:
-            cure = f"Do what {parent.table} waits for"
+            cure = f"See the hint of {parent.table}"
         return Hindrance(
             f"Rows of {state.table} change with those of {parent.table} (foreign key {key.name}), which is "
             "parked.",
@@ -246,12 +245,12 @@ def _hindrance(
     if not parent.planned or (state.reading and not _is_complete(parent)):
         return Hindrance(AFTER_PARENTS)
     if parent.start > state.start:
-        return Hindrance(f"{parent.table}, to which it refers, was read again")
+        return Hindrance(f"its parent {parent.table} was read again")
     return None
 
 
 def parent_missing(table: TableId, key: CascadingKey) -> tuple[str, str]:
-    """Reason and cure."""
+    """Reason and hint."""
     reason = (
         f"Rows of {table} are changed by the foreign key {key.name} when those of {key.parent} change, and "
         f"this pipeline does not follow {key.parent}."
@@ -267,9 +266,9 @@ def _circle(table: TableId, others: Iterable[TableId]) -> Hindrance:
     names = sorted(map(str, others))
     shown = ", ".join(names[:CIRCLE_SHOWN_MAX]) + (", …" if len(names) > CIRCLE_SHOWN_MAX else "")
     return Hindrance(
-        f"{table} is in a circle of foreign keys that cascade, with {shown}, which `cascades: apply` cannot "
-        "follow.",
-        f"Take the rule off one of the keys, then run `penstock resnapshot FILE {argument(table)}`.",
+        f"{table} is in a circle of cascading foreign keys with {shown}. `cascades: apply` does not support "
+        "that.",
+        f"Remove the rule from one of the keys, then run `penstock resnapshot FILE {argument(table)}`.",
         resnapshots=False,
         parks=True,
     )
@@ -278,12 +277,12 @@ def _circle(table: TableId, others: Iterable[TableId]) -> Hindrance:
 def unfit(
     key: CascadingKey, child: TableSchema, parent: TableSchema, kept: Kept | None, types: TypeOptions
 ) -> str | None:
-    """Why values of the two sides cannot be compared, or set; None: they can."""
+    """Why values of the two sides cannot be compared or set; None: they can."""
     if not {key.on_delete, key.on_update} <= {*ACTIVE, *PASSIVE_RULES}:
         return f"its rules are ON DELETE {key.on_delete} ON UPDATE {key.on_update}"
     own, other = ({column.name: column for column in one.columns} for one in (child, parent))
     if not set(key.columns) <= own.keys() or not set(key.referenced) <= other.keys():
-        return "its columns are not known"
+        return "its columns are unknown"
     here, there = (_core.arrow_schema(one.to_json(), "rows", types.to_json()) for one in (child, parent))
     for mine, theirs in zip(key.columns, key.referenced, strict=True):
         if here.field(mine).type != there.field(theirs).type:
@@ -295,5 +294,5 @@ def unfit(
         places = {source: targets.field(column.name).type
                   for column, source in zip(kept.schema.columns, kept.sources, strict=True)}  # fmt: skip
         if any(places.get(name) != here.field(name).type for name in key.columns) or moves_rows(child):
-            return "the target, whose columns are kept, does not have its columns as they are now"
+            return "the target has other columns (`schema.changes: ignore`)"
     return None

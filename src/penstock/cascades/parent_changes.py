@@ -1,12 +1,12 @@
-"""What parents did: rows that were deleted, or whose referenced columns changed.
+"""Extracts the changes of parent tables: deleted rows, and rows whose referenced columns changed.
 
-A change is `o0…` (the values before), `n0…` (those after; NULL for a row that is gone), `gone`, and `p`, the
-sequence at which it took place: for each referenced column of the parent one `o` and one `n`, numbered by the
-column's place in the table.
+A change consists of `o0…` (old values), `n0…` (new values; NULL for a deleted row), `gone` (whether it was
+deleted) and `p`, its sequence. There is one `o` and one `n` for each referenced column, numbered by the
+column's index in the table.
 
-The server's cascade takes place inside the change of the parent's row, before its image is logged; so what
-stands before the image in the log was there for the cascade, and what stands behind it was not. Images of
-sessions with `foreign_key_checks = 0` are left out by the decoder: there no cascade took place."""
+The server's cascade takes place inside the change of the parent row, before its image is logged. So
+everything before the image in the log existed for the cascade, and nothing after it did. The decoder omits
+images of sessions with `foreign_key_checks = 0`, because there no cascade took place."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from penstock.model.schema import CascadingKey, TableSchema, TypeOptions
 
 @dataclass(frozen=True)
 class Watched:
-    """What matters of a parent: the places of its referenced columns, whether deletions do something, and the
-    places whose update does. Pickles."""
+    """The relevant part of a parent: the indexes of its referenced columns, whether deletions cascade, and
+    the indexes of columns whose updates cascade. Pickles."""
 
     places: tuple[int, ...]
     deleted: bool
@@ -33,7 +33,7 @@ class Watched:
 
     @classmethod
     def by(cls, schema: TableSchema, keys: Iterable[CascadingKey]) -> Watched:
-        """`keys`: those that refer to the table."""
+        """`keys`: the foreign keys that refer to the table."""
         place = {column.name: number for number, column in enumerate(schema.columns)}
         keys = list(keys)
         updated = [key for key in keys if acts(key, deleted=False)]
@@ -54,8 +54,8 @@ def change_schema(schema: TableSchema, watched: Watched, types: TypeOptions) -> 
 def changes_of(
     batches: Iterable[pa.RecordBatch], names: Sequence[str], watched: Watched, result: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """From batches of layout `changelog` with images before, in which a row after an update stands right
-    behind the one before. `names`: of the columns at `watched.places`."""
+    """The changes in batches of layout `changelog` with before images, where the after image of an update
+    directly follows its before image. `names`: of the columns at `watched.places`."""
     columns = dict(zip(watched.places, names, strict=True))
     for batch in batches:
         kinds = batch.column(CHANGE_TYPE)

@@ -1,4 +1,4 @@
-"""What makes a table be read again: the server alone knows what its foreign keys did."""
+"""Reasons to read a table again, because only the server knows what its foreign keys did."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.model.schema import CascadingKey, Column, TableId, TableSchema, Ty
 from penstock.printable import argument
 
 PLAIN = "^[ -~]*$"
-"""Texts that every collation but those of one language compares as we do."""
+"""Texts that all collations without language-specific rules compare as we do."""
 
 _TIMES = frozenset({"date", "datetime", "timestamp"})
 
@@ -15,8 +15,8 @@ _TIMES = frozenset({"date", "datetime", "timestamp"})
 def again(table: TableId, why: str) -> TableError:
     return TableError(
         f"Table {table} is read again: {why}.",
-        hint=f"Nothing, if it happens rarely. Else change rows of {table} in the application and take "
-        f"the rule off the foreign key, then run `penstock resnapshot FILE {argument(table)}`.",
+        hint=f"Nothing to do if this is rare. Otherwise let the application change rows of {table}, remove "
+        f"the rule from the foreign key, and run `penstock resnapshot FILE {argument(table)}`.",
         table=str(table),
         again=True,
     )
@@ -24,30 +24,29 @@ def again(table: TableId, why: str) -> TableError:
 
 def moved_while_read(table: TableId, key: CascadingKey) -> TableError:
     """A row whose key changes while the table is read may be in no chunk, or in two."""
-    return again(table, f"the foreign key {key.name} changed keys of its rows while it was read")
+    return again(table, f"the foreign key {key.name} changed keys of its rows during the snapshot")
 
 
 def unknown_order(table: TableId, key: CascadingKey, column: Column) -> TableError:
-    return again(table, f"texts of the foreign key {key.name} compare by {column.collation}")
+    return again(table, f"the foreign key {key.name} compares texts by {column.collation}")
 
 
 def zero_date(table: TableId, key: CascadingKey) -> TableError:
-    return again(table, f"a row to which the foreign key {key.name} refers may have had a zero date")
+    return again(table, f"a row that the foreign key {key.name} refers to may have had a zero date")
 
 
 def beyond_ascii(table: TableId, key: CascadingKey, column: Column) -> TableError:
     return again(
         table,
-        f"the foreign key {key.name} changed rows, and its texts are not all plain ASCII, so that "
-        f"{column.collation} may hold others for equal",
+        f"the foreign key {key.name} changed rows with texts that are not plain ASCII, and "
+        f"{column.collation} may consider other texts equal to them",
     )
 
 
 def too_many(table: TableId, rows_max: int) -> TableError:
     return again(
         table,
-        "more of its rows depend on each other than one epoch may follow (`epoch.cascade_rows_max`: "
-        f"{rows_max})",
+        f"a cascade touched more rows than the driver may hold (`epoch.cascade_rows_max`: {rows_max})",
     )
 
 

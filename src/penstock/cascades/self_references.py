@@ -1,9 +1,11 @@
-"""What foreign keys did to a table that refers to itself; pure. What happens to a row of it is a change for
-other rows of it, so its rows are led through the log in its order, instead of one by one (`in_memory.py`).
+"""Computes what foreign keys did to a table that refers to itself. Pure.
 
-A change and all that follows from it, on every level, take place at one sequence. Rows are looked up as they
-stood before it, and each is concerned once, however many ways lead to it: if one of them ends the row, it is
-gone, whatever the others set.
+A change of one row affects other rows of the same table. So all rows are followed through the log in its
+order, instead of one by one (`in_memory.py`).
+
+A change and all its consequences, on every level, take place at one sequence. Rows are looked up in their
+state before it. Each row is affected once, however many keys lead to it. If one of them deletes the row, it
+is deleted, whatever the others set.
 """
 
 from __future__ import annotations
@@ -16,14 +18,13 @@ from itertools import groupby
 from penstock.cascades.in_memory import Edge, Effect, Hit, Images, Row, Version
 
 _IMAGE, _CHANGE, _BEGIN = range(3)
-"""What stands at one sequence, in this order: a row that ends there is not hit there, nor is one that
-begins."""
+"""The order of events at one sequence: a row that ends or begins there is not hit there."""
 
 
 @dataclass(frozen=True)
 class OwnEdge:
-    """A foreign key of the table to itself, by its number among the table's. `referenced`: places in its
-    rows."""
+    """A foreign key of the table to itself, by its number among the table's keys. `referenced`: indexes in
+    its rows."""
 
     number: int
     referenced: tuple[int, ...]
@@ -32,8 +33,8 @@ class OwnEdge:
         return tuple(row[place] for place in self.referenced)
 
 
-class _Standing:
-    """The rows as they stand at one moment."""
+class _CurrentRows:
+    """The rows at one moment."""
 
     def __init__(self, edges: Sequence[Edge], key: tuple[int, ...]) -> None:
         self._edges = edges
@@ -63,7 +64,7 @@ class _Standing:
 
 @dataclass
 class _Pending:
-    """What one change does to a row."""
+    """The pending result of one change for a row."""
 
     before: Row
     after: list[object]
@@ -73,9 +74,9 @@ class _Pending:
 def replay(
     edges: Sequence[Edge], own: Sequence[OwnEdge], versions: Iterable[Version], images: Images
 ) -> list[Hit]:
-    """All hits, in the log's order. `edges`: all keys of the table, with the changes that the log has or that
-    are known of other tables; `own`: those of them that refer to the table itself."""
-    standing = _Standing(edges, images.key)
+    """All hits, in log order. `edges`: all keys of the table, with the changes from the log and from other
+    tables. `own`: those of them that refer to the table itself."""
+    current = _CurrentRows(edges, images.key)
     timeline: list[tuple[int, int, object]] = [(one.since, _BEGIN, one) for one in versions]
     timeline += [(sequence, _IMAGE, key) for key, sequence in images.all()]
     timeline += [
@@ -88,19 +89,19 @@ def replay(
     hits: list[Hit] = []
     for (p, what), items in groupby(timeline, key=lambda item: item[:2]):
         if what == _CHANGE:
-            found = _at(p, [item[2] for item in items], edges, own, standing)  # type: ignore[misc]
+            found = _at(p, [item[2] for item in items], edges, own, current)  # type: ignore[misc]
             for key, one in found.items():
                 hits.append(Hit(one.before, tuple(one.after), p, one.ends, chunk=False))
-                standing.remove(key)
+                current.remove(key)
             for one in found.values():
                 if not one.ends:
-                    standing.add(Version(tuple(one.after), p))
+                    current.add(Version(tuple(one.after), p))
             continue
         for _, _, item in items:
             if isinstance(item, Version):
-                standing.add(item)
+                current.add(item)
             else:
-                standing.remove(item)  # type: ignore[arg-type]
+                current.remove(item)  # type: ignore[arg-type]
     return hits
 
 
@@ -109,14 +110,14 @@ def _at(
     roots: list[tuple[int, Row, Effect]],
     edges: Sequence[Edge],
     own: Sequence[OwnEdge],
-    standing: _Standing,
+    current: _CurrentRows,
 ) -> dict[Row, _Pending]:
-    """What the changes at one sequence do, and what follows from that."""
+    """The results of the changes at one sequence, including their consequences."""
     found: dict[Row, _Pending] = {}
     todo = deque(roots)
     while todo:
         number, value, effect = todo.popleft()
-        for key, version in standing.referring(number, value):
+        for key, version in current.referring(number, value):
             one = found.setdefault(key, _Pending(version.row, list(version.row)))
             if one.ends:
                 continue

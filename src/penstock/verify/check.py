@@ -1,12 +1,11 @@
-"""The verification of tables: rounds of read view, target versions, comparison.
+"""Verifies tables in rounds: open a read view, get target versions, compare.
 
-Small tables are compared together: one read view at the source, one place of the log at the pipeline, one
-Spark job. A large one is compared alone.
+Small tables are compared together, with one read view at the source, one offset of the pipeline and one Spark
+job. A large table is compared alone.
 
-Round one compares everything. Keys that differ but were touched between the marks of its read view go into
-the next round, which opens a new view and looks only at their buckets, until all are settled or `ROUNDS_MAX`
-is reached.
-"""
+The first round compares everything. Keys that differ but were changed between the watermarks of the read view
+go into the next round. It opens a new view and compares only their buckets. This repeats until all keys are
+settled, or for `ROUNDS_MAX` rounds."""
 
 from __future__ import annotations
 
@@ -45,13 +44,13 @@ ATTEMPTS_MAX = 4
 """Of tables that are compared together, as long as what fails is the connection."""
 RETRY = Schedule(first_s=2.0, max_s=8.0)
 ROUNDS_MAX = 5
-"""Read views tried for keys that keep changing."""
+"""Read views that are tried for keys that keep changing."""
 ROWS_LISTED_MAX = 200_000
-"""Rows held in memory, on each side, to name the keys of differing buckets."""
+"""Rows in memory on each side while the keys of differing buckets are listed."""
 UNCERTAIN_KEYS_MAX = 50_000
-"""A read view with more keys than this touched between its marks is given up for another."""
-RESTLESS = "Its definition changed each time it was looked at. Verify it again."
-KEYLESS = "The table has no key, so its rows cannot be matched with the target's."
+"""A read view is replaced by another if more keys than this were changed between its watermarks."""
+KEEPS_CHANGING = "Its definition changed in every round. Verify it again."
+KEYLESS = "The table has no key, so its rows cannot be matched with those of the target."
 
 Sums = dict[int, BucketSum]
 
@@ -67,7 +66,7 @@ class Compared:
 
 @dataclass
 class _Measured:
-    """A table in the read view. Without buckets, `sums` is why."""
+    """A table in the read view. If it has no buckets, `sums` is the error."""
 
     schema: TableSchema
     rows: int
@@ -77,16 +76,16 @@ class _Measured:
 
 @dataclass
 class _Comparison:
-    """What one read view told of a table."""
+    """The result of one read view for one table."""
 
     compared: Compared
     offset: Offset
     source: Sums
     target: Sums
     different: list[int]
-    """Buckets."""
+    """The differing buckets."""
     listed: list[int] = field(default_factory=list)
-    """Those of them whose rows were looked at."""
+    """Those of them whose keys were compared."""
     real: list[KeyDifference] = field(default_factory=list)
     unsettled: list[KeyDifference] = field(default_factory=list)
 
@@ -95,33 +94,33 @@ class VersionsAt(Protocol):
     """Brings targets to one place of the source's log (`penstock.verify.target_versions`)."""
 
     def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
-        """Called before a read view opens: from now on nothing is applied that lies behind its mark, until
-        `versions_at` asks for that mark. Answers with the definitions that hold now."""
+        """To be called before a read view opens. From now on the pipeline applies nothing beyond the view's
+        high watermark, until `versions_at` is called with it. Returns the current definitions."""
 
     def versions_at(
         self, tables: Collection[TableId], position: SourcePosition
     ) -> tuple[Offset, Mapping[TableId, Subject]]:
-        """An offset at or (by little) after `position`, and the versions of the targets that hold the log up
-        to it as far as these tables go. Waits for the pipeline if need be."""
+        """An offset at or slightly after `position`, and the versions of the targets that have the log of
+        these tables up to it. Waits for the pipeline if necessary."""
 
 
 class LogWindow(Protocol):
-    """What the relay log holds between two marks."""
+    """The content of the relay log between two watermarks."""
 
     def keys_touched(
         self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
     ) -> Collection[str] | None:
         """Canonical texts of the keys (before and after images) of transactions that end at or before `end`
-        and that the low mark does not claim. None: more than `limit`."""
+        and are not covered by the low watermark. None: more than `limit`."""
 
 
 class Target(Protocol):
-    """The target's side; `penstock.spark.verify` implements it."""
+    """The target's side; implemented by `penstock.spark.verify`."""
 
     def sums(
         self, tables: Sequence[Compared], types: TypeOptions
     ) -> dict[TableId, dict[int, BucketSum] | PenstockError]:
-        """Rows and hash sums per bucket of each; or why they cannot be told."""
+        """Rows and hash sums per bucket of each table, or the error."""
 
     def rows(
         self,
@@ -131,7 +130,7 @@ class Target(Protocol):
         version: str | None,
         types: TypeOptions,
     ) -> list[tuple[str, int]]:
-        """Key text and hash of every row in these buckets; a key that occurs twice comes twice."""
+        """Key text and hash of every row in these buckets. A key with two rows appears twice."""
 
 
 class Verification:
@@ -155,26 +154,26 @@ class Verification:
         self._types = types
 
     def verify(self, tables: Sequence[tuple[TableId, int]]) -> Iterator[TableReport]:
-        """Each with about how many rows it has. What is wrong with one table is in its report; what keeps
-        all of them from being compared is raised."""
+        """Compares tables, each given with its estimated number of rows. An error of one table is in its
+        report; an error that concerns all of them is raised."""
         waiting = list(batches(tables))
         rounds: Counter[TableId] = Counter()
         while waiting:
             batch = waiting.pop(0)
-            reports, large, changed = self._patiently(batch)
+            reports, large, changed = self._with_retries(batch)
             yield from reports
             waiting += [(name,) for name in large]
             rounds.update(changed)
             for name in changed:
                 if rounds[name] >= ROUNDS_MAX:
-                    yield TableReport(name, not_compared=NotCompared(Why.READING, RESTLESS))
+                    yield TableReport(name, not_compared=NotCompared(Why.READING, KEEPS_CHANGING))
             if again := tuple(name for name in changed if rounds[name] < ROUNDS_MAX):
                 waiting.insert(0, again)
 
-    def _patiently(
+    def _with_retries(
         self, names: Sequence[TableId]
     ) -> tuple[list[TableReport], Collection[TableId], Collection[TableId]]:
-        """Begins anew when the source did not answer."""
+        """`_batch`, with retries while the source does not answer."""
         backoff = Backoff(RETRY)
         while True:
             try:
@@ -190,8 +189,8 @@ class Verification:
     def _batch(
         self, names: Sequence[TableId]
     ) -> tuple[list[TableReport], Collection[TableId], Collection[TableId]]:
-        """Compares tables in one read view and one Spark job: what was found, those that are too large for
-        that, and those whose definition changed meanwhile."""
+        """Compares tables in one read view and one Spark job. Returns the reports, the tables that are too
+        large for that, and the tables whose definition changed in the meantime."""
         reports, schemas = _split(self._versions.hold(names))
         if not schemas:
             return reports, (), ()
@@ -199,7 +198,7 @@ class Verification:
             work = self._measured(view, schemas)
             large = [name for name, one in work.items() if len(names) > 1 and one.rows > SMALL_ROWS_MAX]
             work = {name: one for name, one in work.items() if name not in large}
-            # The server and Spark work at the same time; the view's session is the pool's until then.
+            # The server and Spark work in parallel. Until `result()` only the pool uses the view's session.
             computed = pool.submit(self._source_sums, view, work)
             offset, held = self._versions.versions_at(work, view.marks.high)
             changed: list[TableId] = []
@@ -249,7 +248,7 @@ class Verification:
         source: Sums | PenstockError,
         target: Sums | PenstockError,
     ) -> _Comparison | TableReport:
-        """What differs, as far as this read view can tell."""
+        """The differences that this read view shows."""
         if isinstance(source, PenstockError):
             return TableReport(one.schema.table, error=str(source))
         if isinstance(target, PenstockError):
@@ -268,7 +267,7 @@ class Verification:
         return found
 
     def _settled(self, one: _Comparison) -> TableReport:
-        """The report, after keys that were touched meanwhile were looked at again."""
+        """The report, after uncertain keys were compared again."""
         schema, buckets = one.compared.schema, one.compared.buckets
         try:
             more, unverified = self._settle_in_new_views(schema, buckets, one.unsettled)
@@ -292,7 +291,8 @@ class Verification:
     def _settle_in_new_views(
         self, schema: TableSchema, buckets: Buckets, unsettled: list[KeyDifference]
     ) -> tuple[list[KeyDifference], int]:
-        """Looks at these keys again until each is equal or really different; the rest is counted."""
+        """Compares uncertain keys in new views until each is equal or really different. Returns the
+        differences and the number of keys that remain uncertain."""
         real: list[KeyDifference] = []
         for _ in range(ROUNDS_MAX):
             if not unsettled:
@@ -341,7 +341,7 @@ def _rows(sums: Sums, number: int) -> int:
 def _split(
     found: Mapping[TableId, TableSchema | NotCompared],
 ) -> tuple[list[TableReport], dict[TableId, TableSchema]]:
-    """Reports on those that cannot be compared, and the definitions of the others."""
+    """Reports for the tables that cannot be compared, and the definitions of the others."""
     reports, schemas = list[TableReport](), dict[TableId, TableSchema]()
     for name, one in found.items():
         if isinstance(one, NotCompared):
@@ -354,7 +354,7 @@ def _split(
 
 
 def _affordable(different: list[int], source: Sums, target: Sums) -> list[int]:
-    """The first differing buckets whose rows can be held in memory; at least one."""
+    """The first differing buckets whose rows fit into memory; at least one."""
     rows = 0
     for count, number in enumerate(different):
         rows += max(_rows(source, number), _rows(target, number))

@@ -1,4 +1,4 @@
-"""What is compared with what: which buckets of keys, and the keys that differ. Pure."""
+"""Chooses the buckets of keys to compare, and finds the keys that differ. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from penstock.model.row_text import Shape, shape
 from penstock.model.schema import Column, TableId, TableSchema
 
 BUCKET_ROWS = 2_000
-"""Rows aimed at per bucket: what is listed row by row because one of them differs."""
+"""Intended rows per bucket. If one of them differs, all are listed."""
 BUCKETS_MAX = 16_384
-"""Groups of the server's aggregation, and rows that Spark sends to the driver."""
+"""Number of groups in the server's aggregation, and of rows that Spark sends to the driver."""
 WIDTH_MAX = 2**62
-"""Keys of a bucket: a width is a signed 64-bit number, the distance of two BIGINT UNSIGNED may be none."""
+"""Maximum width of a bucket: a signed 64-bit number, unlike the distance of two BIGINT UNSIGNED."""
 SMALL_ROWS_MAX = 100_000
-"""A table with more rows is compared alone: the read view of the others need not wait for it."""
+"""A table with more rows is compared alone, so that the read view of others is not kept open for it."""
 BATCH_TABLES_MAX = 64
 BATCH_ROWS_MAX = 1_000_000
 """Tables, and rows in all, that are compared together."""
 
 
 def batches(tables: Iterable[tuple[TableId, int]]) -> Iterator[tuple[TableId, ...]]:
-    """Small tables together, each large one alone. The number of each: about how many rows it has."""
+    """Groups tables, given with their estimated rows: small ones together, each large one alone."""
     batch: list[TableId] = []
     rows, large = 0, list[TableId]()
     for name, guess in tables:
@@ -91,7 +91,7 @@ def different_keys(source: Mapping[str, int], target: Mapping[str, int]) -> list
 def settle(
     differences: Iterable[KeyDifference], uncertain: Collection[str]
 ) -> tuple[list[KeyDifference], list[KeyDifference]]:
-    """Splits differences into real ones and those that a transaction between the marks may explain."""
+    """Splits differences into real ones and uncertain ones, which a concurrent transaction may explain."""
     real: list[KeyDifference] = []
     unsettled: list[KeyDifference] = []
     for difference in differences:
@@ -100,7 +100,7 @@ def settle(
 
 
 def split_key(columns: Iterable[Column], text: str) -> list[str | None]:
-    """The values in a key's canonical text, one per column, as people read them."""
+    """The values in a key's canonical text, one per column, for people."""
     values: list[str | None] = []
     data = text.encode()
     for column in columns:

@@ -1,4 +1,4 @@
-"""What a verification found, for people and for programs."""
+"""The result of a verification, for people and for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.model.schema import TableId
 from penstock.verify.subject import FOR_NOW, NotCompared, Why
 
 KEYS_LISTED = 100
-"""Differing keys named per table; the counts go on."""
+"""Differing keys that are listed per table; all are counted."""
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,24 @@ class DifferentKey:
 
 @dataclass(frozen=True)
 class TableReport:
-    """One table. `equal` is claimed only if nothing differs and nothing is left unverified."""
+    """The result for one table. `equal` only if nothing differs and nothing is unverified."""
 
     table: TableId
     rows_source: int = 0
     rows_target: int = 0
     offset: Offset | None = None
-    """The place in the log both sides were read at."""
+    """The offset at which both sides were read."""
     ranges: int = 0
     ranges_different: list[str] = field(default_factory=list)
     keys_different: list[DifferentKey] = field(default_factory=list)
     keys_not_listed: int = 0
-    """Differing keys, or keys in differing ranges, beyond what is listed."""
+    """Number of differing keys, or keys in differing ranges, that are not listed."""
     unverified: int = 0
-    """Keys that kept changing in every round."""
+    """Number of keys that changed in every round."""
     error: str | None = None
-    """Why it could not be compared, although it should be equal."""
+    """Why a table that should be equal could not be compared."""
     not_compared: NotCompared | None = None
-    """Why it need not be equal."""
+    """Why the table is not expected to be equal."""
 
     @property
     def equal(self) -> bool:
@@ -66,7 +66,7 @@ class TableReport:
         return "equal" if self.equal else "different" if self.keys_different else "not proven equal"
 
     def summary(self) -> dict[str, Any]:
-        """What is remembered of it."""
+        """What `penstock status` shows later."""
         different = len(self.keys_different) + self.keys_not_listed
         return {"verdict": self.verdict, "keys_different": different, "offset": self.offset}
 
@@ -88,7 +88,7 @@ class TableReport:
         }
 
     def lines(self) -> list[str]:
-        """For people: one line, and one more for each thing that differs."""
+        """For people: one line, and one more for each difference."""
         if self.not_compared is not None:
             return [f"{self.table}: not compared ({self.not_compared.why.value}). {self.not_compared.reason}"]
         if self.error is not None:
@@ -111,11 +111,10 @@ ALL_EQUAL, DIFFERENT, SOME_PARKED, NOT_YET = 0, 1, 4, 6
 
 
 def exit_code(reports: Iterable[TableReport], *, named: bool) -> int:
-    """What a command ends with. `named`: somebody asked for these very tables.
+    """The exit code of a command. `named`: the tables were named on the command line.
 
-    0: every table that should be equal is. 1: one differs, or could not be compared. Nothing differs, but 4:
-    tables are parked; 6: tables are still being read, or one that was named is not to be compared.
-    """
+    0: every table that should be equal is equal. 1: one differs or could not be compared. If nothing differs,
+    4: tables are parked; 6: tables are still being read, or one that was named is not compared."""
     reports = list(reports)
     left_out = {report.not_compared.why for report in reports if report.not_compared is not None}
     if any(report.not_compared is None and not report.equal for report in reports):

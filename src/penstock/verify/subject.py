@@ -1,4 +1,4 @@
-"""Which tables should be equal to their source, and why the others need not be. Pure."""
+"""Decides which tables should be equal to their source, and why the others are not compared. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from penstock.model.table import (
 
 
 class Why(str, enum.Enum):
-    """Why a table is not compared; what programs read."""
+    """Why a table is not compared, for programs."""
 
     GONE = "gone"
     """It was dropped at the source, or renamed there."""
     REMOVED = "removed"
-    """A signal took it out of the pipeline."""
+    """A signal removed it from the pipeline."""
     OTHER_COLUMNS = "other_columns"
-    """Its target keeps other columns than the source has, as the pipeline file asks for."""
+    """Its target has other columns than the source, as `schema.changes: ignore` asks for."""
     PARKED = "parked"
     READING = "reading"
     """Its rows are being read, or a resnapshot is pending."""
@@ -41,14 +41,14 @@ class Why(str, enum.Enum):
 
 
 FOR_NOW = frozenset({Why.READING, Why.CATCHING_UP, Why.UNWRITTEN})
-"""The pipeline ends these by itself."""
+"""Reasons that end by themselves while the pipeline runs."""
 
 
 @dataclass(frozen=True)
 class NotCompared:
     why: Why
     reason: str
-    """One sentence or more, for people; ends with what to do, if there is something."""
+    """One sentence or more for people, with what to do, if anything."""
 
     def to_json(self) -> dict[str, Any]:
         return {"why": self.why.value, "reason": self.reason}
@@ -56,12 +56,12 @@ class NotCompared:
 
 @dataclass(frozen=True)
 class Held:
-    """A target at the place where it is compared."""
+    """The version of a target to compare."""
 
     version: str | None
     """For `Readable.read`; None: the present one."""
     schema_version: int
-    """Of the definition that its rows have."""
+    """Of the definition of its rows."""
 
     def to_json(self) -> dict[str, Any]:
         return {"version": self.version, "schema": self.schema_version}
@@ -71,31 +71,31 @@ Subject = Held | NotCompared
 
 
 def not_compared(table: TableState, tables: Mapping[TableId, TableState]) -> NotCompared | None:
-    """None: the target should hold what the source holds. `tables`: all of the pipeline."""
+    """None: the target should equal the source. `tables`: all tables of the pipeline."""
     match table.phase:
         case Dropped(reason=reason):
-            return NotCompared(Why.GONE, reason or "It was dropped at the source.")
+            return NotCompared(Why.GONE, reason or "The table was dropped at the source.")
         case Removed():
-            return NotCompared(Why.REMOVED, "It was removed from this pipeline.")
+            return NotCompared(Why.REMOVED, "The table was removed from the pipeline by a signal.")
         case Parked() as parked:
             return _parked(parked)
         case ResnapshotPending(why=why, parked=parked):
             if not is_held_back(table, tables):
-                return NotCompared(Why.READING, f"A resnapshot of it is pending: {why}.")
-            after = "It is read again after a table to which it refers, which is parked."
+                return NotCompared(Why.READING, f"A resnapshot is pending: {why}.")
+            after = "Its resnapshot waits for a parent table, which is parked."
             return NotCompared(Why.PARKED, after) if parked is None else _parked(parked)
         case CatchingUp(at=at):
-            reason = f"It catches up since it was unparked, and stands at offset {at}."
+            reason = f"It is catching up and has reached offset {at}."
             return NotCompared(Why.CATCHING_UP, reason)
         case Reading() | Streaming():
             pass
         case _:
             assert_never(table.phase)
     if table.kept is not None:
-        reason = "Its target keeps other columns than the source has (`schema.changes: ignore`)."
+        reason = "Its target has other columns than the source (`schema.changes: ignore`)."
         return NotCompared(Why.OTHER_COLUMNS, reason)
     if table.reading:
-        reason = "Its snapshot is not complete yet: `penstock status FILE` shows how far it is."
+        reason = "Its snapshot is not complete. `penstock status FILE` shows the progress."
         return NotCompared(Why.READING, reason)
     if table.last_epoch <= 0:
         return NotCompared(Why.UNWRITTEN, "The pipeline has not written it yet.")

@@ -1,10 +1,9 @@
 """Brings targets to one place of the source's log, for `penstock verify`.
 
-A running pipeline is asked: first to `hold` (it plans no epoch, so it cannot run past a mark that is about
-to be taken), then to end an epoch at the mark and tell the versions of the targets. Of a pipeline that does
-not run, the targets are as its state says, and will do if nothing of the source's log up to the mark is
-missing. Whether it runs is what the lock on its state says (`directory.is_held`).
-"""
+A running pipeline gets two requests. `hold`: it plans no epoch, so it cannot pass the watermark that is about
+to be taken. `cut`: it ends an epoch at the watermark and returns the versions of the targets. For a stopped
+pipeline the targets are used as they are, if they lack nothing of the source's log up to the watermark. The
+lock on its state tells whether a pipeline runs."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ CUT_SECONDS_MAX = 900
 """How long it may take to apply the log up to the offset of the comparison."""
 RECEIVE_SECONDS_MAX = 60
 """How long a receiver without a pipeline is waited for."""
-RUN_FIRST = "Run it (`penstock run FILE`, or with --once to catch up), then verify."
+RUN_FIRST = "Start it (`penstock run FILE`, or with --once to catch up), then verify."
 
 
 class PipelineVersions:
@@ -41,8 +40,7 @@ class PipelineVersions:
         self._log = relay_log
 
     def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
-        """To be called before a read view is opened: nothing beyond it is applied until its mark is asked
-        for."""
+        """See `VersionsAt.hold`."""
         self._ask("hold", "", HOLD_SECONDS_MAX)
         known = self._state.tables()
         return {name: not_compared(known[name], known) or known[name].schema for name in tables}
@@ -66,16 +64,16 @@ class PipelineVersions:
         if goal is None or applied is None:
             raise ConfigError(
                 f"The pipeline {self._config.name} is not running, and its relay log ends before "
-                f"{position}, where the source is now.",
-                hint=f"{RUN_FIRST} Where verify itself writes a mark into the source's log "
-                "(`snapshot.watermark_table`), keep the pipeline, or `penstock receive FILE`, running.",
+                f"{position}, the source's current position.",
+                hint=f"{RUN_FIRST} If verify writes a watermark into the source's log "
+                "(`snapshot.watermark_table`), keep the pipeline or `penstock receive FILE` running.",
             )
         missing = LogRange(min(applied, goal), goal)
         touched = self._log.tables(missing).keys() if missing else set()
         if missing and (touched & set(tables) or any(self._log.statements(missing))):
             raise ConfigError(
-                f"The pipeline {self._config.name} is not running and has {missing.bytes} bytes of log to "
-                f"apply.",
+                f"The pipeline {self._config.name} is not running and has not applied {missing.bytes} bytes "
+                "of log.",
                 hint=RUN_FIRST,
             )
         known = self._state.tables()
@@ -86,7 +84,8 @@ class PipelineVersions:
         return applied, found
 
     def _reached(self, position: SourcePosition) -> Offset | None:
-        """The offset of this place, once the relay log holds it; None: nobody fetches it."""
+        """The offset of this position, once the relay log has it. None: no receiver is running, or time is
+        up."""
         deadline = time.monotonic() + RECEIVE_SECONDS_MAX
         while True:
             receives = lease.is_held(self._log.path)
@@ -97,7 +96,7 @@ class PipelineVersions:
             time.sleep(0.05)  # polls the log, with a limit
 
     def _ask(self, kind: str, argument: str, seconds: float) -> dict[str, Any] | None:
-        """The pipeline's answer; None: it does not run, or not any more."""
+        """The pipeline's answer; None: it is not running, or has ended."""
         request = None
         deadline = time.monotonic() + seconds
         while directory.is_held(self._config.state):
@@ -110,8 +109,8 @@ class PipelineVersions:
                 self._state.answer(request, {"given_up": True})
                 raise TransientError(
                     f"The pipeline {self._config.name} runs, but did not answer within {seconds:.0f} s.",
-                    hint="Does it still start, is its process stopped, does its lag go down? See `penstock "
-                    "status FILE`.",
+                    hint="Check with `penstock status FILE` whether it is still starting, its process is "
+                    "suspended, or its lag is large.",
                 )
             time.sleep(0.01)  # polls for the answer, with a limit
         if request is None:

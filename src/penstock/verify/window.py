@@ -1,4 +1,4 @@
-"""What happened in the relay log between the marks of a read view."""
+"""Finds the keys changed in the relay log between the watermarks of a read view."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""`sources.read_view.ReadView`: one read view between two marks, and what the server computes inside it.
+"""`sources.read_view.ReadView`: a read view between two watermarks, and what the server computes in it.
 
-The marks are those of a snapshot's chunk (`sources/mysql/snapshot/watermark.py`, each kind of server in
-its own way): whatever `marks` claim as low is visible, whatever is visible is at or before the high one.
-"""
+The watermarks are those of a snapshot's chunk (`sources/mysql/snapshot/watermark.py`): everything up to the
+low watermark is visible, and everything visible is at or before the high one."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ _SESSION = (
 _ER_PACKET_OVERFLOW = 1301
 _ER_NO_SUCH_TABLE = 1146
 _LOST = (1053, 1317, 1927, 2006, 2013, 2014, 2055, 3024, 4031)
-"""The server shuts down, the query was killed or took too long, the connection is gone."""
+"""Error codes for a shutdown, a killed or overlong query, and a lost connection."""
 
 
 @dataclass
 class MySqlReadView:
-    """What the source held at one moment. Ends with the session, or with the next view in it."""
+    """The source at one moment. Ends with the session, or with the next view in it."""
 
     connection: Connection[Any]
     marks: Watermarks
@@ -51,7 +50,7 @@ class MySqlReadView:
         """Rows and hash sums per bucket; computed by the server in one pass over the table."""
         hashed = sql.row_hash(schema.columns, types, key=schema.key)
         query = (
-            # By its place: a column may have any name that could be given here.
+            # Grouped by position, because any alias could also be the name of a column.
             f"SELECT {sql.bucket(buckets)}, COUNT(*), SUM({hashed})"
             f" FROM {schema.table.quoted} GROUP BY 1 ORDER BY NULL"
         )
@@ -59,7 +58,7 @@ class MySqlReadView:
         self._refuse_cut_text(schema)
         if any(total is None for _, _, total in rows):
             raise TableError(
-                f"The source gives no hash of the rows of {schema.table}: its function SHA2() answers NULL.",
+                f"The source cannot hash the rows of {schema.table}: its function SHA2() returns NULL.",
                 hint="MySQL 5.7 built without TLS has no SHA2(). Use a build with TLS.",
                 table=str(schema.table),
             )
@@ -102,7 +101,7 @@ class MySqlReadView:
 
 
 def _refused(table: TableId, error: pymysql.err.MySQLError) -> TableError | None:
-    """The server's answer to a query about one table, as an error of ours. None: the connection was lost."""
+    """A server error of a query about one table, as one of our errors. None: the connection was lost."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     if code == 0 or code in _LOST:
         return None
@@ -117,7 +116,7 @@ def _refused(table: TableId, error: pymysql.err.MySQLError) -> TableError | None
 def read_view(connection: Connection[Any], watermark_table: str | None = None) -> Iterator[MySqlReadView]:
     """Opens a read view in this session and closes it afterwards. Takes no locks.
 
-    Raises `ConfigError` when nothing says what a view holds: `marks_of`.
+    Raises `ConfigError` if the server offers no watermarks (`marks_of`).
     """
     with connection.cursor() as cursor:
         for statement in _SESSION:

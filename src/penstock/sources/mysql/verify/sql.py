@@ -4,14 +4,13 @@ The Rust core (`core/src/text.rs`) writes the same bytes from Arrow; its head li
 type. The statements expect the session that `read_view.py` sets up: `utf8mb4` connection, UTC,
 empty sql_mode.
 
-No expression is ever NULL, and none grows beyond `max_allowed_packet` by what is added here: large objects
-enter as their SHA-256. (Past that limit the server would answer NULL with only a warning; the reader checks
-for it.)
+No expression is ever NULL. None exceeds `max_allowed_packet` because of the text built here: large objects
+enter as their SHA-256. (Beyond that limit the server would return NULL with only a warning, for which the
+reader checks.)
 
-SHA2() is built into every server. MD5() and SHA1() are not: since MySQL 9.6 they are a component that is not
-installed by default. Two CRC32 of one text would not do instead of a digest: CRC32 is linear, so the CRC32 of
-`a` + text and of `b` + text differ by a number that depends only on the text's length.
-"""
+SHA2() is built into every server. MD5() and SHA1() are not: since MySQL 9.6 they are in a component that is
+not installed by default. Two CRC32 of one text cannot replace a digest. CRC32 is linear, so the CRC32 of `a`
++ text and of `b` + text differ by a number that depends only on the text's length."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def cell(column: Column, types: TypeOptions = DEFAULT_TYPES, *, in_key: bool = F
 
 
 def _number(column: Column, types: TypeOptions, in_key: bool) -> str:
-    """`+ 0` drops the padding of ZEROFILL and makes a number of BIT and YEAR."""
+    """`+ 0` removes the padding of ZEROFILL and converts BIT and YEAR to numbers."""
     name = quote(column.name)
     if column.type == "decimal":
         if types.decimal == "double" and not in_key:
@@ -60,25 +59,24 @@ def _number(column: Column, types: TypeOptions, in_key: bool) -> str:
 
 
 def _date(name: str, types: TypeOptions) -> str:
-    """Dates that are no day of the years 1 to 9999 are NULL under policy `null`, as in the target.
+    """Under policy `null`, dates that are not a day of the years 1 to 9999 are NULL, as in the target.
 
-    TO_DAYS is NULL for zero and partial dates and counts on past the end of a month (2024-02-31). Some
-    servers count days of the year 0, and some do not.
-    """
+    TO_DAYS is NULL for zero and partial dates, and continues past the end of a month (2024-02-31). Servers
+    differ in whether they accept the year 0."""
     if types.zero_dates == "text":
         return name
     return f"IF(YEAR({name}) > 0 AND FROM_DAYS(TO_DAYS({name})) = DATE({name}), {name}, NULL)"
 
 
 def text(columns: Sequence[Column], types: TypeOptions = DEFAULT_TYPES, *, key: Sequence[str] = ()) -> str:
-    """The canonical text of these columns of a row. `key` names those that are in the key: there is no choice
-    about them."""
+    """The canonical text of these columns of a row. `key`: names of key columns, to which type choices do not
+    apply."""
     cells = [cell(column, types, in_key=column.name in key) for column in columns]
     return cells[0] if len(cells) == 1 else "CONCAT(" + ", '|', ".join(cells) + ")"
 
 
 def key_text(columns: Sequence[Column]) -> str:
-    """The same of the key's columns."""
+    """The canonical text of key columns."""
     return text(columns, key=[column.name for column in columns])
 
 
