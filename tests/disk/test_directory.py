@@ -127,7 +127,7 @@ def test_a_pipeline_that_was_never_run_is_refused_by_every_command_alike(tmp_pat
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 def test_a_file_that_the_disk_refuses_is_named_with_the_cure(number: int) -> None:
-    told = pytest.raises(ConfigError, match=r"/state/x cannot be written: .* Make room")
+    told = pytest.raises(ConfigError, match=r"/state/x cannot be written: .* Free space")
     with told as raised, directory.disk_trouble_told():
         raise OSError(number, os.strerror(number), "/state/x")
     assert os.strerror(number) in raised.value.message

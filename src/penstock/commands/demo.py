@@ -1,4 +1,4 @@
-"""`penstock demo`: see it work, on a private server, in a few minutes."""
+"""`penstock demo`: runs a pipeline on a private server under load and verifies the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN_EVERY_SECONDS = 5
 
 
 def demo(options: DemoOptions, *, as_json: bool) -> int:
-    """Exit code 0 only if every table was proven equal."""
+    """Returns exit code 0 only if every table was proven equal."""
     console = Console(stderr=as_json)
     if console.is_terminal and not as_json:
         with Live(console=console, refresh_per_second=2, transient=True) as live:
@@ -34,7 +34,7 @@ def demo(options: DemoOptions, *, as_json: bool) -> int:
 
 
 class _Plain:
-    """A line of progress every few seconds."""
+    """Prints a line of progress every few seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

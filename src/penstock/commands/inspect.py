@@ -1,8 +1,8 @@
-"""`penstock inspect PATH…`: the changes in binlog files and relay logs, offline.
+"""`penstock inspect PATH…`: prints the changes in binlog files and relay logs, offline.
 
-Changes go to stdout as they are read, in bounded memory. A damaged file ends the run: everything before the
-damage has been printed, the place and the reason go to stderr (and into `error` of a summary), the exit code
-is 1.
+Changes are printed as they are read, in bounded memory. A damaged file ends the command with exit code 1:
+everything before the damage has been printed, and position and reason go to stderr (and into `error` of a
+summary).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import RELAY_FILE, list_segments
 
 ROWS_SHOWN = 100
-"""Changes in the table for people, unless `--limit` says otherwise."""
+"""Changes shown in the table, unless `--limit` is given."""
 _EVENTS_PER_STEP = 10_000
 _NUMBERED = re.compile(r"\.\d{6,}$")
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One binlog file: where it begins in the order of offsets, where it is to end."""
+    """One binlog file: the offset at which it begins, and the one at which reading ends."""
 
     path: Path
     base: int = 0
@@ -48,13 +48,13 @@ class LogFile:
 
 
 PIPE_WIDTH = 160
-"""Columns of a table that goes into a file or a pipe."""
+"""Width of the table, in characters, if the output is a file or a pipe."""
 
 
 def inspect(
     paths: Sequence[Path], *, summary: bool, tables: Sequence[str], limit: int | None, as_json: bool
 ) -> int:
-    """The exit code: 0, or 1 after a damaged file."""
+    """Returns the exit code: 0, or 1 after a damaged file."""
     files = [file for path in paths for file in log_files(path)]
     tables = [str(table_named(name)) for name in tables]
     try:
@@ -70,7 +70,8 @@ def inspect(
 
 
 def log_files(path: Path) -> list[LogFile]:
-    """The files behind a path: itself, the committed part of a relay log, or a folder's numbered files."""
+    """The files of a path: the file itself, the committed part of a relay log, or the numbered files of a
+    folder."""
     if not path.exists():
         raise ConfigError(f"{path} does not exist.", hint="Give binlog files, or directories of them.")
     if not path.is_dir():
@@ -89,7 +90,7 @@ def log_files(path: Path) -> list[LogFile]:
 
 
 def _segments(folder: Path) -> list[LogFile]:
-    """What a writer left behind its last committed transaction is not part of the log."""
+    """The segments of a relay log, without bytes after the last committed transaction."""
     segments = list_segments(folder)
     ends = [int(name.base) for name in segments[1:]] + [int(RelayLog.open(folder).end)]
     return [
@@ -111,7 +112,7 @@ def _print_lines(files: Iterable[LogFile], tables: Sequence[str], limit: int | N
 
 
 def _changes(files: Iterable[LogFile], tables: Sequence[str], limit: int | None) -> Iterator[list[str]]:
-    """Lines of all files in order, at most `limit`."""
+    """The changes of all files in order, as lines of JSON, at most `limit`."""
     left = sys.maxsize if limit is None else limit
     for file in files:
         inspector = file.open(tables, count_only=False)
@@ -167,7 +168,7 @@ def _shown(value: Any) -> str:
 
 @dataclass
 class Totals:
-    """Summaries of files added up."""
+    """The sum of the summaries of several files."""
 
     events: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
@@ -202,7 +203,7 @@ class Totals:
 
 
 def _join_gtids(left: str, right: str) -> str:
-    """A union; of MariaDB's GTIDs (`domain-server-number`) the last of each domain."""
+    """The union of two sets of GTIDs. For MariaDB (`domain-server-number`) the last GTID of each domain."""
     if ":" in left or ":" in right:
         return str(GtidSet(left).union(GtidSet(right)))
     domains = {gtid.split("-")[0]: gtid for gtid in [*left.split(","), *right.split(",")] if gtid}

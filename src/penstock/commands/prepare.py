@@ -1,4 +1,5 @@
-"""`penstock prepare [SINK…]`: for images and fresh machines, so that Spark starts fast at once."""
+"""`penstock prepare [SINK…]`: downloads the connectors and makes later starts of Spark faster, for example
+in an image."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from penstock.spark import classes
 from penstock.spark.jars import jars
 
 _ONE = "import sys; from penstock.spark.classes import prepare; prepare(sys.argv[1])"
-"""Each archive takes a JVM of its own, and a process has one for life."""
+"""Each archive needs a new JVM, and a process can only start one."""
 
 
 def prepare(sinks: list[str], *, as_json: bool) -> None:

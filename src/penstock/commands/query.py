@@ -1,4 +1,4 @@
-"""`penstock query FILE SQL`: a look at the target without setting up Spark by hand."""
+"""`penstock query FILE SQL`: runs SQL over the targets, without setting up Spark by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock receive FILE`: the receiver alone, until it is stopped."""
+"""`penstock receive FILE`: runs only the receiver, until it is stopped."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _KEPT_BYTES = 32 * 1024**2
 
 
 def _keep_buffers() -> None:
-    """Lets glibc keep freed buffers instead of giving them back: every piece of the stream needs some of
-    half a MiB, and having them mapped and cleared anew each time costs about a quarter of the receiver's
-    time."""
+    """Makes glibc keep freed buffers instead of returning them to the kernel. Every part of the stream
+    needs buffers of half a MiB. Mapping and clearing them each time costs about a quarter of the
+    receiver's time."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
@@ -31,8 +31,8 @@ def _keep_buffers() -> None:
 
 
 def receive(file: Path, *, child: bool) -> None:
-    """Runs until SIGTERM or SIGINT, or, with `child`, until standard input ends. Raises what it cannot go
-    on with."""
+    """Runs until SIGTERM or SIGINT; with `child`, until standard input ends. Raises errors that it cannot
+    retry."""
     stopping = Stopping()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

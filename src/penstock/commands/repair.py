@@ -1,4 +1,4 @@
-"""`penstock repair FILE [TABLE…]`: reads again what `verify` finds different, and nothing else."""
+"""`penstock repair FILE [TABLE…]`: verifies, then reads again only the keys that differ."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from penstock.state import StateStore
 from penstock.verify.report import DifferentKey, TableReport, exit_code
 
 KEYS_MAX = 10_000
-"""Beyond that the whole table is read."""
+"""If more keys of a table differ, the whole table is read again."""
 
 
 def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
-    """The exit code: that of `verify`, where a table that differed and was read again counts as equal."""
+    """Returns the exit code of `verify`. A table that differed and was read again counts as equal."""
     config = configuration.load(file)
     ensure_run(config)
     state = StateStore(config.state)
@@ -54,7 +54,7 @@ def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
 
 
 def _read_again(state: StateStore, report: TableReport, schema: TableSchema, folder: Path) -> Signal:
-    """By its keys, if they can be named; else the whole table."""
+    """Reads the differing keys again if all are listed, otherwise the whole table."""
     whole = {"data-collections": [exactly(report.table)]}
     listed = report.keys_different and not report.keys_not_listed and not report.unverified
     if listed and not report.ranges_different:

@@ -1,4 +1,4 @@
-"""`penstock schema FILE…`: the tables that SQL files make, without a server."""
+"""`penstock schema FILE…`: prints the tables that SQL files create, without a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORDS_MAX = 4
 
 @dataclass(frozen=True)
 class Problem:
-    """`understood`: the statement was, but does not fit the tables that are there."""
+    """A statement that could not be applied. `understood`: it was parsed, but fits no existing table."""
 
     file: str
     line: int
@@ -49,7 +49,7 @@ class Problem:
 
 
 def schema(files: list[Path], *, version: str, database: str, as_json: bool) -> int:
-    """Prints the tables; exit code 1 if a statement about a table was not understood."""
+    """Prints the tables. Returns exit code 1 if a statement about a table could not be parsed."""
     try:
         server = Server.parse(version)
     except ValueError as error:
@@ -97,7 +97,7 @@ def _encoding(path: Path) -> str:
 
 
 def applied(catalog: Catalog, statement: ScriptStatement, file: str) -> list[Problem]:
-    """Runs a statement; what was wrong with it."""
+    """Applies a statement to the catalog; returns the problems."""
     parsed = parse(statement.sql, catalog.database, catalog.server)
     words = _leading_words(statement.sql, catalog.server)
 
@@ -123,7 +123,7 @@ def applied(catalog: Catalog, statement: ScriptStatement, file: str) -> list[Pro
 
 
 def _leading_words(sql: str, server: Server) -> list[str]:
-    """The keywords with which a statement begins; no values."""
+    """The leading keywords of a statement, without values."""
     words: list[str] = []
     try:
         for token in tokenize(sql, version=server.version, mariadb=server.mariadb):
@@ -136,7 +136,7 @@ def _leading_words(sql: str, server: Server) -> list[str]:
 
 
 def table_json(definition: TableDefinition, server: Server) -> dict[str, Any]:
-    """See docs/schema.md."""
+    """The `--json` document of a table; docs/schema.md describes it."""
     return {
         "database": definition.table.database,
         "table": definition.table.table,
@@ -196,7 +196,7 @@ def _column_json(table: TableDefinition, definition: ColumnDefinition, server: S
 
 
 def _column_key(table: TableDefinition, name: str, server: Server) -> str:
-    """COLUMN_KEY: PRI, UNI, MUL or nothing. The first key that begins with the column decides."""
+    """The column's COLUMN_KEY: PRI, UNI, MUL or empty. The first key that begins with the column decides."""
     if table.primary is not None and name in table.primary.columns:
         return "PRI"
     blobs = any(one.name in table.key and text_bytes(one.data_type) for one in table.columns)

@@ -1,4 +1,4 @@
-"""Tables that a command line names."""
+"""Parses table names on the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from penstock.model.schema import TableId
 
 
 def table_named(text: str) -> TableId:
-    """Raises `ConfigError`."""
+    """The table named by a command-line argument. Raises `ConfigError`."""
     try:
         return TableId.parse(text)
     except ValueError as error:

@@ -1,5 +1,5 @@
-"""What commands print for people: text that others wrote is never taken for markup or obeyed by the
-terminal."""
+"""Prints the output of commands for people. Text from a source is never interpreted as markup or as a
+terminal command."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from penstock.printable import printable, printable_json
 
 
 def console(**options: Any) -> Console:
-    """Takes `[red]` and `:smile:` for what they are: characters of a name."""
+    """A console that prints `[red]` and `:smile:` literally: they may be parts of a name."""
     return Console(markup=False, emoji=False, highlight=False, **options)
 
 
 def cell(text: Any, style: str = "") -> Text:
-    """For tables. Lines that `text` has are shown as `\\n`."""
+    """A table cell. Line breaks in `text` are shown as `\\n`."""
     return Text(printable(text), style=style)
 
 
 def say(text: Any, *, lines: bool = False, file: TextIO | None = None) -> None:
-    """Prints a line; with `lines`, a text that has lines by design."""
+    """Prints one line. With `lines`, line breaks in `text` are kept."""
     print(printable(text, lines=lines), file=file or sys.stdout, flush=True)
 
 
 def say_json(document: Any, *, plain: bool = False, file: TextIO | None = None) -> None:
-    """Prints a line of JSON with every name as it is. `plain`: letters of any language stay readable."""
+    """Prints one line of JSON with names unchanged. `plain`: non-ASCII letters are not escaped."""
     text = json.dumps(document, default=str, ensure_ascii=not plain)
     print(printable_json(text), file=file or sys.stdout, flush=True)

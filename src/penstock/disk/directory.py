@@ -1,10 +1,10 @@
-"""The directories a pipeline works in: made when missing, closed to other accounts, refused with a reason,
-and held by one process.
+"""The directories of a pipeline: created if missing, closed to other accounts, refused with a reason, and
+locked by one process.
 
-**Who may read them.** Both the state and the relay log hold rows. Their directories have mode 0700, so what
-lies in them is closed whatever its own mode is: also files that Spark's JVM writes by the umask of its
-process. What stands in them directly is closed too, so that nothing is open if an operator opens the
-directory itself, and so that a target may lie inside.
+**Permissions.** The state and the relay log contain rows. Their directories have mode 0700, so their content
+is closed whatever its own mode is, including files that Spark's JVM writes with the umask of its process.
+Direct entries are closed too. So nothing is open if an operator opens the directory itself, and a target may
+be inside.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.errors import ConfigError
 log = logging.getLogger(__name__)
 
 PRIVATE, PASSABLE = 0o700, 0o711
-"""The second lets others through to what is named in the directory, and does not list it."""
+"""The second mode lets other accounts pass through to a named entry, without listing the directory."""
 
 
 def make(path: Path, option: str) -> None:
-    """`option` is where the pipeline file names it. Made for this account alone, its parents so that nobody
-    else can exchange it. Raises `ConfigError`."""
+    """Creates a directory for this account alone. Parents are created so that no other account can
+    exchange the directory. `option`: its name in the pipeline file. Raises `ConfigError`."""
     try:
         for parent in reversed(path.parents):
             if not parent.exists():
@@ -40,7 +40,7 @@ def make(path: Path, option: str) -> None:
         ) from None
     except OSError as error:
         raise ConfigError(
-            f"`{option}` is {path}, which cannot be made: {error.strerror}.",
+            f"`{option}` is {path}, which cannot be created: {error.strerror}.",
             hint="Give it a directory that this account may write.",
         ) from error
 
@@ -55,8 +55,7 @@ _DISK_TROUBLE = {
 
 @contextlib.contextmanager
 def disk_trouble_told() -> Iterator[None]:
-    """A file that cannot be written is named, with the cure, whoever wrote it: nobody can do more about it
-    than to end."""
+    """Converts errors of a full or read-only disk into `ConfigError` with the file's name and a hint."""
     try:
         yield
     except OSError as error:
@@ -65,15 +64,15 @@ def disk_trouble_told() -> Iterator[None]:
         name = error.filename2 or error.filename or "A file of the pipeline"
         raise ConfigError(
             f"{name} cannot be written: {_DISK_TROUBLE[error.errno]} ({error.strerror}).",
-            hint="Make room on the disk, or make it writable again, then run the pipeline again: it goes on "
-            "from where it stood.",
+            hint="Free space on the disk, or make it writable again. Then start the pipeline again: it "
+            "continues where it stopped.",
         ) from error
 
 
 def close_to_others(path: Path, option: str, *, open_: Collection[Path] = ()) -> None:
-    """Takes from other accounts what they may do with a directory of ours and with what stands in it.
-    `open_`: places that the pipeline file names and that others may use. Raises `ConfigError` if others can
-    read what is not ours to close."""
+    """Removes the rights of other accounts from a directory of ours and its direct entries. `open_`:
+    places named by the pipeline file that others may use. Raises `ConfigError` if others can read
+    something that this account cannot close."""
     kept = {place.absolute() for place in open_}
     passable = any(place.is_relative_to(path.absolute()) for place in kept)
     closed = _close(path, PASSABLE if passable else PRIVATE, option)
@@ -92,7 +91,7 @@ def close_to_others(path: Path, option: str, *, open_: Collection[Path] = ()) ->
 
 
 def _close(path: Path, allowed: int, option: str) -> bool:
-    """Whether anything had to be changed."""
+    """Returns whether anything was changed."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         excess = mode & 0o077 & ~allowed
@@ -111,7 +110,7 @@ def _close(path: Path, allowed: int, option: str) -> bool:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Holds the state directory. The lock goes with the process, however it ends."""
+    """Locks the state directory for the block. The lock ends with the process, however that ends."""
     with lock_held(path / "lock", "state") as is_ours:
         if not is_ours:
             raise ConfigError(
@@ -124,7 +123,8 @@ def held(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_held(path: Path, option: str) -> Iterator[bool]:
-    """Holds the lock that is this file, in a directory that `option` names. False: another process has it."""
+    """Locks the file `path` for the block, in a directory that `option` names. Yields False if another
+    process holds the lock."""
     try:
         found = lock.take(path)
     except OSError as error:
@@ -140,14 +140,14 @@ def lock_held(path: Path, option: str) -> Iterator[bool]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether some process runs the pipeline of this state directory now. Every command asks this and
-    nothing else: the lock lives exactly as long as the process, whatever clocks, process numbers and reports
-    say, and also while the process is stopped (SIGSTOP)."""
+    """Whether a process runs the pipeline of this state directory. All commands use this. The lock lives
+    exactly as long as its process. So clocks, process numbers and reports do not matter, and a suspended
+    process (SIGSTOP) counts as running."""
     return is_locked(path / "lock")
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock that is this file. Raises `ConfigError` if that cannot be told."""
+    """Whether a process holds this lock. Raises `ConfigError` if that cannot be determined."""
     try:
         return lock.is_locked(path)
     except OSError as error:

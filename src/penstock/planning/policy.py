@@ -112,7 +112,7 @@ def _begun_anew(
     keeps = policies.schema.changes == "ignore" and state.last_epoch > 0
     kept = kept_by_name(state, schema) if keeps else None
     fresh = replace(fresh, last_epoch=state.last_epoch, target_reset="truncate", kept=kept)
-    decision = "begun anew in an emptied target"
+    decision = "a new table in the emptied target"
     if (
         effect.fills
         and state.status == "live"
@@ -122,7 +122,7 @@ def _begun_anew(
     ):
         # One table takes the place of another with rows of its own, most of them the same ones, as a rule.
         fresh = replace(fresh, target_reset="evolve", written=True, replaces=end)
-        decision = "read from its beginning, in place of what the target holds"
+        decision = "read from its beginning; replaces the rows of the target"
     return Verdict((), fresh, schema.version, what, decision)
 
 
@@ -152,7 +152,9 @@ def fitted(state: TableState, evolve: Evolve, *, ignores: bool) -> tuple[Evolve,
         for origin in evolve.origins
     )
     lacks = any(o.before is not None and o.before not in target for o in evolve.origins)
-    return replace(evolve, origins=origins), "columns were left out before" if lacks else None
+    return replace(
+        evolve, origins=origins
+    ), "its target lacks columns that were left out before" if lacks else None
 
 
 def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
@@ -162,7 +164,7 @@ def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
         return None
     return Park(
         end,
-        f"Table {table} is told by columns now that its target, whose columns are kept, does not have.",
+        f"The new key of {table} uses columns that its target does not have (`schema.changes: ignore`).",
         f"Set `schema.changes: evolve`, then run `penstock resnapshot FILE {argument(table)}`.",
     )
 
@@ -180,9 +182,9 @@ def _same_bounds(known: TableSchema, evolve: Evolve) -> bool:
 def _refused(state: TableState, begin: Offset | None, end: Offset, why: str, what: str) -> Verdict:
     park = Park(
         end,
-        f"Table {state.table} is left alone, as `schema` in the pipeline file asks for: {why}.",
-        "Let `schema` allow it, start the pipeline again, and run "
-        f"`penstock unpark FILE {argument(state.table)}`: the table goes on from here.",
+        f"Table {state.table} is parked, as the section `schema` of the pipeline file asks for: {why}.",
+        "Allow it in `schema`, restart the pipeline, and run "
+        f"`penstock unpark FILE {argument(state.table)}`: the table continues from here.",
         begin,
     )
     return Verdict((park,), None, state.schema.version, what, "parked")

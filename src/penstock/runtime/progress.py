@@ -1,8 +1,8 @@
-"""How a pipeline is doing: one value for the terminal, for `--json`, for `penstock status` and for tests.
+"""The status of a pipeline: one document for the terminal, for `--json`, for `penstock status` and for tests.
 
-`collect` needs nothing but the state directory and the relay log, so another process may ask while the
-pipeline runs. What only the running pipeline knows (rates) it writes to `status.json` once a second and
-after epochs.
+`collect` needs only the state directory and the relay log, so another process can call it while the pipeline
+runs. Values that only the running pipeline knows (rates) are in `status.json`, which it writes once a second
+and after epochs.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ log = logging.getLogger(__name__)
 
 LOG_RATE_SECONDS = 10.0
 SNAPSHOT_RATE_SECONDS = 60.0
-"""Longer, since chunks are placed in lumps."""
+"""Longer than for the log, because chunks are placed in bursts."""
 VERIFIED = "verified "
-"""Before the name of a table: what the state store knows it was verified with last."""
+"""Key of the state store, before a table's name: the result of its last verification."""
 NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
 SILENT_INTERVALS = 3
-"""Without a report: then the loop of the pipeline waits for something."""
+"""After this time without a report the loop of the pipeline is considered to be waiting."""
 STALE_INTERVALS = 10
-"""A process whose report is older does not get on: it is stopped, or its machine is busy."""
+"""If the last report is older, the process is suspended, or its machine is overloaded."""
 RECEIVER_SECONDS_MAX = 10.0
-"""The same of the receiver, which reports each second."""
+"""The same for the receiver, which reports every second."""
 REPORT_SHARE = 0.05
-"""Of the time, for reports that follow epochs at once."""
+"""Maximum share of time for reports directly after epochs."""
 
 
 class Progress:
-    """Counts what a running pipeline has done since it started. Fed by Spark's thread, read by the loop."""
+    """Counts the work of a running pipeline since its start. Updated by Spark's thread, read by the loop."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class Progress:
         rest: str | None = None,
         retrying: Callable[[], list[dict[str, Any]]] = list,
     ) -> None:
-        """`gate`: what it says of itself (`snapshot/gate.py`). `rest`: where signals are taken over HTTP.
-        `retrying`: what is tried again, and why (`snapshot/retries.py`)."""
+        """`gate` returns its part of the status (`snapshot/gate.py`). `rest`: the address for signals over
+        HTTP. `retrying` returns what is being retried, and why (`snapshot/retries.py`)."""
         self._retrying = retrying
         self._gate = gate
         self._config = config
@@ -96,14 +96,14 @@ class Progress:
         self._has_news = True
 
     def is_due(self) -> bool:
-        """Once an interval; after an epoch at once, but for pauses that are long where a report costs
-        much."""
+        """Whether to write a report: once per interval and after each epoch, with longer pauses if reports
+        are expensive."""
         pause = self._pause if self._has_news else self._interval
         return time.monotonic() >= self._reported + min(self._interval, pause)
 
     def rates(self) -> dict[str, int]:
-        """Per second: bytes of log applied, over the last ten, and snapshot rows placed, over the last
-        sixty."""
+        """Rates per second: bytes of log applied during the last ten seconds, and snapshot rows placed
+        during the last sixty."""
         now, runs = time.monotonic(), time.time() - self.started
         while self._recent and now - self._recent[0][0] > SNAPSHOT_RATE_SECONDS:
             self._recent.popleft()
@@ -116,7 +116,7 @@ class Progress:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Now; after `end`, as it was then."""
+        """The current status; after `end`, the last one."""
         if self._last is not None:
             return self._last
         at, rates = stamp(), self.rates()
@@ -139,7 +139,7 @@ class Progress:
         }
 
     def text(self) -> str:
-        """The same as JSON. What tables say is printed once for as long as they do not change."""
+        """The status as JSON. The tables' part is formatted only when it has changed."""
         document = self.to_json()
         if document["tables"] is not self._documents.tables:
             return json.dumps(document)
@@ -147,18 +147,18 @@ class Progress:
         return f'{rest[:-1]}, "tables": {self._documents.text}}}'
 
     def end(self) -> None:
-        """The pipeline does not run any more."""
+        """Marks the end of the run."""
         self._last = self.to_json() | {"running": False}
         forget_status(self._config.state)
 
     def ending(self, running: list[str]) -> None:
-        """For `penstock status` while the run ends: what it still waits for."""
+        """Reports, while the run ends, what it still waits for."""
         document = self._last or read_status(self._config.state)
         if document is not None:
             self._add(document | {"running": True, "stopping": running})
 
     def beat(self) -> None:
-        """For `penstock status` while the loop of the pipeline waits for the source and writes nothing."""
+        """Reports that the loop is waiting for the source and cannot write a report of its own."""
         begun = self._reported > 0  # what lies there before is of an earlier run
         if not begun or self._last is not None or self._is_recent():
             return
@@ -173,7 +173,8 @@ class Progress:
         return time.monotonic() < self._reported + SILENT_INTERVALS * self._interval
 
     def _add(self, document: dict[str, Any]) -> None:
-        """`alive` is not `updated`: what else the document says is as old as it was."""
+        """Writes an old status with a new `alive` time. `updated` stays, because the rest is as old as it
+        was."""
         path = self._config.state / REPORT_FILE
         replace(path, json.dumps(document | {"alive": stamp()}), path.with_suffix(".alive"))
 
@@ -190,8 +191,8 @@ def plan_events(plan: EpochPlan) -> dict[str, int]:
 
 
 class TableDocuments:
-    """What is said of the tables, made anew only when something in the state has changed: of a thousand idle
-    tables it would be most of what an idle pipeline does."""
+    """The tables' part of the status. It is rebuilt only when the state has changed: for a thousand idle
+    tables, rebuilding would be most of what an idle pipeline does."""
 
     def __init__(self, config: PipelineConfig, state: StateStore) -> None:
         self._state = state
@@ -210,7 +211,7 @@ class TableDocuments:
 
     @property
     def text(self) -> str:
-        """`tables` as JSON."""
+        """The tables as JSON."""
         if self._text is None:
             self._text = json.dumps(self.tables)
         return self._text
@@ -243,7 +244,7 @@ def collect(
     documents: TableDocuments | None = None,
     holders: Holders | None = None,
 ) -> dict[str, Any]:
-    """The pipeline as its state and its relay log show it."""
+    """The status of a pipeline from its state and its relay log."""
     end = relay_log.refresh()
     applied = state.applied_offset() or relay_log.start
     behind = LogRange(Offset(min(applied, end)), end)
@@ -272,7 +273,7 @@ def collect(
 
 
 def _verified(text: str | None) -> dict[str, Any] | None:
-    """What `penstock verify` found last: when, the verdict, keys that differ, and the offset it holds for."""
+    """The result of the last `penstock verify`: time, verdict, number of differing keys, offset."""
     if text is None:
         return None
     found: dict[str, Any] = json.loads(text)
@@ -280,9 +281,9 @@ def _verified(text: str | None) -> dict[str, Any] | None:
 
 
 def _lag(relay_log: RelayLog, behind: LogRange) -> dict[str, float | int | None]:
-    """`seconds` is the age of the oldest transaction that is not at the targets, by the source's commit time
-    and this machine's clock; None where it cannot be told: no commit time is known yet, or nothing is known
-    to be missing but the receiver does not follow the source."""
+    """The lag. `seconds`: the age of the oldest transaction that is not at the targets, by the source's
+    commit time and this machine's clock. None if it is unknown: there is no commit time yet, or nothing is
+    missing but the receiver does not follow the source."""
     since = relay_log.first_commit_us_after(behind.start) if behind else None
     seconds: float | None
     if since is not None:

@@ -75,23 +75,23 @@ def check_relay_log(path: Path, state: StateStore) -> None:
         return
     if not RelayLog.exists(path):
         raise ConfigError(
-            f"The relay log {path} is gone, from which this pipeline has planned up to offset {position}.",
-            hint=f"Restore it or mend relay_log.path; if it is lost, {START_OVER}",
+            f"The relay log {path} is gone. This pipeline has planned up to offset {position} of it.",
+            hint=f"Restore it, or correct `relay_log.path`. If it is lost, {START_OVER}",
             path=str(path),
         )
     log = RelayLog.open(path)
     if known is not None and log.uuid != known:
         raise ConfigError(
-            f"The relay log {path} is not the one that this pipeline has followed: its identity is "
-            f"{log.uuid}, that was {known}.",
-            hint=f"Restore that one or mend relay_log.path; if it is lost, {START_OVER}",
+            f"The relay log {path} is not the one that this pipeline has followed: its uuid is "
+            f"{log.uuid} instead of {known}.",
+            hint=f"Restore the other one, or correct `relay_log.path`. If it is lost, {START_OVER}",
             path=str(path),
         )
     if log.end < position and (end := recovered_end(path)) < position:
         raise ConfigError(
-            f"The relay log {path} ends at offset {end}, before {position}, up to which this pipeline "
-            "has planned: an older copy was restored, or the end of its index is missing.",
-            hint=f"Restore its newest copy; if it is lost, {START_OVER}",
+            f"The relay log {path} ends at offset {end}, but this pipeline has planned up to {position}. An "
+            "older copy was restored, or the end of its index is missing.",
+            hint=f"Restore its newest copy. If it is lost, {START_OVER}",
             path=str(path),
             offset=int(end),
         )
@@ -128,7 +128,7 @@ def check(
                 f"The target of {table.table} is ahead of this pipeline's state {state.path}: it holds epoch "
                 f"{target.last_commit.epoch}, the state knows {newest}. An older copy of the state was "
                 "restored.",
-                hint=f"Restore the newest `state` directory; if it is lost, {START_OVER}",
+                hint=f"Restore the newest `state` directory. If it is lost, {START_OVER}",
                 table=str(table.table),
             )
         if table.status != "live" or table.last_epoch <= 0 or table.table in moving:

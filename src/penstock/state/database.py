@@ -92,8 +92,8 @@ class Database:
     def _check_format(self) -> None:
         if (found := self.meta("format")) != str(FORMAT):
             raise ConfigError(
-                f"{self.path} has format {found}, this Penstock knows {FORMAT}.",
-                hint="Run the pipeline: it goes on with this state, in the new format."
+                f"{self.path} has format {found}; this version of Penstock uses format {FORMAT}.",
+                hint="Start the pipeline: it converts this state to the new format and continues."
                 if found in UPGRADED
                 else "Use the version of Penstock that wrote it, or start with a new `state` directory.",
             )
@@ -133,8 +133,8 @@ class Database:
         """It ends a run, which may have begun to act upon what could not be written."""
         return ConfigError(
             f"The pipeline state {self.path} cannot be written: {error}.",
-            hint="Make room on its disk, or make it writable again, then run the pipeline again: it goes on "
-            "from where it stood.",
+            hint="Free space on its disk, or make it writable again. Then start the pipeline again: it "
+            "continues where it stopped.",
             path=str(self.path),
         )
 
