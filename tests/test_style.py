@@ -192,6 +192,9 @@ def test_the_web_framework_is_imported_only_by_the_rest_channel() -> None:
     assert users == ["signals/rest.py"]
 
 
+SOURCES = sorted(
+    path.name for path in (PACKAGE / "sources").iterdir() if path.is_dir() and path.name != "__pycache__"
+)
 MYSQL_ONLY = {
     "sources/__init__.py",  # the registry
     "commands/receive.py",
@@ -201,17 +204,16 @@ MYSQL_ONLY = {
 }
 
 
-def test_what_is_mysql_s_is_known_only_below_its_folder_and_to_mysql_only_commands() -> None:
-    """Everybody else asks a source through `sources/base.py`."""
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_source_is_known_only_to_its_own_folder_and_to_commands_about_it(source: str) -> None:
+    """Everybody else asks through `sources/base.py`."""
     users = {
-        str(path.relative_to(PACKAGE))
+        path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
-        if any(module.startswith("penstock.sources.mysql") for module in imports(path))
+        if any(module.startswith(f"penstock.sources.{source}") for module in imports(path))
     }
-    others = {
-        name for name in users if not name.startswith("sources/mysql/") and name.split("/")[0] != "testing"
-    }
-    assert others <= MYSQL_ONLY
+    others = {name for name in users if not name.startswith((f"sources/{source}/", "testing/"))}
+    assert others <= (MYSQL_ONLY if source == "mysql" else {"sources/__init__.py"})
 
 
 def test_the_mysql_driver_is_imported_only_by_the_mysql_source() -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.scripted.script import ABORT, EOF, PAUSE, Chunk, Definition, Item, Mark, Transaction
 from tests.scripted.server import Server
@@ -29,6 +29,7 @@ from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.planning.resnapshots import Rereads
 from penstock.relaylog.reader import RelayLog
+from penstock.sinks.base import Sink
 from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
@@ -61,7 +62,7 @@ class Run:
             cascading=set(), wait=self._wait,
         )  # fmt: skip
         self._rereads = Rereads(
-            self.state, self.log, source, config, target, cascading=set, wait=self._wait,
+            self.state, self.log, source, config, cast(Sink, target), cascading=set, wait=self._wait,
             renew=self.receiver.renew,
         )  # fmt: skip
         self._planner = Planner(
