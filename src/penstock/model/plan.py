@@ -19,12 +19,6 @@ Mode = Literal["append", "merge", "changes"]
 log."""
 
 
-WHOLE_RANGE_BYTES_MAX = 1024**3
-"""Up to this many bytes of one table's events each task reads the whole range and builds its share of keys:
-no shuffle. Beyond, reading the range once per task would cost more than a shuffle of what reduction
-leaves."""
-
-
 @dataclass(frozen=True)
 class CreateTarget:
     """The target table is created, if it is missing, with the table's schema. Commits nothing by itself."""

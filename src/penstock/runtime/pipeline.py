@@ -276,25 +276,14 @@ class _Run:
 
     def _make_workers(self, lacks_columns: bool) -> None:
         """Who applies epochs, and who reads chunks. `lacks_columns`: the source's row images do."""
-        from penstock.spark.epochs import EpochRunner
+        from penstock.spark.epochs import EpochRunner, EpochSettings
+        from penstock.spark.incomplete_images import IncompleteImages
         from penstock.spark.snapshots import SnapshotReader
 
         config = self.config
-        self.runner = EpochRunner(
-            self.spark,
-            self.sink,
-            self.state,
-            types=config.types,
-            epoch=config.epoch,
-            retries=config.retries,
-            narrowing=config.evolution.narrowing,
-            rereads_max=config.rereads_max,
-            partial_images=lacks_columns,
-            omitted=partial(self.source.row_images.omitted, types=config.types),
-            computation=self.source.row_images.computation,
-            cascades=config.state / "cascades",
-            on_applied=self._applied,
-        )
+        images = IncompleteImages(self.source.row_images, config.types, everywhere=lacks_columns)
+        settings = EpochSettings.of(config)
+        self.runner = EpochRunner(self.spark, self.sink, self.state, images, settings, self._applied)
         self.chunks = SnapshotReader(
             self.spark,
             self.state,

@@ -1,0 +1,54 @@
+"""Which tables have row images that lack columns, and what stands in for them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.errors import TableError
+from penstock.model.plan import ApplyEvents, Step
+from penstock.model.schema import TableId, TableSchema, TypeOptions
+from penstock.sources.row_images import Computation, RowImages
+
+
+class IncompleteImages:
+    """Grows as steps fail; a step that failed because images lack something is done again. Thread-safe.
+
+    `everywhere`: the source leaves out columns in the images of all tables.
+    """
+
+    def __init__(self, source: RowImages, types: TypeOptions, *, everywhere: bool) -> None:
+        self._source = source
+        self._types = types
+        self._everywhere = everywhere
+        self._partial_tables: set[TableId] = set()
+        self._computed_tables: set[TableId] = set()
+
+    def omitted(self, schema: TableSchema) -> pa.RecordBatch:
+        """See `RowImages.omitted`."""
+        return self._source.omitted(schema, self._types)
+
+    def is_partial(self, table: TableId) -> bool:
+        return self._everywhere or table in self._partial_tables
+
+    def computation(self, schema: TableSchema) -> Computation | None:
+        """How generated columns are computed that images leave out; None: they leave out none. Asked for anew
+        at each step, since an expression may change and nothing else."""
+        return self._source.computation(schema) if schema.table in self._computed_tables else None
+
+    def learns(self, schema: TableSchema, step: Step, error: BaseException) -> bool:
+        """Whether a step failed because images lack something that was not known of the table. It is known
+        from now on, so the step is worth another attempt."""
+        if not isinstance(step, ApplyEvents) or not isinstance(error, TableError):
+            return False
+        match error.details.get("lacks"):
+            # A change log has no place for rows that lack columns, and what foreign keys do cannot be worked
+            # out from them.
+            case "columns" if not (
+                step.mode == "changes" or schema.foreign_keys or self.is_partial(schema.table)
+            ):
+                self._partial_tables.add(schema.table)
+                return True
+            case "generated" if schema.table not in self._computed_tables:
+                self._computed_tables.add(schema.table)
+                return True
+        return False

@@ -1,0 +1,170 @@
+"""The rows that steps write: of events and of chunks, made as `spark/strategy.py` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from typing_extensions import assert_never
+
+from penstock.model.plan import ApplyEvents, EpochPlan, Kept, PlaceChunks, TablePlan
+from penstock.model.schema import TableSchema, TypeOptions
+from penstock.relaylog.outline import Outlines
+from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
+from penstock.spark import strategy, tasks
+from penstock.spark.errors import crossing
+from penstock.spark.incomplete_images import IncompleteImages
+from penstock.state import StateStore
+
+
+class StepRows:
+    """Nothing is decoded before a sink asks for it. Thread-safe.
+
+    `before_images`: whether a change log also has the rows before updates. `driver_bytes_max`: see
+    `config.EpochConfig`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        state: StateStore,
+        images: IncompleteImages,
+        *,
+        types: TypeOptions,
+        before_images: bool,
+        driver_bytes_max: int,
+    ) -> None:
+        self._spark = spark
+        self._state = state
+        self._images = images
+        self._types = types
+        self._before_images = before_images
+        self._driver_bytes_max = driver_bytes_max
+        self._cores = max(1, spark.sparkContext.defaultParallelism)
+
+    def arrow(self, schema: TableSchema, layout: str, *, partial_images: bool = False) -> pa.Schema:
+        from penstock._core import arrow_schema
+
+        return arrow_schema(schema.to_json(), layout, self._types.to_json(), partial_images)
+
+    def events(self, schema: TableSchema, step: ApplyEvents, outlines: Outlines) -> Rows:
+        """`outlines`: of the table's events, if somebody has made one."""
+        is_partial = step.mode != "changes" and self._images.is_partial(schema.table)
+        present = self._present(schema) if is_partial else None
+        positions = tuple(outlines.positions(schema.table, split) for split in step.splits)
+        task = tasks.DecodeTask(
+            schema.to_json(),
+            step.splits,
+            "changelog" if step.mode == "changes" else "latest",
+            self._types,
+            before_images=step.mode != "changes" or self._before_images,
+            computation=self._images.computation(schema),
+            positions=positions,
+        )
+        if is_partial:
+            task = replace(task, partial_images=True, defaults=self._images.omitted(schema))
+        way = strategy.for_events(
+            step, partial_images=is_partial, cores=self._cores, driver_bytes_max=self._driver_bytes_max
+        )
+        match way:
+            case strategy.TaskPerSplit():
+                return self._rows(schema, "changelog", tasks.decode, _per_split(task))
+            case strategy.SharesOfRange(tasks=count, newer=newer, driver_side=driver_side):
+                work = tuple(
+                    replace(task, bucket=(share, count) if count > 1 else None) for share in range(count)
+                )
+                rows = self._rows(schema, "latest", tasks.decode, work, present)
+                here = partial(_in_driver, tasks.decode, task) if driver_side else None
+                return replace(rows, newer=newer, here=here)
+            case strategy.ShuffleByKey(tasks=count, newer=newer):
+                reduced = self._rows(schema, "latest", tasks.decode, _per_split(task), present).frame
+                by_key = reduced.repartition(count, *[f"`{name.replace('`', '``')}`" for name in schema.key])
+                reduce = _reducer(task.table, self._types, str(schema.table))
+                return Rows(map_batches(by_key, reduce, reduced.schema), present=present, newer=newer)
+            case _:
+                assert_never(way)
+
+    def chunks(self, plan: EpochPlan, table: TablePlan, step: PlaceChunks) -> Rows:
+        schema = table.schema
+        layout: Literal["latest", "changelog"] = "changelog" if step.mode == "changes" else "latest"
+        task = tasks.PlaceTask(
+            schema.to_json(),
+            step.chunks,
+            step.scans,
+            plan.range.end,
+            layout,
+            self._types,
+            self._images.omitted(schema) if schema.key and step.scans else None,
+        )
+        way = strategy.for_chunks(step, cores=self._cores, driver_bytes_max=self._driver_bytes_max)
+        work = tuple(replace(task, chunks=step.chunks[share :: way.tasks]) for share in range(way.tasks))
+        rows = self._rows(schema, layout, tasks.place, work)
+        here = partial(_in_driver, tasks.place, task) if way.driver_side else None
+        return replace(rows, newer=way.newer, here=here)
+
+    def kept(self, kept: Kept, rows: Rows, layout: str) -> Rows:
+        """The rows in the columns that the target keeps."""
+        arrow = self.arrow(kept.schema, layout, partial_images=rows.present is not None)
+        own = list(arrow.names)[len(kept.sources) :]
+        projection = Projection(arrow, (*kept.sources, *own))
+        projected = rows.projected(projection, from_arrow_schema(arrow, prefer_timestamp_ntz=True))
+        if rows.present is None:
+            return projected
+        places = {
+            column.name: rows.present.places[source]
+            for column, source in zip(kept.schema.columns, kept.sources, strict=True)
+            if source is not None
+        }
+        return replace(projected, present=replace(rows.present, places=places))
+
+    def _present(self, schema: TableSchema) -> Present:
+        """Chunks that are still to be placed bring the rows that the target does not have yet. A resnapshot
+        brings them, too, if one became pending with this very epoch."""
+        state = self._state.table(schema.table)
+        places = {column.name: place for place, column in enumerate(schema.columns)}
+        return Present(places, strict=state is None or state.rows_read)
+
+    def _rows(
+        self,
+        schema: TableSchema,
+        layout: str,
+        run: Callable[[Any], tasks.Batches],
+        work: tuple[Any, ...],
+        present: Present | None = None,
+    ) -> Rows:
+        arrow = self.arrow(schema, layout, partial_images=present is not None)
+        spark_schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
+        count, name = len(work), str(schema.table)
+
+        def make(consume: Consume | None, result: Any) -> DataFrame:
+            indexes = self._spark.range(0, count, 1, count)
+            return indexes.mapInArrow(tasks.run_tasks(run, work, name, consume), result)
+
+        return Rows(partial(make, None, spark_schema), make, present)
+
+
+def _per_split(task: tasks.DecodeTask) -> tuple[tasks.DecodeTask, ...]:
+    return tuple(replace(task, splits=(split,), positions=(at,)) for split, at in task.parts)
+
+
+def _in_driver(
+    run: Callable[[Any], tasks.Batches], task: tasks.DecodeTask | tasks.PlaceTask
+) -> tasks.Batches:
+    """What the task does, in this process."""
+    with crossing(str(TableSchema.from_json(task.table).table)).guard():
+        yield from run(task)
+
+
+def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:
+    crosses = crossing(name)
+
+    def body(batches: Any) -> tasks.Batches:
+        with crosses.guard():
+            yield from tasks.reduce_latest(table, types, batches)
+
+    return body

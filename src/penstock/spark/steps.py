@@ -1,0 +1,171 @@
+"""Executes one step of a plan against the sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing_extensions import assert_never
+
+from penstock.errors import TableError
+from penstock.model.plan import (
+    ApplyCascades,
+    ApplyEvents,
+    CreateTarget,
+    DeleteOlder,
+    DropTarget,
+    EpochPlan,
+    Evolve,
+    Mode,
+    Park,
+    PlaceChunks,
+    RecreateTarget,
+    TablePlan,
+    TruncateTarget,
+)
+from penstock.model.schema import TableId
+from penstock.relaylog.outline import Outlines
+from penstock.sinks.base import Commit, EvolvedColumn, Narrowing, Sink, change_sink, table_sink
+from penstock.sinks.files import Rows
+from penstock.spark.cascades import Cascades, Consequences
+from penstock.spark.incomplete_images import IncompleteImages
+from penstock.spark.step_rows import StepRows
+from penstock.spark.strategy import mode_of
+from penstock.spark.table_outcome import TableOutcome, refuse_rereads
+from penstock.state import StateStore
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A plan, and what all of its tables share while it is executed."""
+
+    plan: EpochPlan
+    consequences: Consequences
+    outlines: Outlines
+
+    @classmethod
+    def of(cls, plan: EpochPlan, consequences: Consequences, *, driver_bytes_max: int) -> Epoch:
+        """With outlines of the events that the driver may decode. More events of a table are read by several
+        tasks, to which their positions would have to be sent."""
+        splits = {
+            table.table: [
+                split
+                for step in table.steps
+                if isinstance(step, ApplyEvents) and step.bytes <= driver_bytes_max
+                for split in step.splits
+            ]
+            for table in plan.tables
+        }
+        return cls(plan, consequences, Outlines(splits))
+
+
+class Steps:
+    """Thread-safe: tables are worked on side by side. `narrowing`: see `config.SchemaConfig`."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        state: StateStore,
+        rows: StepRows,
+        images: IncompleteImages,
+        cascades: Cascades,
+        *,
+        narrowing: Narrowing,
+    ) -> None:
+        self._sink = sink
+        self._state = state
+        self._rows = rows
+        self._images = images
+        self._cascades = cascades
+        self._narrowing = narrowing
+
+    def execute(self, epoch: Epoch, table: TablePlan, number: int, outcome: TableOutcome) -> None:
+        """Step `number` of the table's plan. `outcome` tells afterwards what it did. Repeating a step changes
+        nothing: the sink recognises its commit. Raises `TableError` for what concerns this table alone."""
+        plan, consequences, step = epoch.plan, epoch.consequences, table.steps[number]
+        commit = Commit(self._state.uuid, plan.epoch, number)
+        by_itself = CreateTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder
+        outcome.wrote |= not isinstance(step, by_itself)
+        match step:
+            case CreateTarget():
+                self._sink.create(table.schema, self._rows.arrow(table.schema, "rows"))
+            case RecreateTarget():
+                table_sink(self._sink).clear(table.table)
+                self._sink.create(table.schema, self._rows.arrow(table.schema, "rows"))
+            case DropTarget():
+                table_sink(self._sink).drop(table.table)
+                outcome.dropped = True
+            case ApplyEvents():
+                mode = mode_of(step, partial_images=self._images.is_partial(table.table))
+                self._write(table, mode, self._rows.events(table.schema, step, epoch.outlines), commit)
+                outcome.written = True
+            case ApplyCascades():
+                consequences.check(table.table)
+                rows = self._cascades.rows(consequences, table)
+                if rows is not None:
+                    self._write(table, "merge", rows, commit)
+                    outcome.written = outcome.wrote = True
+            case PlaceChunks():
+                self._place(epoch, table, step, commit, outcome)
+            case TruncateTarget(timestamp_us=at, sequence=sequence):
+                at_offset = plan.range.end if sequence is None else sequence
+                self._sink.truncate(table.table, commit, sequence=at_offset, timestamp_us=at)
+                outcome.truncated, outcome.written = True, False
+            case Evolve():
+                self._evolve(table.table, step, commit)
+                outcome.schema, outcome.kept = step.schema, step.kept
+            case DeleteOlder():
+                if outcome.voided:
+                    return  # rows are still to be read
+                outcome.wrote = True
+                table_sink(self._sink).delete_older(table.table, step.sequence, commit)
+                outcome.replaced = True
+            case Park():
+                raise TableError(step.reason, hint=step.hint, table=str(table.table), offset=step.offset)
+            case _:
+                assert_never(step)
+
+    def _place(
+        self, epoch: Epoch, table: TablePlan, step: PlaceChunks, commit: Commit, outcome: TableOutcome
+    ) -> None:
+        epoch.consequences.check(table.table)
+        if table.table in epoch.consequences.unclear:
+            refuse_rereads(self._state, table.table)
+            outcome.voided.extend(step.chunks)
+            return
+        placed = self._rows.chunks(epoch.plan, table, step)
+        if step.window is not None:
+            placed = self._cascades.corrected(epoch.consequences, table, placed)
+        self._write(table, step.mode, placed, commit)
+        outcome.placed.extend(step.chunks)
+        outcome.chunks += len(step.chunks)
+        outcome.rows += sum(staged.rows for staged in step.chunks)
+        outcome.written = outcome.wrote = True
+
+    def _write(self, table: TablePlan, mode: Mode, rows: Rows, commit: Commit) -> None:
+        key = table.schema.key
+        if table.kept is not None:
+            rows = self._rows.kept(table.kept, rows, "changelog" if mode == "changes" else "latest")
+            names = {source: c.name for source, c in zip(table.kept.sources, table.kept.schema.columns,
+                                                         strict=True)}  # fmt: skip
+            key = tuple(names[name] for name in key)
+        match mode:
+            case "changes":
+                change_sink(self._sink).write_changes(table.table, rows, commit)
+            case "append":
+                table_sink(self._sink).append(table.table, rows, commit)
+            case "merge":
+                table_sink(self._sink).merge(table.table, rows, key, commit)
+            case _:
+                assert_never(mode)
+
+    def _evolve(self, table: TableId, step: Evolve, commit: Commit) -> None:
+        if step.kept is not None:
+            arrow = self._rows.arrow(step.kept.schema, "rows")
+            columns = [EvolvedColumn(field, field.name, refills=True) for field in arrow]
+        else:
+            arrow = self._rows.arrow(step.schema, "rows")
+            columns = [
+                EvolvedColumn(field, origin.before, origin.default_sql, step.refills)
+                for field, origin in zip(arrow, step.origins, strict=True)
+            ]
+        self._sink.evolve(table, columns, commit, narrowing=self._narrowing)

@@ -1,0 +1,112 @@
+"""How the rows of a step are made follows from the step alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.offset import Offset, SourcePosition
+from penstock.model.plan import ApplyEvents, PlaceChunks
+from penstock.model.schema import TableId
+from penstock.spark import strategy
+from penstock.spark.strategy import (
+    KEYS_BYTES_MAX,
+    SHARE_BYTES,
+    WHOLE_RANGE_BYTES_MAX,
+    EventStrategy,
+    SharesOfChunks,
+    SharesOfRange,
+    ShuffleByKey,
+    TaskPerSplit,
+    mode_of,
+)
+
+CORES = 4
+DRIVER_BYTES_MAX = 16 * 1024**2
+
+
+def for_events(step: ApplyEvents, *, partial_images: bool = False, cores: int = CORES) -> EventStrategy:
+    return strategy.for_events(
+        step, partial_images=partial_images, cores=cores, driver_bytes_max=DRIVER_BYTES_MAX
+    )
+
+
+def for_chunks(step: PlaceChunks) -> SharesOfChunks:
+    return strategy.for_chunks(step, cores=CORES, driver_bytes_max=DRIVER_BYTES_MAX)
+
+
+def events(size: int, *, newer: bool = True) -> ApplyEvents:
+    return ApplyEvents((), "merge", size, newer=newer)
+
+
+def test_a_change_log_has_every_image_so_each_split_is_a_task_whatever_its_size() -> None:
+    for size in (1, WHOLE_RANGE_BYTES_MAX + 1):
+        step = replace(events(size), mode="changes")
+        assert for_events(step) == TaskPerSplit()
+        assert mode_of(step, partial_images=True) == "changes"
+
+
+@pytest.mark.parametrize(
+    ("size", "tasks", "driver_side"),
+    [
+        (0, 1, True),
+        (DRIVER_BYTES_MAX, 1, True),
+        (DRIVER_BYTES_MAX + 1, 1, False),
+        (2 * SHARE_BYTES, 2, False),
+        (20 * SHARE_BYTES, CORES, False),
+        (WHOLE_RANGE_BYTES_MAX, CORES, False),
+    ],
+)
+def test_up_to_a_limit_each_task_reads_the_whole_range_and_few_events_need_no_job(
+    size: int, tasks: int, driver_side: bool
+) -> None:
+    assert for_events(events(size)) == SharesOfRange(tasks, newer=True, driver_side=driver_side)
+
+
+def test_no_task_holds_more_keys_than_it_may_however_few_cores_there_are() -> None:
+    found = for_events(events(WHOLE_RANGE_BYTES_MAX), cores=1)
+    assert isinstance(found, SharesOfRange)
+    assert found.tasks * KEYS_BYTES_MAX >= WHOLE_RANGE_BYTES_MAX
+
+
+def test_beyond_the_limit_keys_are_brought_together_by_a_shuffle() -> None:
+    step = events(WHOLE_RANGE_BYTES_MAX + 1)
+    assert for_events(step) == ShuffleByKey(step.bytes // (2 * SHARE_BYTES), newer=True)
+    assert for_events(step, cores=500) == ShuffleByKey(500, newer=True)
+
+
+@pytest.mark.parametrize("size", [1, WHOLE_RANGE_BYTES_MAX + 1])
+def test_rows_that_lack_columns_are_merged_with_those_of_the_target_by_a_job(size: int) -> None:
+    step = replace(events(size), mode="append")
+    found = for_events(step, partial_images=True)
+    assert not isinstance(found, TaskPerSplit) and not found.newer
+    assert isinstance(found, ShuffleByKey) or not found.driver_side
+    assert mode_of(step, partial_images=True) == "merge" and mode_of(step, partial_images=False) == "append"
+
+
+def test_events_that_may_be_in_the_target_already_need_a_job() -> None:
+    found = for_events(events(1, newer=False))
+    assert found == SharesOfRange(1, newer=False, driver_side=False)
+
+
+def chunks(count: int, *, rows: int = 5, size: int = 100) -> PlaceChunks:
+    marks = Watermarks("", SourcePosition("binlog.000001", 4))
+    staged = [
+        StagedChunk(Chunk(TableId("shop", "t"), number, None, None), "a", "p", rows, 1, "s", 1, marks, "u",
+                    bytes_read=size)
+        for number in range(count)
+    ]  # fmt: skip
+    return PlaceChunks(tuple(staged), (), "merge", newer=True)
+
+
+def test_chunks_are_shared_out_among_the_cores() -> None:
+    assert for_chunks(chunks(3)) == SharesOfChunks(3, newer=True, driver_side=True)
+    many = for_chunks(chunks(9, size=DRIVER_BYTES_MAX))
+    assert many == SharesOfChunks(CORES, newer=True, driver_side=False)
+
+
+def test_chunks_whose_rows_foreign_keys_change_in_their_window_are_not_newer() -> None:
+    step = replace(chunks(1), window=Offset(7))
+    assert for_chunks(step) == SharesOfChunks(1, newer=False, driver_side=False)
