@@ -29,6 +29,6 @@ def receiver(mysql_server: MySqlServer, tmp_path_factory: pytest.TempPathFactory
 def test_the_target_is_what_the_server_says_whenever_it_is_asked(
     seed: int, mysql: Database, receiver: Receiving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(work, "CHECK_SECONDS", 0.0)
     monkeypatch.setattr(session, "CHUNK_KEYS", 2)
     History(seed, mysql, receiver, tmp_path).play()

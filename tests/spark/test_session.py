@@ -114,7 +114,7 @@ def test_java_that_is_too_old_is_named_with_the_cure(tmp_path: Path) -> None:
 
 def test_a_master_that_spark_refuses_is_an_error_with_the_place_of_the_log(tmp_path: Path) -> None:
     done = run(_REFUSED, str(tmp_path), "nonsense://1", cwd=tmp_path)
-    assert "Spark did not start: Spark cannot use `spark.master`" in done.stdout, done.stderr
+    assert "Spark did not start: `spark.master` is not valid" in done.stdout, done.stderr
     log = tmp_path / "logs" / "errors.log"
     assert str(log) in done.stdout
     assert "Traceback" in log.read_text()
