@@ -39,6 +39,7 @@ from penstock.model.schema_change import TableEffect
 from penstock.model.statement_head import statement_head
 from penstock.model.table import TableState
 from penstock.planning.discovery import at_one_offset
+from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.outline import Outlines
@@ -237,8 +238,8 @@ class ChangeReader:
     def _carry(self, known_at: Offset) -> None:
         """Takes definitions that hold at `known_at` to the start."""
         if known_at <= self.offset:
-            for statement in self._log.statements(LogRange(known_at, self.offset)):
-                for effect in self._effects(statement):
+            for statement, effects in self._effects(LogRange(known_at, self.offset)):
+                for effect in effects:
                     self._apply(effect, statement)
             return
         between = LogRange(self.offset, min(known_at, self._log.end))
@@ -271,7 +272,7 @@ class ChangeReader:
 
     def _read(self, reach: LogRange) -> Iterator[Item]:
         self._quiet_since = time.monotonic()
-        statement, effects = self._first_effects(reach)
+        statement, effects = next(self._effects(reach), (None, []))
         if statement is not None:
             reach = LogRange(reach.start, statement.end)
         tables = sorted(self._log.tables(reach).keys() & self._live.keys())
@@ -306,33 +307,22 @@ class ChangeReader:
 
     # statements ---------------------------------------------------------------------------------------------
 
-    def _first_effects(self, reach: LogRange) -> tuple[Statement | None, list[TableEffect]]:
-        for statement in self._log.statements(reach):
-            if effects := self._effects(statement):
-                return statement, effects
-        return None, []
+    def _effects(self, reach: LogRange) -> Iterator[tuple[Statement, list[TableEffect]]]:
+        return effects_in(self._log, reach, self._statements, self._live, self._concerns)
 
-    def _effects(self, statement: Statement) -> list[TableEffect]:
-        return [
-            effect
-            for effect in self._statements.effects(statement, dict(self._live))
-            if effect.table in self._live or (effect.created is not None and effect.table in self._captured)
-        ]
+    def _concerns(self, effect: TableEffect, statement: Statement) -> bool:
+        begins = effect.created is not None and effect.table in self._captured
+        return effect.table in self._live or begins
 
     def _apply(self, effect: TableEffect, statement: Statement) -> TableChanged:
         """The definition from here on."""
-        schema = effect.created or self._live.get(effect.table)
+        schema = effect.definition_after(self._live.get(effect.table))
         what, unseen = effect.what, effect.rereads or ""
         if effect.created is not None and effect.fills:
             unseen = "it begins with rows that the log does not hold"
-        if effect.created is None and (effect.dropped or effect.renamed is not None):
-            schema = None
         for step in effect.steps:
-            match step:
-                case Evolve(schema=evolved):
-                    schema = evolved
-                case Park(reason=reason):
-                    schema, unseen, what = None, reason, what or "cannot be followed"
+            if isinstance(step, Park):
+                unseen, what = step.reason, what or "cannot be followed"
         self._texts.pop(effect.table, None)
         if schema is None:
             self._live.pop(effect.table, None)

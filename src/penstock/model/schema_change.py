@@ -32,6 +32,21 @@ class TableEffect:
     was: TableId | None = None
     what: str = ""
 
+    def definition_after(self, before: TableSchema | None) -> TableSchema | None:
+        """The table's definition after the statement. None: the table is gone, or can be followed no
+        further."""
+        schema = before
+        if self.created is not None:
+            schema = self.created
+        elif self.dropped or self.renamed is not None:
+            schema = None
+        for step in self.steps:
+            if isinstance(step, plan.Evolve):
+                schema = step.schema
+            elif isinstance(step, plan.Park):
+                schema = None
+        return schema
+
     @classmethod
     def parked(cls, table: TableId, offset: Offset, *, reason: str, hint: str) -> TableEffect:
         return cls(table, (plan.Park(offset, reason, hint),))

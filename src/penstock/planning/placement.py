@@ -16,6 +16,7 @@ from penstock.model.plan import DeleteOlder, Mode, PlaceChunks, Scan, Step
 from penstock.model.schema import TableId
 from penstock.model.table import Reading, TableState
 from penstock.planning.policy import Verdict
+from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.reader import RelayLog
 from penstock.snapshot.chunk_log import PlacementIndex
 from penstock.snapshot.placement import (
@@ -159,15 +160,20 @@ class Placing:
         """Statements since the table's start that void chunks. After a restart they are read from the log
         again."""
         if state.table not in self._breaks:
-            live = {state.table: state.schema}
             # A part of a table is read long after its start, when the log of that time may be gone.
             start = max(state.start, self._log.start)
             past = LogRange(start, max(start, reach.start))
             self._breaks[state.table] = [
                 Break(statement.end, voids)
-                for statement in self._index.statements(past)
-                for effect in self._statements.effects(statement, live)
-                if effect.table == state.table and (voids := effect.voids or effect.rereads)
+                for statement, effects in effects_in(
+                    self._index,
+                    past,
+                    self._statements,
+                    {state.table: state.schema},
+                    lambda effect, _: effect.table == state.table,
+                )
+                for effect in effects
+                if (voids := effect.voids or effect.rereads)
             ]
         return self._breaks[state.table]
 

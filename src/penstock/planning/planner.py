@@ -52,6 +52,7 @@ from penstock.model.table import (
 from penstock.planning import renames
 from penstock.planning.placement import Placing
 from penstock.planning.policy import Policies, Verdict, begun, judge
+from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.placement import Break, PlacementLimits
 from penstock.snapshot.single_view import first_steps, kept_for_later, placed_whole, untrue
@@ -241,18 +242,16 @@ class Planner:
     ) -> tuple[Statement | None, list[TableEffect]]:
         """The first statement in the range that concerns a captured table (`alone`: this one), and what it
         does."""
+
+        def concerns(effect: TableEffect, statement: Statement) -> bool:
+            return (alone is None or effect.table == alone) and self._concerns(effect, statement, tables)
+
         live = {name: state.schema for name, state in tables.items() if state.planned}
-        for statement in self._log.statements(reach):
-            found = [
-                effect
-                for effect in self._statements.effects(statement, live)
-                if (alone is None or effect.table == alone) and self._concerns(effect, statement, tables)
-            ]
-            if found:
-                for effect in found:
-                    if voids := effect.voids or effect.rereads:
-                        self._placing.voids(effect.table, Break(statement.end, voids))
-                return statement, found
+        for statement, found in effects_in(self._log, reach, self._statements, live, concerns):
+            for effect in found:
+                if voids := effect.voids or effect.rereads:
+                    self._placing.voids(effect.table, Break(statement.end, voids))
+            return statement, found
         return None, []
 
     def _verdicts(
