@@ -97,7 +97,12 @@ def place(spark: SparkSession, lake_root: Path) -> Callable[..., Place]:
     def make(kind: str, **options: Any) -> Place:
         number = next(_serial)
         path = lake_root / "iceberg" if kind == "iceberg" else lake_root / f"{kind}-{number}"
-        config = {"path": path, "namespace": f"n{number}_{{database}}", **options.pop("config", {})}
+        config = {
+            "type": kind,
+            "path": path,
+            "namespace": f"n{number}_{{database}}",
+            **options.pop("config", {}),
+        }
         model = registry.kind(kind).options
         known = {name: value for name, value in config.items() if name in model.model_fields}
         return Place(spark, model.model_validate(known), **options)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 GROUP = "penstock.sinks"
 DEFAULT = ICEBERG
+NO_SHARDS = Shards()
 OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, CONSOLE)
 _BY_NAME = {kind.name: kind for kind in OWN}
 

@@ -13,7 +13,7 @@ from tests.sinks.conftest import Place, column
 
 from penstock.errors import InternalError
 from penstock.model.schema import TableId
-from penstock.sinks.base import Foreign, Missing, Ours
+from penstock.sinks.base import ChangeSink, Foreign, Missing, Ours, TableSink, table_sink
 from penstock.sinks.changelog.sink import STAGING, ParquetSink
 
 Make = Callable[..., Place]
@@ -126,11 +126,11 @@ def test_something_else_in_its_place_is_foreign(place: Make) -> None:
     assert isinstance(Place(it.spark, other.config).sink.open(other.table), Foreign)
 
 
-def test_a_change_log_refuses_to_merge(place: Make) -> None:
+def test_a_change_log_keeps_no_tables(place: Make) -> None:
     it = place("parquet").create()
-    for write in (it.sink.append, lambda *a: it.sink.merge(a[0], a[1], it.key, a[2])):
-        with pytest.raises(InternalError, match="append-only"):
-            write(it.table, it.latest((1, "a", False, 1)), it.commit(1))
+    assert isinstance(it.sink, ChangeSink) and not isinstance(it.sink, TableSink)
+    with pytest.raises(InternalError, match="keeps no tables"):
+        table_sink(it.sink)
 
 
 def test_tables_may_have_any_name(place: Make) -> None:

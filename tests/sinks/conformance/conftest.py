@@ -1,0 +1,37 @@
+"""`tables` and `changes`: a case for each sink that keeps tables, and for each that takes changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.sinks.conformance import registered
+from tests.sinks.conformance.case import Case
+
+from penstock.sinks import registry
+
+
+@pytest.fixture(autouse=True)
+def example_is_registered() -> Iterator[None]:
+    with registered.with_example():
+        yield
+
+
+def _case(name: str, spark: SparkSession, lake_root: Path) -> Case:
+    return Case(spark, registry.kind(name), lake_root / name)
+
+
+@pytest.fixture(params=registered.names(tables=True))
+def tables(
+    request: pytest.FixtureRequest, example_is_registered: None, spark: SparkSession, lake_root: Path
+) -> Case:
+    return _case(request.param, spark, lake_root)
+
+
+@pytest.fixture(params=registered.names(tables=False))
+def changes(
+    request: pytest.FixtureRequest, example_is_registered: None, spark: SparkSession, lake_root: Path
+) -> Case:
+    return _case(request.param, spark, lake_root)

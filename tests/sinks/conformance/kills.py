@@ -1,0 +1,55 @@
+"""Ends a call at a chosen moment, as a kill of the process would.
+
+`Killed` is raised when the code of sinks is about to make its n-th call, be it of Python or of C: before a
+rename, between a write and its commit, after the commit and before what follows it. What a killed process
+would not do any more (`finally`) is done here; what it leaves undone is left undone here, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+PARTS = ("/penstock/sinks/", "/conformance/example/")
+
+
+class Killed(BaseException):
+    """Not an `Exception`: no code of a sink may go on after it."""
+
+
+class _Counter:
+    def __init__(self, last: int | None) -> None:
+        self.calls = 0
+        self._last = last
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event not in ("call", "c_call") or not any(part in frame.f_code.co_filename for part in PARTS):
+            return
+        self.calls += 1
+        if self.calls == self._last:
+            raise Killed
+
+
+def calls_of(write: Callable[[], Any]) -> int:
+    """How many calls it makes."""
+    counter = _Counter(None)
+    sys.setprofile(counter)
+    try:
+        write()
+    finally:
+        sys.setprofile(None)
+    return counter.calls
+
+
+def killed_at(number: int, write: Callable[[], Any]) -> bool:
+    """False: it ended before that call."""
+    sys.setprofile(_Counter(number))
+    try:
+        write()
+        return False
+    except Killed:
+        return True
+    finally:
+        sys.setprofile(None)
