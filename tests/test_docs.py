@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.test_style import LAYERS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md"))
@@ -124,3 +125,9 @@ def test_every_promise_names_the_files_that_keep_and_test_it() -> None:
             paths = [path for text in re.findall(r"`([^`]+)`", column) for path in expanded(text)]
             assert paths, promise
             assert [path for path in paths if not exists(path, bases)] == [], promise
+
+
+def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
+    block = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("**Layers.**")[2].split("```")[1]
+    named = [set(line.split(", ")) for line in block.strip().splitlines()]
+    assert named == [layer for layer in LAYERS if "__init__" not in layer]
