@@ -15,7 +15,7 @@ import pytest
 from tests.models.cascade_model import Key, ModelServer, Row
 
 from penstock.cascades import in_memory
-from penstock.cascades.self_references import OwnEdge, replay
+from penstock.cascades.replay import OwnEdge, replay
 from penstock.model.schema import CascadingKey, TableId
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def few(world: World, table: str, *, known: dict[str, pa.Table]) -> Rows:
     images.add([row for row, _, _ in logged], [sequence for _, sequence, _ in logged])
     versions = (in_memory.Version(*one) for one in world.versions(table))
     own = [OwnEdge(number, (0,)) for number, edge in enumerate(edges) if edge.key.parent.table == table]
-    hits = replay(edges, own, versions, images) if own else in_memory.follow(edges, versions, images)
+    hits = replay(edges, own, versions, images)
     changes = [(old, new, gone, p) for (old,), (new,), gone, p in in_memory.derived(hits, (0,))]
     if changes:
         known[table] = pa.table([pa.array(c) for c in zip(*changes, strict=True)], ["o0", "n0", "gone", "p"])

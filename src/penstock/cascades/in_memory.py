@@ -1,8 +1,8 @@
-"""Computes what foreign keys did to a few rows of one table, in memory. Pure.
+"""The values with which the driver computes what foreign keys did to a few rows of one table (`replay.py`).
+Pure.
 
-`spark/consequences.py` does the same for any number of rows. It defines versions, changes and hits, and
-argues why the rule is correct. Rows are tuples of plain values (`plain`): numbers, texts and bytes; times as
-the numbers in which they are stored.
+Rows are tuples of plain values (`plain`): numbers, texts and bytes; times as the numbers in which they are
+stored.
 """
 
 from __future__ import annotations
@@ -42,10 +42,6 @@ class Edge:
     columns: tuple[int, ...]
     comparisons: tuple[Comparison, ...]
     effects: Mapping[Row, list[Effect]]
-
-    def of(self, row: Row) -> list[Effect]:
-        value = self.value_of(row)
-        return [] if None in value else self.effects.get(value, [])
 
     def value_of(self, row: Row) -> Row:
         """The values that the row refers to, in compared form."""
@@ -156,37 +152,6 @@ def edge_of(
     for one in effects.values():
         one.sort(key=lambda effect: effect.p)
     return edge
-
-
-def follow(edges: Sequence[Edge], versions: Iterable[Version], images: Images) -> list[Hit]:
-    """All hits of the changes on these versions."""
-    return [hit for version in versions for hit in _hits(edges, version, images)]
-
-
-def _hits(edges: Sequence[Edge], version: Version, images: Images) -> Iterator[Hit]:
-    row, since = version.row, version.since
-    until = images.after(row, since)
-    while True:
-        first = [
-            (edge, effect)
-            for edge in edges
-            if (effect := next((e for e in edge.of(row) if since < e.p < until), None)) is not None
-        ]
-        if not first:
-            return
-        p = min(effect.p for _, effect in first)
-        now = [(edge, effect) for edge, effect in first if effect.p == p]
-        after = list(row)
-        for edge, effect in now:
-            for place, value in zip(edge.columns, effect.new, strict=True):
-                after[place] = value
-        ends = any(effect.ends for _, effect in now)
-        yield Hit(row, tuple(after), p, ends, version.chunk)
-        if ends:
-            return
-        moved = any(row[place] != after[place] for place in images.key)
-        row, since = tuple(after), p
-        until = images.after(row, since) if moved else until
 
 
 def outcome(hits: Iterable[Hit], images: Images) -> list[tuple[Row, bool, int]]:

@@ -16,7 +16,7 @@ is in the log, so the log's order is the order of everything that touches one ro
 it is the order of execution. A cascade takes place inside the change of the root row, so all it does on
 every level has the place of that row's image: nothing that stands in the log lies between. By induction on
 p: if all versions and changes before p are right, so is what p hits, level by level from the root. (A table
-that refers to itself is not worked out here but in `cascades/self_references.py`, by the same rule.)
+that refers to itself is not worked out here but in `cascades/replay.py`, by the same rule.)
 
 Two changes at one p that hit one version come from one root over two keys: both are done, and a deletion
 wins.

@@ -1,5 +1,5 @@
 """What foreign keys did to a table that refers to itself, worked out in the driver
-(`cascades/self_references.py`).
+(`cascades/replay.py`).
 
 Which rows are concerned shows level by level: those that refer to a row that went, those that refer to these,
 and so on; each level is one Spark job over the target. A server carries cascades on over 15 levels at most,
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from penstock.cascades import reread_reasons
 from penstock.cascades.in_memory import Edge, Hit, Images, Row, Version, arrow
 from penstock.cascades.keys import Comparison, is_case_sensitive
-from penstock.cascades.self_references import OwnEdge, replay
+from penstock.cascades.replay import OwnEdge, replay
 from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.spark.row_versions import Result

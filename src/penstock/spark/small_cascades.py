@@ -1,5 +1,5 @@
 """What foreign keys did to one table when that is little: one Spark job finds the rows that may be concerned,
-the rest is done in the driver (`cascades/in_memory.py`). The same as `spark/row_versions.py`, which takes any
+the rest is done in the driver (`cascades/replay.py`). The same as `spark/row_versions.py`, which takes any
 number of rows and, with its many jobs, seconds for the fewest."""
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.cascades.in_memory import (
     arrow,
     derived,
     edge_of,
-    follow,
     outcome,
     plain,
 )
 from penstock.cascades.keys import comparison, is_case_sensitive
 from penstock.cascades.parent_changes import Watched
+from penstock.cascades.replay import replay
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import TablePlan
@@ -155,7 +155,7 @@ class Few(Relation):
         for frame in frames:
             versions += self._fetched(frame, values)
         self._check_rows(versions)
-        return self._result(follow(self.edges, versions, images), images)
+        return self._result(replay(self.edges, (), versions, images), images)
 
     def _result(self, hits: list[Hit], images: Images) -> Result | None:
         if not hits:

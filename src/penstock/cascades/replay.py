@@ -1,11 +1,16 @@
-"""Computes what foreign keys did to a table that refers to itself. Pure.
+"""Computes what foreign keys did to a few rows of one table: all rows are followed through the log in its
+order. Pure.
 
-A change of one row affects other rows of the same table. So all rows are followed through the log in its
-order, instead of one by one (`in_memory.py`).
+`spark/consequences.py` does the same for any number of rows. It defines versions, changes and hits, and
+argues why the rule is correct. Only this module takes a table that refers to itself: there, a change of one
+row is a change for other rows of the same table.
 
 A change and all its consequences, on every level, take place at one sequence. Rows are looked up in their
 state before it. Each row is affected once, however many keys lead to it. If one of them deletes the row, it
 is deleted, whatever the others set.
+
+Rows of chunks that are being placed are followed beside the others. A chunk's row and the target's row of the
+same key may exist at the same time, and one does not affect the other.
 """
 
 from __future__ import annotations
@@ -33,33 +38,34 @@ class OwnEdge:
         return tuple(row[place] for place in self.referenced)
 
 
+Place = tuple[bool, Row]
+"""Whether a row is of a chunk, and its key."""
+
+
 class _CurrentRows:
     """The rows at one moment."""
 
     def __init__(self, edges: Sequence[Edge], key: tuple[int, ...]) -> None:
         self._edges = edges
         self._key = key
-        self._rows: dict[Row, Version] = {}
-        self._by_value: list[dict[Row, set[Row]]] = [{} for _ in edges]
+        self._rows: dict[Place, Version] = {}
+        self._by_value: list[dict[Row, dict[Place, None]]] = [{} for _ in edges]
 
     def add(self, version: Version) -> None:
-        key = self.key_of(version.row)
-        self.remove(key)
-        self._rows[key] = version
+        place = version.chunk, tuple(version.row[column] for column in self._key)
+        self.remove(place)
+        self._rows[place] = version
         for edge, known in zip(self._edges, self._by_value, strict=True):
-            known.setdefault(edge.value_of(version.row), set()).add(key)
+            known.setdefault(edge.value_of(version.row), {})[place] = None
 
-    def remove(self, key: Row) -> None:
-        version = self._rows.pop(key, None)
+    def remove(self, place: Place) -> None:
+        version = self._rows.pop(place, None)
         if version is not None:
             for edge, known in zip(self._edges, self._by_value, strict=True):
-                known[edge.value_of(version.row)].discard(key)
+                del known[edge.value_of(version.row)][place]
 
-    def referring(self, edge: int, value: Row) -> list[tuple[Row, Version]]:
-        return [(key, self._rows[key]) for key in sorted(self._by_value[edge].get(value, ()))]
-
-    def key_of(self, row: Row) -> Row:
-        return tuple(row[place] for place in self._key)
+    def referring(self, edge: int, value: Row) -> list[tuple[Place, Version]]:
+        return [(place, self._rows[place]) for place in self._by_value[edge].get(value, ())]
 
 
 @dataclass
@@ -90,18 +96,19 @@ def replay(
     for (p, what), items in groupby(timeline, key=lambda item: item[:2]):
         if what == _CHANGE:
             found = _at(p, [item[2] for item in items], edges, own, current)  # type: ignore[misc]
-            for key, one in found.items():
-                hits.append(Hit(one.before, tuple(one.after), p, one.ends, chunk=False))
-                current.remove(key)
-            for one in found.values():
+            for (chunk, key), one in found.items():
+                hits.append(Hit(one.before, tuple(one.after), p, one.ends, chunk))
+                current.remove((chunk, key))
+            for (chunk, _), one in found.items():
                 if not one.ends:
-                    current.add(Version(tuple(one.after), p))
+                    current.add(Version(tuple(one.after), p, chunk))
             continue
         for _, _, item in items:
             if isinstance(item, Version):
                 current.add(item)
             else:
-                current.remove(item)  # type: ignore[arg-type]
+                for chunk in (False, True):
+                    current.remove((chunk, item))  # type: ignore[arg-type]
     return hits
 
 
@@ -111,19 +118,19 @@ def _at(
     edges: Sequence[Edge],
     own: Sequence[OwnEdge],
     current: _CurrentRows,
-) -> dict[Row, _Pending]:
+) -> dict[Place, _Pending]:
     """The results of the changes at one sequence, including their consequences."""
-    found: dict[Row, _Pending] = {}
+    found: dict[Place, _Pending] = {}
     todo = deque(roots)
     while todo:
         number, value, effect = todo.popleft()
-        for key, version in current.referring(number, value):
-            one = found.setdefault(key, _Pending(version.row, list(version.row)))
+        for place, version in current.referring(number, value):
+            one = found.setdefault(place, _Pending(version.row, list(version.row)))
             if one.ends:
                 continue
             before, until = one.before, tuple(one.after)
-            for place, new in zip(edges[number].columns, effect.new, strict=True):
-                one.after[place] = new
+            for column, new in zip(edges[number].columns, effect.new, strict=True):
+                one.after[column] = new
             one.ends = effect.ends
             after = tuple(one.after)
             for each in own:
