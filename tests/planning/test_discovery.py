@@ -33,7 +33,7 @@ def restarted(folder: Path, patch: pytest.MonkeyPatch, old: TableState, sink: An
     patch.setattr(discovery, "at_one_offset", lambda *a, **k: ({T: SCHEMA}, Offset(90), set()))
     nothing: Any = None
     discovery.restart_table(
-        state, nothing, nothing, T, config, sink=sink, cascading=set(), wait=nothing
+        state, nothing, nothing, T, config, sink=sink, unfollowable={}, wait=nothing
     )  # fmt: skip
     found = state.table(T)
     assert found is not None and found.start == 90 and found.phase == SPLITTING

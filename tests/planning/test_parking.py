@@ -51,7 +51,8 @@ def parked(
 ) -> dict[str, str]:
     """Reasons by name."""
     found = at_start(
-        known or {}, {one.table: one for one in schemas}, {name(one) for one in cascading or ()},
+        known or {}, {one.table: one for one in schemas},
+        {name(one): cascade_reason(name(one)) for one in cascading or ()},
         config(**options), logs_cascades=logs_cascades,
     )  # fmt: skip
     return {table.table: one.parked.reason for table, one in found.items() if one.parked}
@@ -65,7 +66,7 @@ def test_a_circle_parks_its_own_tables_as_one_and_what_refers_to_them_until_they
     found = at_start(
         {},
         {one.table: one for one in tables},
-        (),
+        {},
         config(cascades="apply"),
         cascade_reason=cascade_reason,
         logs_cascades=False,
@@ -87,7 +88,7 @@ def test_a_table_below_one_that_is_parked_waits_for_that_and_not_only_for_its_ro
     found = at_start(
         {},
         {one.table: one for one in tables},
-        (),
+        {},
         config(cascades="apply"),
         cascade_reason=cascade_reason,
         logs_cascades=False,
@@ -113,7 +114,7 @@ def test_tables_without_a_key_with_a_name_of_ours_or_with_cascades_are_parked_ea
 
 def test_of_tables_with_one_target_the_first_has_it_and_the_others_say_whose_it_is() -> None:
     tables = (schema("b.t"), schema("a.t"), schema("c.t", key=False), schema("c.u"))
-    found = at_start({}, {one.table: one for one in tables}, (), config(sink={"namespace": "lake"}),
+    found = at_start({}, {one.table: one for one in tables}, {}, config(sink={"namespace": "lake"}),
                      logs_cascades=False)  # fmt: skip
     why = {str(table): one.parked.reason for table, one in found.items() if one.parked}
     assert why.keys() == {"b.t", "c.t"}
@@ -122,7 +123,7 @@ def test_of_tables_with_one_target_the_first_has_it_and_the_others_say_whose_it_
     shards: dict[str, Any] = {"merge_shards": [{"tables": "*.t", "into": "lake.t"}]}
     assert parked(*tables[:2], sink={"namespace": "lake"}, **shards) == {}
     known = TableState(tables[0], Offset(4), LOG_ONLY, last_epoch=3)
-    found = at_start({known.table: known}, {one.table: one for one in tables[:2]}, (),
+    found = at_start({known.table: known}, {one.table: one for one in tables[:2]}, {},
                      config(sink={"namespace": "lake"}), logs_cascades=False)  # fmt: skip
     assert [str(table) for table, one in found.items() if one.parked] == ["a.t"]
 
@@ -131,11 +132,11 @@ def test_another_rule_for_cascades_concerns_tables_that_are_followed_and_not_tho
     child = TableState(schema("child", "root"), Offset(4), LOG_ONLY, last_epoch=3)
     gone = replace(child, schema=replace(child.schema, table=name("gone")), phase=DROPPED)
     known = {one.table: one for one in (child, gone)}
-    found = at_start(known, {}, (), config(), logs_cascades=False)
+    found = at_start(known, {}, {}, config(), logs_cascades=False)
     assert (found[child.table].status, found[gone.table].status) == ("parked", "dropped")
     bare = replace(child, schema=replace(child.schema, foreign_keys=()))
     root = TableState(schema("root"), Offset(4), LOG_ONLY, last_epoch=3)
-    again = at_start({bare.table: bare, root.table: root}, {child.table: child.schema}, (),
+    again = at_start({bare.table: bare, root.table: root}, {child.table: child.schema}, {},
                      config(cascades="apply"), logs_cascades=False)  # fmt: skip
     assert "worked out from now on" in again[bare.table].resnapshot_pending
 

@@ -42,6 +42,15 @@ CASES: dict[str, tuple[dict[str, Any], list[str], dict[str, str]]] = {
         ],
         {"a": "circle", "b": "circle", "below": "which is parked", "deeper": "which is parked"},
     ),
+    "tables under a MERGE table": (
+        {"cascades": "ignore"},
+        [
+            "CREATE TABLE t (id INT PRIMARY KEY)",
+            "CREATE TABLE part (id INT PRIMARY KEY) ENGINE = MyISAM",
+            "CREATE TABLE whole (id INT PRIMARY KEY) ENGINE = MERGE UNION = (part) INSERT_METHOD = LAST",
+        ],
+        {"part": "is under the MERGE table", "whole": "is a MERGE table"},
+    ),
     "a parent that is left out": (
         {"cascades": "apply", "leaves_out": "t"},
         [

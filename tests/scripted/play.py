@@ -59,10 +59,10 @@ class Run:
                 self.state.chunk_staged(staged)  # what an earlier run staged counts
         discover(
             self.state, self.log, source, self._captured, config, append_only=target.append_only,
-            cascading=set(), wait=self._wait,
+            unfollowable={}, wait=self._wait,
         )  # fmt: skip
         self._rereads = Rereads(
-            self.state, self.log, source, config, cast(Sink, target), cascading=set, wait=self._wait,
+            self.state, self.log, source, config, cast(Sink, target), unfollowable=dict, wait=self._wait,
             renew=self.receiver.renew,
         )  # fmt: skip
         self._planner = Planner(

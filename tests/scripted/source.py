@@ -123,8 +123,8 @@ class ScriptedCatalog:
     def same_definition(self, one: TableSchema | None, other: TableSchema) -> bool:
         return one is not None and (one.columns, one.key) == (other.columns, other.key)
 
-    def cascading(self, tables: Iterable[TableId]) -> set[TableId]:
-        return set()
+    def unfollowable(self, tables: Iterable[TableId], *, cascades: bool) -> dict[TableId, tuple[str, str]]:
+        return {}
 
     def cascade_reason(self, table: TableId) -> tuple[str, str]:
         raise InternalError("A script has no foreign keys.")

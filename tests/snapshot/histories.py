@@ -174,7 +174,7 @@ class Run:
             self.state.advance(self.log.end)
         self.discover(True)
         self.rereads = Rereads(
-            self.state, self.log, self.source, config, target, cascading=set, wait=wait, renew=renew
+            self.state, self.log, self.source, config, target, unfollowable=dict, wait=wait, renew=renew
         )
         self.signals = Signals(
             self.state, config, self.captured, [], discover=self.discover,
@@ -186,7 +186,7 @@ class Run:
     def discover(self, reads: bool) -> None:
         discover(
             self.state, self.log, self.source, self.captured, self.config,
-            append_only=self.target.append_only, cascading=set(), wait=wait, reads=reads,
+            append_only=self.target.append_only, unfollowable={}, wait=wait, reads=reads,
         )  # fmt: skip
 
     def _make_planner(self, discard: Any) -> Planner:

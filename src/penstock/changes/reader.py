@@ -361,7 +361,7 @@ def follow(
             definitions = planned_definitions(config.state, tables)
         else:
             definitions = catalog_definitions(config, source, tables)
-        _refuse_cascades(config, source, definitions)
+        _refuse_unfollowable(config, source, definitions)
         reader = ChangeReader(
             path, definitions, start=start, until=until, types=config.types, before_images=before_images,
             name=name, consumer_id=consumer_id, owns_name=name != config.name,
@@ -428,12 +428,13 @@ def _refuse_unplanned(table: TableState) -> None:
     )
 
 
-def _refuse_cascades(config: PipelineConfig, source: Source, definitions: Definitions) -> None:
-    if config.cascades == "ignore":
-        return
-    for table in sorted(source.catalog.cascading(definitions.schemas)):
-        reason, _ = source.catalog.cascade_reason(table)
-        raise ConfigError(reason, hint="Leave the table out, or accept the gap with `cascades: ignore`.")
+def _refuse_unfollowable(config: PipelineConfig, source: Source, definitions: Definitions) -> None:
+    cascades = config.cascades != "ignore"
+    for table, found in sorted(source.catalog.unfollowable(definitions.schemas, cascades=cascades).items()):
+        hint = "Leave the table out."
+        if found == source.catalog.cascade_reason(table):
+            hint = "Leave the table out, or accept the gap with `cascades: ignore`."
+        raise ConfigError(found[0], hint=hint)
 
 
 def _wait_for(condition: Callable[[], Any], what: str, *, seconds: float = OPEN_SECONDS) -> None:

@@ -71,9 +71,9 @@ def _at_start(
     captured = TableFilter(config.tables, fold_case=catalog.fold_case)
     captured.set(config.tables, removed)
     schemas = catalog.read_tables(captured)
-    cascading = catalog.cascading(schemas) if config.cascades == "park" else set()
+    unfollowable = catalog.unfollowable(schemas, cascades=config.cascades == "park")
     reason, logs_cascades = catalog.cascade_reason, catalog.logs_cascades
-    return at_start(known, schemas, cascading, config, reason, logs_cascades=logs_cascades)
+    return at_start(known, schemas, unfollowable, config, reason, logs_cascades=logs_cascades)
 
 
 def with_parked(

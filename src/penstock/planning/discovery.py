@@ -10,7 +10,7 @@ and all is done again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from penstock.relaylog.schema_from_log import described
 from penstock.sinks.base import Missing, Sink
 from penstock.snapshot.placement import table_start
 from penstock.sources.base import Source
+from penstock.sources.catalog import Reason
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
@@ -55,7 +56,7 @@ def discover(
     config: PipelineConfig,
     *,
     append_only: bool,
-    cascading: set[TableId],
+    unfollowable: Mapping[TableId, Reason],
     wait: Wait,
     reads: bool = True,
 ) -> None:
@@ -91,9 +92,7 @@ def discover(
                 state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, resnapshot=RESTLESS)
                 what = RESTLESS
             state.note(Change(schema.table, schema.version, start, what, "captured"))
-        parked = parked_when_found(
-            state.tables(), new.keys(), cascading, config, source.catalog.cascade_reason
-        )
+        parked = parked_when_found(state.tables(), new.keys(), unfollowable, config)
         for table, (reason, hint) in parked.items():
             state.park(table, offset=start, reason=reason, hint=hint)
 
@@ -106,7 +105,7 @@ def restart_table(
     config: PipelineConfig,
     *,
     sink: Sink,
-    cascading: set[TableId],
+    unfollowable: Mapping[TableId, Reason],
     wait: Wait,
     why: str = "asked for",
 ) -> None:
@@ -152,8 +151,8 @@ def restart_table(
             )
         )
         state.note(Change(table, schema.version, start, "read again from its beginning", why))
-        if table in cascading:
-            reason, hint = source.catalog.cascade_reason(table)
+        if table in unfollowable:
+            reason, hint = unfollowable[table]
             state.park(table, offset=start, reason=reason, hint=hint)
 
 

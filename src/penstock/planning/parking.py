@@ -19,10 +19,10 @@ from penstock.model.shards import Shards
 from penstock.model.table import Parked, TableState, new_table
 from penstock.sinks.names import own_name
 from penstock.sinks.refusals import other_key, same_key, shared_target
+from penstock.sources.catalog import Reason
 
-Reasons = dict[TableId, tuple[str, str]]
-"""Reason and cure."""
-CascadeReason = Callable[[TableId], tuple[str, str]]
+Reasons = dict[TableId, Reason]
+CascadeReason = Callable[[TableId], Reason]
 """`sources.catalog.Catalog.cascade_reason`."""
 KEYS_WORKED_OUT = "what its foreign keys change is worked out from now on"
 
@@ -30,14 +30,14 @@ KEYS_WORKED_OUT = "what its foreign keys change is worked out from now on"
 def at_start(
     known: Mapping[TableId, TableState],
     schemas: Mapping[TableId, TableSchema],
-    cascading: Collection[TableId],
+    unfollowable: Mapping[TableId, Reason],
     config: PipelineConfig,
     cascade_reason: CascadeReason,
     *,
     logs_cascades: bool,
 ) -> dict[TableId, TableState]:
     """The tables as they are when the pipeline begins to plan. `known`: those of its state. `schemas`: those
-    that it captures now. `cascading`: whose rows foreign keys change without row events."""
+    that it captures now. `unfollowable`: `sources.catalog.Catalog.unfollowable`."""
     tables = dict(known)
     for state, parked in reconfigured(known, schemas, config, cascade_reason):
         tables[state.table] = state if parked is None else _parked(state, *parked)
@@ -49,7 +49,7 @@ def at_start(
     ]
     tables |= {state.table: state for state in new}
     for name, (reason, hint) in parked_when_found(
-        tables, [one.table for one in new], cascading, config, cascade_reason
+        tables, [one.table for one in new], unfollowable, config
     ).items():
         tables[name] = _parked(tables[name], reason, hint)
     if config.cascades == "apply" and not logs_cascades:
@@ -81,12 +81,11 @@ def reconfigured(
 def parked_when_found(
     tables: Mapping[TableId, TableState],
     new: Collection[TableId],
-    cascading: Collection[TableId],
+    unfollowable: Mapping[TableId, Reason],
     config: PipelineConfig,
-    cascade_reason: CascadeReason,
 ) -> Reasons:
     """Of the `new` tables, those that cannot be followed. One without a key is parked already."""
-    parked: Reasons = {name: cascade_reason(name) for name in new if name in cascading}
+    parked: Reasons = {name: unfollowable[name] for name in new if name in unfollowable}
     for name in new:
         error = own_name(tables[name].schema)
         if error is not None and config.sink_kind.durable and name not in parked:

@@ -29,6 +29,7 @@ from penstock.planning.discovery import TableGone, Wait, restart_table
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink
 from penstock.sources.base import Source
+from penstock.sources.catalog import Reason
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class Rereads:
         config: PipelineConfig,
         sink: Sink,
         *,
-        cascading: Callable[[], set[TableId]],
+        unfollowable: Callable[[], dict[TableId, Reason]],
         wait: Wait,
         renew: Callable[[], None],
     ) -> None:
@@ -60,7 +61,7 @@ class Rereads:
         self._source = source
         self._config = config
         self._sink = sink
-        self._cascading = cascading
+        self._unfollowable = unfollowable
         self._wait = wait
         self._renew = renew
         self._backoff = Backoff(RETRY)
@@ -80,10 +81,10 @@ class Rereads:
         if not self._log.reached(self._goal):
             return
         self._goal = None
-        cascading = self._cascading()
+        unfollowable = self._unfollowable()
         for table in tables:
             try:
-                self._begin(table, cascading)
+                self._begin(table, unfollowable)
             except TransientError as error:
                 log.warning("%s is not read again yet: %s", table.table, error)
                 self._backoff.failed()
@@ -95,7 +96,7 @@ class Rereads:
                     self._state.put_table(replace(table, phase=ResnapshotPending(table.resnapshot_pending)))
                     self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
 
-    def _begin(self, table: TableState, cascading: set[TableId]) -> None:
+    def _begin(self, table: TableState, unfollowable: dict[TableId, Reason]) -> None:
         why = table.resnapshot_pending
         if table.parked is not None and why == UNFIT and not self._explained(table):
             self._state.put_table(replace(table, phase=table.parked))
@@ -108,7 +109,7 @@ class Rereads:
                 table.table,
                 self._config,
                 sink=self._sink,
-                cascading=cascading,
+                unfollowable=unfollowable,
                 wait=self.wait_shortly,
                 why=why,
             )

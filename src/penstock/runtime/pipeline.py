@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,7 @@ from penstock.snapshot.retries import Retries
 from penstock.snapshot.single_view import read_whole
 from penstock.sources import open_source
 from penstock.sources.base import Source
+from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.preflight import Finding, refuse
 from penstock.sources.receiver import Receiver
@@ -210,7 +211,7 @@ class _Run:
             self.query = self._watch_query()
             self.closing.callback(self._stop_query)
             query = aside.submit(self.query.start)
-            self._discover(self._cascading_at_start(), self._wait_for)
+            self._discover(self._unfollowable_at_start(), self._wait_for)
             targets.check_new(self.sink, self.state)
             self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
@@ -222,7 +223,7 @@ class _Run:
             self.planning = Planning(self.state, self.log, planner)
             self.renewal = Renewal(self.log, self.receiver.renew)
             self.rereads = Rereads(
-                self.state, self.log, self.source, config, self.sink, cascading=self._cascading_now,
+                self.state, self.log, self.source, config, self.sink, unfollowable=self._unfollowable_now,
                 wait=self._wait_for, renew=self.renewal.ask,
             )  # fmt: skip
             self.requests = Requests(self.state, self.log, self.sink)
@@ -249,15 +250,16 @@ class _Run:
         if config.sink_kind.durable:
             targets.check(self.sink, self.state, **to_resnapshot(config, self.state), types=config.types)
 
-    def _discover(self, cascading: set[TableId], wait: Wait, *, reads: bool = True) -> None:
+    def _discover(self, unfollowable: dict[TableId, Reason], wait: Wait, *, reads: bool = True) -> None:
         discover(
             self.state, self.log, self.source, self.captured, self.config,
-            append_only=not self.config.sink_kind.keeps_tables, cascading=cascading, wait=wait, reads=reads,
+            append_only=not self.config.sink_kind.keeps_tables, unfollowable=unfollowable,
+            wait=wait, reads=reads,
         )  # fmt: skip
 
     def _find_more(self, reads: bool) -> None:
         known = self.state.tables()
-        self._discover(self._cascading_now(), self.rereads.wait_shortly, reads=reads)
+        self._discover(self._unfollowable_now(), self.rereads.wait_shortly, reads=reads)
         targets.park_taken(self.sink, self.state, self.state.tables().keys() - known.keys())
 
     def _make_signals(self) -> Signals:
@@ -316,15 +318,16 @@ class _Run:
             self.closing.callback(lambda: history.stop(self.ending.left(0.9)))
             history.start()
 
-    def _cascading_at_start(self) -> set[TableId]:
+    def _unfollowable_at_start(self) -> dict[TableId, Reason]:
         """Of all that is captured, also what the state does not know yet."""
-        parks, catalog = self.config.cascades == "park", self.source.catalog
-        return catalog.cascading(catalog.read_tables(self.captured)) if parks else set()
+        return self._unfollowable(self.source.catalog.read_tables(self.captured))
 
-    def _cascading_now(self) -> set[TableId]:
-        """Tables that are to be parked because a foreign key changes their rows behind the log's back."""
-        parks, catalog = self.config.cascades == "park", self.source.catalog
-        return catalog.cascading(self.state.tables()) if parks else set()
+    def _unfollowable_now(self) -> dict[TableId, Reason]:
+        return self._unfollowable(self.state.tables())
+
+    def _unfollowable(self, tables: Iterable[TableId]) -> dict[TableId, Reason]:
+        """Tables that are to be parked because their rows change without events of theirs in the log."""
+        return self.source.catalog.unfollowable(tables, cascades=self.config.cascades == "park")
 
     @property
     def _applies_cascades(self) -> bool:

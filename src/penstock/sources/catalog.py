@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.table_filter import TableFilter
 
+Reason = tuple[str, str]
+"""Why a table is parked, and the cure."""
+
 
 class Catalog(Protocol):
     """Reads definitions from the database itself, as they are now: the log may be behind them.
@@ -33,11 +36,12 @@ class Catalog(Protocol):
         """Columns and keys are the same. Versions do not count, nor what the catalog prints differently at
         times. Asks nothing."""
 
-    def cascading(self, tables: Iterable[TableId]) -> set[TableId]:
-        """Those whose rows foreign keys change without events in the log."""
+    def unfollowable(self, tables: Iterable[TableId], *, cascades: bool) -> dict[TableId, Reason]:
+        """Those of the tables whose rows change without events of theirs in the log. `cascades`: also those
+        that foreign keys change; where the log has these changes, there are none."""
 
-    def cascade_reason(self, table: TableId) -> tuple[str, str]:
-        """Reason and cure for such a table, which is parked. Asks nothing."""
+    def cascade_reason(self, table: TableId) -> Reason:
+        """Why a table that foreign keys change cannot be followed. Asks nothing."""
 
     def check_condition(self, schema: TableSchema, condition: str) -> None:
         """Raises `ConfigError` for a condition on rows of the table that the source refuses."""

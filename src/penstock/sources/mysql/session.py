@@ -24,10 +24,12 @@ from penstock.model.offset import SourcePosition
 from penstock.model.partial_snapshot import Part
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import Statement
+from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
 from penstock.sources.mysql import catalog, followed_host, statements
 from penstock.sources.mysql.connection import connect, explain, hang_up, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
+from penstock.sources.mysql.merge_tables import merge_reason, read_merge_tables
 from penstock.sources.mysql.snapshot import watermark
 from penstock.sources.mysql.snapshot.keys import key_literal
 from penstock.sources.mysql.snapshot.reader import prepare_session
@@ -176,12 +178,16 @@ class SourceSession:
         keys = self._ask(lambda connection: read_cascading_keys(connection, schemas))
         return {table: replace(one, foreign_keys=keys.get(table, ())) for table, one in schemas.items()}
 
-    def cascading(self, tables: Iterable[TableId]) -> set[TableId]:
-        if self.traits.logs_cascades:
-            return set()
-        return set(self._ask(lambda connection: read_cascading_keys(connection, tables)))
+    def unfollowable(self, tables: Iterable[TableId], *, cascades: bool) -> dict[TableId, Reason]:
+        wanted, server = set(tables), self.traits.statements
+        merges = self._ask(lambda connection: read_merge_tables(connection, wanted, server))
+        found = {table: merge_reason(table, merge) for table, merge in merges.items()}
+        if cascades and not self.traits.logs_cascades:
+            keys = self._ask(lambda connection: read_cascading_keys(connection, wanted))
+            found |= {table: statements.cascade_reason(table) for table in keys}
+        return found
 
-    def cascade_reason(self, table: TableId) -> tuple[str, str]:
+    def cascade_reason(self, table: TableId) -> Reason:
         return statements.cascade_reason(table)
 
     def same_definition(self, one: TableSchema | None, other: TableSchema) -> bool:
