@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.testing.scenario import Scenario
+from penstock.testing.scenario import Scenario, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -30,9 +30,13 @@ def test_a_table_that_comes_under_a_merge_table_is_parked_and_comes_back_when_th
             f"INSERT INTO {database}.other VALUES (1)",
         )
         case.drain(pipeline)
-        parked = {one["table"]: one["parked"] for one in case.status()["tables"] if one["parked"]}
-        assert parked.keys() == {f"{database}.part", f"{database}.whole"}
-        assert f"the MERGE table {database}.whole" in parked[f"{database}.part"]["reason"]
+
+        def parked() -> dict[str, dict[str, str]]:
+            return {one["table"]: one["parked"] for one in case.status()["tables"] if one["parked"]}
+
+        both = {f"{database}.part", f"{database}.whole"}
+        wait_for(lambda: parked().keys() == both, "both tables to be parked")
+        assert f"the MERGE table {database}.whole" in parked()[f"{database}.part"]["reason"]
         server.execute(f"DROP TABLE {database}.whole")
         assert case.command("resnapshot", f"{database}.part").returncode == 0
         case.drain(pipeline)
