@@ -1,15 +1,15 @@
-"""`penstock resnapshot` and `penstock unpark`: what they say and how they end, with a loop that does signals
-as a pipeline's does."""
+"""`penstock resnapshot` and `penstock unpark`: what they print and how they end, while those parts of a
+pipeline that work on their signals do so."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.phases import READ, SPLITTING
@@ -18,16 +18,19 @@ from penstock import config as configuration
 from penstock.commands.resnapshot import resnapshot, unpark
 from penstock.disk import directory
 from penstock.errors import ConfigError
-from penstock.model.offset import Offset
+from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
+from penstock.planning.resnapshots import Rereads
+from penstock.runtime.unpark import unpark as bring_back
 from penstock.signals.work import Signals
-from penstock.sources.catalog import Catalog
+from penstock.sinks.base import Commit, Ours, TargetState
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 A = TableId("shop", "a")
-LIVE = TableState(TableSchema(A, (Column("id", "int"),), ("id",)), Offset(4), READ, last_epoch=1)
+SCHEMA = TableSchema(A, (Column("id", "int"),), ("id",))
+LIVE = TableState(SCHEMA, Offset(4), READ, last_epoch=1)
 
 
 @pytest.fixture
@@ -45,36 +48,78 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "pipeline.yaml"
 
 
+class Log:
+    """A relay log that holds all of its source."""
+
+    start = Offset(4)
+
+    def refresh(self) -> Offset:
+        return Offset(9)
+
+    def reached(self, position: SourcePosition) -> bool:
+        return True
+
+    def offset_reaching(self, position: SourcePosition) -> Offset:
+        return Offset(9)
+
+    def statements(self, between: LogRange) -> list[object]:
+        return []
+
+
+@dataclass
+class Catalog:
+    refuses: str
+
+    def read_table(self, table: TableId) -> TableSchema:
+        if self.refuses:
+            raise ConfigError(self.refuses, hint="Mend it.")
+        return SCHEMA
+
+
+@dataclass
+class Source:
+    catalog: Catalog
+
+    def end_position(self) -> SourcePosition:
+        return SourcePosition("binlog.000001", 9)
+
+
+class Sink:
+    def open(self, table: TableId) -> TargetState:
+        return Ours(Commit("x", 1), ("id",), empty=False)
+
+
+def at_once(condition: Callable[[], Any], what: str, *, seconds: float = 0) -> None:
+    assert condition(), what
+
+
 @contextmanager
-def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
-    """Signals are done; resnapshots that are pending begin at once, or are parked for a reason."""
+def running(file: Path, *, refuses: str = "") -> Iterator[StateStore]:
+    """What a pipeline does for these commands: signals, the way back of parked tables, and resnapshots are
+    its own; log, source and sink are scripts. `refuses`: why the source does not show its tables."""
     config = configuration.load(file)
     state, stopping = StateStore(config.state), threading.Event()
-
-    def bring_back(table: TableId) -> dict[str, Any]:
-        found = state.table(table)
-        assert found is not None
-        if found.status != "parked":
-            return {"ok": True, "action": "none"}
-        state.put_table(found.read_again("its rows are not known"))
-        return {"ok": True, "action": "resnapshot", "reason": "its rows are not known"}
-
+    log: Any = Log()
+    sink: Any = Sink()
+    source: Any = Source(Catalog(refuses))
+    nothing: Any = None
     signals = Signals(
-        state, config, TableFilter(config.tables), [], discover=lambda reads: None,
-        catalog=cast(Catalog, None), unpark=bring_back, limit=lambda limits: None,
-        advance_log=lambda: None,
+        state, config, TableFilter(config.tables), [], discover=lambda reads: None, catalog=nothing,
+        unpark=lambda table: bring_back(state, log, sink, table, hold=lambda offset: None),
+        limit=lambda limits: None, advance_log=lambda: None,
     )  # fmt: skip
+    rereads = Rereads(
+        state, log, source, config, sink, cascading=set, wait=at_once, renew=lambda: None
+    )  # fmt: skip
+    failures: list[Exception] = []
 
     def loop() -> None:
-        while not stopping.is_set():
-            signals.work()
-            for table in state.tables().values():
-                with state.transaction():
-                    if table.resnapshot_pending:
-                        state.put_table(replace(table, phase=SPLITTING))
-                    if table.resnapshot_pending and parks:
-                        state.park(table.table, offset=Offset(9), reason=parks, hint="Mend it.")
-            stopping.wait(0.01)
+        try:
+            while not stopping.wait(0.01):
+                signals.work()
+                rereads.work()
+        except Exception as error:
+            failures.append(error)
 
     with directory.held(config.state):
         thread = threading.Thread(target=loop)
@@ -84,6 +129,7 @@ def running(file: Path, *, parks: str = "") -> Iterator[StateStore]:
         finally:
             stopping.set()
             thread.join()
+    assert failures == []
 
 
 def test_a_pipeline_that_does_not_run_finds_the_signal_when_it_does(
@@ -113,7 +159,7 @@ def test_a_running_pipeline_answers_once_it_has_begun(file: Path, capsys: pytest
 
 
 def test_what_keeps_a_table_as_it_is_is_an_error(file: Path) -> None:
-    with running(file, parks="no grant"):
+    with running(file, refuses="no grant"):
         with pytest.raises(ConfigError, match=r"shop\.b: The pipeline does not capture shop\.b"):
             resnapshot(file, ["shop.b"], recreate=False, as_json=False)
         with pytest.raises(ConfigError, match="no grant") as error:
@@ -121,7 +167,9 @@ def test_what_keeps_a_table_as_it_is_is_an_error(file: Path) -> None:
         assert error.value.hint == "Mend it."
         with pytest.raises(ConfigError, match="parked again: no grant"):
             unpark(file, ["shop.a"], as_json=False)
-    with running(file):
+    with running(file) as state:
         unpark(file, ["shop.a"], as_json=True)
+        found = state.table(A)
+        assert found is not None and found.phase == SPLITTING
     with pytest.raises(ConfigError):
         resnapshot(file, ["nodot"], recreate=False, as_json=False)

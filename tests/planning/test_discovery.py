@@ -16,6 +16,7 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.planning import discovery
 from penstock.sinks.base import Ours
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 T = TableId("shop", "t")
@@ -61,3 +62,54 @@ def test_a_target_that_was_still_to_be_emptied_holds_rows_of_before(
     old = replace(OLD, written=False, target_reset="truncate")
     found = restarted(tmp_path, monkeypatch, old, sink_with(Ours(None, ("id",), False)))
     assert found.written and found.replaces == 90
+
+
+@pytest.mark.parametrize(
+    ("planned", "catalog_at", "start"),
+    [
+        (900, 950, 950),  # events before 950 may have another definition
+        (950, 900, 950),  # a plan to 950 has left the table out, and stays as it is
+    ],
+)
+def test_a_table_that_is_found_starts_where_no_plan_and_no_older_definition_reaches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned: int, catalog_at: int, start: int
+) -> None:
+    found = discovered(tmp_path, monkeypatch, Offset(planned), Offset(catalog_at))
+    assert found.start == start and found.phase == SPLITTING
+
+
+def test_the_first_tables_of_a_pipeline_start_where_its_log_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert discovered(tmp_path, monkeypatch, None, Offset(950), start={"at": "earliest"}).start == 4
+    assert discovered(tmp_path / "latest", monkeypatch, None, Offset(950)).start == 950
+
+
+def discovered(
+    folder: Path, patch: pytest.MonkeyPatch, planned: Offset | None, catalog_at: Offset, **options: Any
+) -> TableState:
+    """The table of a catalog that was read at an offset, in a pipeline whose plans reach to another one."""
+    config = parse_config(
+        {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(folder),
+         "sink": {"type": "iceberg"}, **options}
+    )  # fmt: skip
+    state = StateStore(folder)
+    if planned is not None:
+        state.advance(planned)
+    patch.setattr(discovery, "at_one_offset", lambda *a, **k: ({T: SCHEMA}, catalog_at, set()))
+    log: Any = SimpleNamespace(start=Offset(4), end=Offset(1000))
+    source: Any = SimpleNamespace(catalog=SimpleNamespace(cascade_reason=lambda table: ("", "")))
+    nothing: Any = None
+    discovery.discover(
+        state,
+        log,
+        source,
+        TableFilter(config.tables),
+        config,
+        append_only=False,
+        cascading=set(),
+        wait=nothing,
+    )
+    found = state.table(T)
+    assert found is not None
+    return found

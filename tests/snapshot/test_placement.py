@@ -24,7 +24,6 @@ from penstock.snapshot.placement import (
     place,
     place_rows,
     shared_scans,
-    table_start,
 )
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -147,11 +146,6 @@ def test_shared_scans_cover_each_of_theirs() -> None:
     other = Placed(CHUNK, "merge", (scan(400, 600, f"{UUID}:1-30:40-60"), scan(600, 900)))
     assert shared_scans([one, other]) == (scan(400, 600, f"{UUID}:1-30:40-50"), scan(600, 900))
     assert shared_scans([]) == ()
-
-
-def test_a_table_starts_where_no_planned_epoch_has_decided_about_it() -> None:
-    assert table_start(last_planned_end=Offset(900), log_start=Offset(4)) == 900
-    assert table_start(last_planned_end=Offset(0), log_start=Offset(4)) == 4, "of a first epoch"
 
 
 @pytest.mark.parametrize("layout", ["latest", "changelog"])

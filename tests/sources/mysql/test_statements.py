@@ -186,7 +186,11 @@ def test_a_table_is_read_again_when_values_may_have_changed(
         shop.live = dict(known)
         [effect] = shop.run(f"ALTER TABLE t {action}", mode)
         assert bool(effect.rereads) == again, mode
-        assert isinstance(effect.steps[0], Evolve) and effect.what
+        step = evolved([effect])
+        kept = [name for name in names(known[T]) if f"DROP {name}" not in action]
+        assert [origin.before for origin in step.origins if origin.before] == kept
+        assert step.schema.version == known[T].version + 1 and step.schema.columns != known[T].columns
+        assert ("b, e" if action.startswith("CONVERT") else action.split()[1]) in effect.what
 
 
 @pytest.mark.parametrize(
