@@ -41,19 +41,6 @@ def _rule(pattern: str, message: str, hint: str, *, lasting: bool = True) -> _Ru
     return _Rule(re.compile(pattern, re.IGNORECASE), message, hint, lasting)
 
 
-_S3 = (
-    "Add the jars of the store to `spark.conf`: for s3a:// paths spark.jars with hadoop-aws and the AWS "
-    "bundle that it names, of Spark's own Hadoop version; for S3FileIO iceberg-aws-bundle of Iceberg 1.12."
-)
-_CLASS = (
-    "Check how it is spelt in `spark.conf`, and name the jar that holds it in spark.jars (or "
-    "spark.driver.extraClassPath) there."
-)
-_MEMORY = "Give Spark more memory: `spark.driver_memory`, for example 2g."
-_STORE = (
-    "Check the address and the network, and that the service runs. The pipeline goes on from where it is."
-)
-
 RULES = (
     # Python of the workers
     _rule(

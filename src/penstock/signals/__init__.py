@@ -1,9 +1,8 @@
-"""Signals: what an operator tells a running pipeline to do.
+"""Signals: commands of an operator to a running pipeline.
 
-A signal `{id, type, data}` comes over a channel (`channels.py`: a file, a table of the source; the command
-line, Python and REST write into the state store directly). It counts once it stands in the state store; an id
-that is there already is the same signal and is not done twice. `commands.py` says which types there are and
-what their data may be; `work.py` does them, one after the other, in the pipeline's loop between two epochs.
-What a signal changes becomes durable in one transaction with its own status, so a pipeline that is killed
-goes on with it, neither missing it nor doing it again.
+A signal `{id, type, data}` arrives over a channel (`channels.py`: a file, a table of the source) or is
+written to the state store directly (command line, Python, REST). It counts once it is in the state store. A
+second signal with the same id is ignored. `commands.py` defines the types and their data. `work.py` executes
+signals in order, in the pipeline's loop between two epochs. The changes of a signal become durable in one
+transaction with its status. So a killed pipeline neither loses a signal nor executes it twice.
 """

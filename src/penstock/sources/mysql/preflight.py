@@ -1,8 +1,8 @@
-"""Is the source fit to be captured? Every demand is one small function that answers with findings.
+"""Checks whether the source can be captured. Every requirement is one small function that returns findings.
 
-`check` is read-only, asks about twenty questions however many tables there are, and judges by what the
-server lets us do rather than by reading grants. What it finds are settings; what is decided about rows is
-decided on every event of the log, since a session may differ from the global settings.
+`check` is read-only and sends about twenty queries, whatever the number of tables. It tests what the server
+allows instead of reading grants. It only looks at global settings. Sessions may differ from them, so
+decisions about rows are made for every event of the log.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def check(config: PipelineConfig) -> list[Finding]:
 def _of_other(finding: Finding) -> Finding:
     if finding.level != "error":
         return finding
-    message = f"{finding.message} Until this is mended, the pipeline cannot go on there after a failover."
+    message = f"{finding.message} Until this is fixed, the pipeline cannot fail over to this server."
     return replace(finding, level="warning", message=message)
 
 
@@ -192,12 +192,12 @@ def ensure_server(source: Source) -> Iterator[Finding]:
         if source.traits.version < (10, 5, 0):
             yield Finding(
                 "error", "server", source.name,
-                f"The source {source.name} is MariaDB {version}; 10.5 is the oldest that can be followed.",
+                f"The source {source.name} is MariaDB {version}; 10.5 is the oldest supported version.",
             )  # fmt: skip
     elif source.traits.version < (5, 7, 0):
         yield Finding(
             "error", "server", source.name,
-            f"The source {source.name} is MySQL {version}; 5.7 is the oldest that can be followed.",
+            f"The source {source.name} is MySQL {version}; 5.7 is the oldest supported version.",
         )  # fmt: skip
     if source.variable("server_id") == "0":
         yield Finding(
@@ -222,8 +222,8 @@ def ensure_privileges(source: Source) -> Iterator[Finding]:
     if missing:
         yield Finding(
             "error", "privileges", source.account,
-            f"The account {source.account} lacks {' and '.join(missing)}, without which the source's log "
-            "cannot be read.",
+            f"The account {source.account} lacks {' and '.join(missing)}, which it needs to read the "
+            "source's log.",
             f"GRANT {', '.join(missing)} ON *.* TO {account_sql(source.account)};",
         )  # fmt: skip
     else:
@@ -261,7 +261,7 @@ def ensure_row_format(source: Source) -> Iterator[Finding]:
     yield Finding(
         "error", "binlog_format", source.name,
         f"The source {source.name} has binlog_format = {value}: changes are logged as statements, which do "
-        "not say which rows they changed. Sessions take a new setting over when they connect again.",
+        "not say which rows they changed. Sessions use a new setting after they reconnect.",
         "SET GLOBAL binlog_format = 'ROW';",
     )  # fmt: skip
 
@@ -273,27 +273,27 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
     elif source.config.cascades == "apply" and not source.traits.logs_cascades:
         yield Finding(
             "error", "binlog_row_image", source.name,
-            f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of changed "
-            "rows, and without them `cascades: apply` cannot work out which rows foreign keys change. "
-            "Sessions take a new setting over when they connect again.",
+            f"The source {source.name} has binlog_row_image = {value}: the log omits columns of changed "
+            "rows, and without them `cascades: apply` cannot compute which rows foreign keys change. "
+            "Sessions use a new setting after they reconnect.",
             "SET GLOBAL binlog_row_image = 'FULL';",
         )  # fmt: skip
     elif source.config.sink_kind.keeps_tables and not source.traits.mariadb:
         yield Finding(
             "warning", "binlog_row_image", source.name,
-            f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of changed "
-            "rows. They are completed from the target, which is slower, and a row whose key changes cannot "
-            "be: its table is read again then. Sessions take a new setting over when they connect again.",
+            f"The source {source.name} has binlog_row_image = {value}: the log omits columns of changed "
+            "rows. They are completed from the target, which is slower. A row whose key changes cannot be "
+            "completed: its table is then read again. Sessions use a new setting after they reconnect.",
             "SET GLOBAL binlog_row_image = 'FULL';",
             partial_rows=True,
         )  # fmt: skip
     else:
-        why = "a change log" if not source.traits.mariadb else "MariaDB, whose log does not tell which ones"
+        why = "a change log" if not source.traits.mariadb else "MariaDB, whose log does not say which ones"
         yield Finding(
             "error", "binlog_row_image", source.name,
-            f"The source {source.name} has binlog_row_image = {value}: the log leaves out columns of "
-            f"changed rows, which cannot be completed for {why}. Sessions take a new setting over when they "
-            "connect again.",
+            f"The source {source.name} has binlog_row_image = {value}: the log omits columns of "
+            f"changed rows, which cannot be completed for {why}. Sessions use a new setting after they "
+            "reconnect.",
             "SET GLOBAL binlog_row_image = 'FULL';",
         )  # fmt: skip
     partial_json = "PARTIAL_JSON" in source.variable("binlog_row_value_options").upper()
@@ -301,7 +301,7 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
         yield Finding(
             "error", "binlog_row_value_options", source.name,
             f"The source {source.name} has binlog_row_value_options = PARTIAL_JSON beside binlog_row_image = "
-            f"{value}: the log holds what changed inside JSON columns, but not the documents before.",
+            f"{value}: the log has the changes inside JSON columns, but not the documents before.",
             "SET GLOBAL binlog_row_value_options = '';",
         )  # fmt: skip
 
@@ -323,9 +323,9 @@ def ensure_gtids(source: Source) -> Iterator[Finding]:
     else:
         yield Finding(
             "error", "gtid_mode", source.name,
-            f"The source {source.name} has gtid_mode = {mode or 'OFF'}, but a snapshot finds its place in "
-            "the log by GTIDs. Turn them on (one step at a time, on every server of the topology), or name a "
-            "table for marks in snapshot.watermark_table, or set snapshot.mode: never to follow only changes "
+            f"The source {source.name} has gtid_mode = {mode or 'OFF'}, but the watermarks of snapshots "
+            "are GTIDs. Turn them on (one step at a time, on every server of the topology), or name a table "
+            "for watermarks in snapshot.watermark_table, or set snapshot.mode: never to follow only changes "
             "from now on.",
             GTID_SQL,
         )  # fmt: skip
@@ -340,12 +340,12 @@ def _watermark_table(source: Source, table: str) -> Iterator[Finding]:
     if not source.is_on("binlog_order_commits"):
         yield Finding(
             "error", "binlog_order_commits", source.name,
-            f"The source {source.name} has binlog_order_commits = OFF, so that writes to {table} do not tell "
-            "what is visible.",
+            f"The source {source.name} has binlog_order_commits = OFF, so writes to {table} cannot serve as "
+            "watermarks.",
             "SET GLOBAL binlog_order_commits = ON;",
         )  # fmt: skip
     else:
-        yield Finding("ok", "watermark_table", table, "Chunks find their place in the log by writes to it.")
+        yield Finding("ok", "watermark_table", table, "Chunks use writes to it as watermarks.")
 
 
 def ensure_replica_logs(source: Source) -> Iterator[Finding]:
@@ -357,7 +357,7 @@ def ensure_replica_logs(source: Source) -> Iterator[Finding]:
     name = "log_replica_updates" if "log_replica_updates" in source.variables else "log_slave_updates"
     yield Finding(
         "error", name, source.name,
-        f"The source {source.name} is a replica with {name} = OFF: what it applies is not in its own log. "
+        f"The source {source.name} is a replica with {name} = OFF: it does not log the changes that it applies. "
         f"Add {name} = ON to its option file, under [mysqld], and restart it, or follow its source instead.",
     )  # fmt: skip
 
@@ -381,7 +381,7 @@ def ensure_retention(source: Source) -> Iterator[Finding]:
     if 0 < seconds < RETENTION_MIN_S:
         yield Finding(
             "warning", "retention", source.name,
-            f"The source {source.name} keeps its log for {_span(seconds)} only; a pipeline that is stopped "
+            f"The source {source.name} keeps its log for only {_span(seconds)}. A pipeline that is stopped "
             "for longer has to read its tables again.",
             _retention_sql(source),
         )  # fmt: skip
@@ -412,9 +412,9 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
             return
         yield Finding(
             "error", PURGED, source.name,
-            f"The relay log {source.config.relay_log_path} has reached {file} of the source {source.name}, "
-            f"which no longer has it (its oldest is {source.files[0]}): the changes between the two are "
-            f"lost. To go on, {START_OVER}",
+            f"The relay log {source.config.relay_log_path} ends in {file} of the source {source.name}, which "
+            f"no longer has that file (its oldest is {source.files[0]}). The changes in between are lost. "
+            f"To continue, {START_OVER}",
         )  # fmt: skip
     elif source.files and file == source.files[-1]:
         return
@@ -467,9 +467,8 @@ def note_prepared_transactions(source: Source) -> Iterator[Finding]:
         statements.append(f"XA ROLLBACK {xid};")
     yield Finding(
         "warning", "xa", source.name,
-        f"{len(rows)} XA transaction(s) are prepared at the source {source.name}. What they changed arrives "
-        "when they are committed. One that was prepared before the relay log began, in an older file than "
-        "the source's newest binlog then, has no rows there: at its XA COMMIT every captured table is read "
-        "again. End those that nobody is going to commit.",
+        f"{len(rows)} XA transaction(s) are prepared at the source {source.name}. Their changes arrive when "
+        "they are committed. If one was prepared before the relay log began, its rows are not in the relay "
+        "log: at its XA COMMIT every captured table is read again. End those that will never be committed.",
         "\n".join(statements[:10]),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from penstock.sources.mysql.snapshot.server_load import Onlooker
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
 
-_WITHOUT = "Take snapshot.hosts out of the pipeline file to read from the source itself"
+_WITHOUT = "Remove snapshot.hosts from the pipeline file to read from the source itself"
 
 
 def ensure_hosts(source: Source) -> Iterator[Finding]:
@@ -28,15 +28,15 @@ def ensure_hosts(source: Source) -> Iterator[Finding]:
     if source.traits.mariadb:
         yield Finding(
             "error", "snapshot_hosts", source.name,
-            f"The source {source.name} is MariaDB, and snapshot.hosts needs MySQL: chunks from replicas find "
-            f"their place in the log by sets of MySQL's GTIDs. {_WITHOUT}.",
+            f"The source {source.name} is MariaDB, and snapshot.hosts needs MySQL: chunks from replicas use "
+            f"sets of MySQL's GTIDs as watermarks. {_WITHOUT}.",
         )  # fmt: skip
         return
     if source.variable("gtid_mode").upper() != "ON":
         yield Finding(
             "error", "snapshot_hosts", source.name,
             f"The source {source.name} has gtid_mode = {source.variable('gtid_mode') or 'OFF'}, and chunks "
-            "from replicas (snapshot.hosts) find their place in the log by GTIDs. Turn them on (one step at "
+            "from replicas (snapshot.hosts) use GTIDs as watermarks. Turn them on (one step at "
             f"a time, on every server of the topology). {_WITHOUT} as long as they are off.",
             GTID_SQL,
         )  # fmt: skip
@@ -66,12 +66,12 @@ def _host(source: Source, onlooker: Onlooker, address: str) -> Iterator[Finding]
     order = onlooker.ask(config, "SHOW GLOBAL VARIABLES LIKE '%\\_preserve\\_commit\\_order'")
     sets = ""
     if order and str(order[0][1]).upper() in ("OFF", "0"):
-        sets = f" It has {order[0][0]} = OFF; marks are sets of GTIDs, so that order does not matter."
+        sets = f" It has {order[0][0]} = OFF; watermarks are sets of GTIDs, so that order does not matter."
     yield Finding("ok", "snapshot_hosts", address, f"Chunks are read from {address}.{sets}")
 
 
 def _unfit(address: str, message: str) -> Finding:
-    more = "Chunks are read from the others of snapshot.hosts; while there is none, the snapshot waits."
+    more = "Chunks are read from the other hosts. While there is none, the snapshot waits."
     return Finding("warning", "snapshot_hosts", address, f"{message} {more}")
 
 
@@ -82,20 +82,20 @@ def _notes(address: str, replica: ReplicaFacts, source: SourceFacts) -> Iterator
         yield Finding(
             "warning", "errant_gtids", address,
             f"The replica {address} has transactions of its own that the source lacks: "
-            f"{replicas.shown(errant)}. What they changed in captured tables arrives with its chunks and is "
-            "not mended by the log; `penstock verify` finds it.",
+            f"{replicas.shown(errant)}. Their changes of captured tables arrive with its chunks, and the log "
+            "never corrects them. `penstock verify` finds them.",
         )  # fmt: skip
     if not replica.read_only:
         yield Finding(
             "warning", "read_only", address,
-            f"The replica {address} has read_only = OFF: what is written there arrives with its chunks and "
-            "is not mended by the log.",
+            f"The replica {address} has read_only = OFF: what is written there arrives with its chunks, and "
+            "the log never corrects it.",
             f"SET GLOBAL read_only = ON; -- at {address}",
         )  # fmt: skip
 
 
 def _unknown_lag(source: Source, address: str, error: PenstockError) -> Finding:
-    message = f"The lag of {address} cannot be told; until then the snapshot waits: {error.message}"
+    message = f"The lag of {address} is unknown, and the snapshot waits until it is known: {error.message}"
     if not is_denied(error):
         return Finding("warning", "snapshot_load", address, f"{message} {error.hint}".strip())
     privilege = source.dialect.log_privileges[1]
@@ -120,9 +120,9 @@ def ensure_load(source: Source) -> Iterator[Finding]:
                 yield Finding(
                     "warning", "snapshot_load", address,
                     f"The server {address} of snapshot.load.replicas replicates from no server: it never "
-                    "holds the snapshot up.",
+                    "pauses the snapshot.",
                 )  # fmt: skip
             else:
-                yield Finding("ok", "snapshot_load", address, f"The lag of {address} is looked at.")
+                yield Finding("ok", "snapshot_load", address, f"The lag of {address} is checked.")
     finally:
         onlooker.close()

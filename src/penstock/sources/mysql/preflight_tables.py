@@ -58,7 +58,7 @@ def _patterns(
         level = "error" if not captured or not (wild or started) else "warning"
         database = named_database(pattern)
         view = _is_view(source, pattern)
-        what = "is a view, and views have no changes of their own" if view else "matches no table"
+        what = "is a view, and views have no changes in the log" if view else "matches no table"
         where = "in tables.include, or added by signal," if started else "in tables.include"
         message = (
             f"`{pattern}` {where} {what} of the source {source.name} that the account "
@@ -160,9 +160,8 @@ def _filters(source: Source, captured: list[TableId]) -> Iterator[Finding]:
         option = "binlog_ignore_db" if _lists(ignored, name) else "binlog_do_db"
         yield Finding(
             "error", "binlog_filter", name,
-            f"The source {source.name} leaves the database {name} out of its log ({option}), so changes to "
-            f"its tables are not there to follow. Mend {option} in the server's option file, and restart "
-            "the server.",
+            f"The source {source.name} does not log the database {name} ({option}), so its tables cannot be "
+            f"followed. Correct {option} in the server's option file, and restart the server.",
         )  # fmt: skip
     if not left_out:
         yield Finding("ok", "binlog_filter", ", ".join(databases[:_NAMES_SHOWN_MAX]), "No filter applies.")
@@ -182,8 +181,8 @@ def _keys(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Findi
         yield Finding(
             "warning", "key", str(table),
             f"{table} has neither a primary key nor a unique index over columns that are NOT NULL, so its "
-            f"rows cannot be told apart in a target of type {source.config.sink.type}. It stays parked "
-            "until it has one; the other tables go on.",
+            f"rows cannot be identified in a target of type {source.config.sink.type}. It stays parked "
+            "until it has one. Other tables are not affected.",
             f"ALTER TABLE {table.quoted} ADD COLUMN {quote(column)} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT "
             "PRIMARY KEY;",
         )  # fmt: skip
@@ -201,8 +200,8 @@ def _engines(source: Source, captured: list[TableId]) -> Iterator[Finding]:
         if table in wanted:
             yield Finding(
                 "warning", "engine", str(table),
-                f"{table} is kept by the engine {engine}, which has no consistent reads: a snapshot taken "
-                "under writes may miss rows or have them twice.",
+                f"{table} uses the engine {engine}, which has no consistent reads: a snapshot during writes "
+                "may miss rows or read them twice.",
                 f"ALTER TABLE {table.quoted} ENGINE = InnoDB;",
             )  # fmt: skip
 
@@ -226,8 +225,8 @@ def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
                 f"Changes to {key.parent.table} reach {table} through the foreign key {key.name} "
                 f"({', '.join(rules)}). "
                 f"Before MySQL 9.6 such changes are not in the log, so the target of {table} keeps rows that "
-                f"the source changed or deleted. Let the application change {table} itself, and take the "
-                "rules off the key.",
+                f"the source changed or deleted. Let the application change {table} itself, and remove the "
+                "rules from the key.",
                 _without_rules(table, key),
             )  # fmt: skip
 
@@ -237,9 +236,7 @@ def _applied(source: Source, captured: set[TableId]) -> Iterator[Finding]:
     for table, keys in sorted(read_cascading_keys(source.connection, captured).items()):
         for key in keys:
             if key.parent in captured:
-                text = (
-                    f"What the foreign key {key.name} changes is worked out from the changes of {key.parent}."
-                )
+                text = f"Changes made by the foreign key {key.name} are computed from those of {key.parent}."
                 yield Finding("ok", "cascade", str(table), text)
             else:
                 reason, hint = parent_missing(table, key)
