@@ -357,7 +357,7 @@ def ensure_replica_logs(source: Source) -> Iterator[Finding]:
     name = "log_replica_updates" if "log_replica_updates" in source.variables else "log_slave_updates"
     yield Finding(
         "error", name, source.name,
-        f"The source {source.name} is a replica with {name} = OFF: it does not log the changes that it applies. "
+        f"The source {source.name} is a replica with {name} = OFF: it does not log the changes it applies. "
         f"Add {name} = ON to its option file, under [mysqld], and restart it, or follow its source instead.",
     )  # fmt: skip
 
