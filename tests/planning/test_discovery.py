@@ -107,7 +107,7 @@ def discovered(
         TableFilter(config.tables),
         config,
         append_only=False,
-        cascading=set(),
+        unfollowable={},
         wait=nothing,
     )
     found = state.table(T)
