@@ -111,7 +111,7 @@ def test_what_the_operating_system_refuses_is_no_bug(
     fail_with(OSError(28, "No space left on device", "/data/x"), monkeypatch)
     assert end_of("status", str(file), monkeypatch=monkeypatch) == 1
     said = capfd.readouterr().err
-    assert "bug" not in said and "/data/x" in said and "Make room" in said and "Traceback" not in said
+    assert "bug" not in said and "/data/x" in said and "Free space" in said and "Traceback" not in said
 
 
 def test_a_failure_without_a_pipeline_is_kept_in_the_cache_or_the_temporary_directory(

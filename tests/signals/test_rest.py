@@ -396,7 +396,7 @@ def test_answers_do_not_name_the_software(client: Client) -> None:
 def test_a_port_that_is_taken_is_named(client: Client) -> None:
     state = client.state
     with (
-        pytest.raises(ConfigError, match=f"{client.address}, which cannot be had: another process"),
+        pytest.raises(ConfigError, match=f"{client.address}, which cannot be bound: another process"),
         rest.serving(RestConfig(listen=client.address, token=TOKEN), state),
     ):
         pass
@@ -405,7 +405,7 @@ def test_a_port_that_is_taken_is_named(client: Client) -> None:
 def test_an_address_that_is_not_of_this_machine_is_named(tmp_path: Path) -> None:
     config = RestConfig(listen="192.0.2.1:0", token=TOKEN)
     state = StateStore(tmp_path)
-    with pytest.raises(ConfigError, match="which cannot be had: ") as refused, rest.serving(config, state):
+    with pytest.raises(ConfigError, match="which cannot be bound: ") as refused, rest.serving(config, state):
         pass
     assert "192.0.2.1:0" in refused.value.message
     state.close()

@@ -148,7 +148,7 @@ def test_a_state_of_an_earlier_format_goes_on_once_the_pipeline_runs(before: Pat
     for refused in (partial(StateStore, before, read_only=True), partial(StateStore, before)):
         with pytest.raises(ConfigError, match=r"has format [45]") as caught:
             refused()
-        assert "Run the pipeline" in caught.value.hint
+        assert "Start the pipeline" in caught.value.hint
     StateStore(before, owner=True).close()
     state = StateStore(before, read_only=True)
     assert (state.uuid, state.position, state.meta("relay_log")) == ("the-uuid", 300, "log-uuid")
@@ -253,7 +253,7 @@ def test_a_state_of_format_6_goes_on_with_the_words_of_today(tmp_path: Path) -> 
         database.commit()
     with pytest.raises(ConfigError, match="has format 6") as caught:
         StateStore(tmp_path)
-    assert "Run the pipeline" in caught.value.hint
+    assert "Start the pipeline" in caught.value.hint
     for _ in range(2):
         with closing(StateStore(tmp_path, owner=True)) as state:
             tables = list(state.tables().values())

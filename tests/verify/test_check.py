@@ -283,4 +283,4 @@ def test_a_server_whose_hash_function_answers_null_is_named(
     schema = create(mysql, "id")
     monkeypatch.setattr(sql, "row_hash", lambda *_, **__: "NULL")
     report = verify(mysql, spark, schema, [])
-    assert "SHA2() answers NULL" in (report.error or "")
+    assert "SHA2() returns NULL" in (report.error or "")

@@ -84,7 +84,7 @@ def test_one_that_is_away_or_a_stranger_is_a_warning_that_says_what_happens(
     away, other, lag_away, lag_other = found(config, "snapshot_hosts", "snapshot_load")
     assert {one.level for one in (away, other, lag_away, lag_other)} == {"warning"}
     assert "127.0.0.1:1" in away.message and "the snapshot waits" in away.message
-    assert "replicates from no server" in other.message and "never holds" in lag_other.message
+    assert "replicates from no server" in other.message and "never pauses" in lag_other.message
     assert "is unknown, and the snapshot waits" in lag_away.message
     assert "GRANT" not in lag_away.message + lag_away.sql, "nobody has refused anything"
 
