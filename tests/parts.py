@@ -1,4 +1,4 @@
-"""The parts of `make test-all`, each an hour at most on two cores: `make test-all PART=servers`.
+"""The parts of `make test-all`, each meant to end within an hour on two cores: `make test-all PART=servers`.
 
 A test file belongs to the part that names it, or else to the part that names the nearest folder above it.
 `tests/test_parts.py` checks that this is exactly one part for every test file.
