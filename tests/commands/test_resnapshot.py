@@ -21,7 +21,7 @@ from penstock.errors import ConfigError
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
-from penstock.planning.resnapshots import Rereads
+from penstock.planning.resnapshots import Resnapshots
 from penstock.runtime.unpark import unpark as bring_back
 from penstock.signals.work import Signals
 from penstock.sinks.base import Commit, Ours, TargetState
@@ -108,7 +108,7 @@ def running(file: Path, *, refuses: str = "") -> Iterator[StateStore]:
         unpark=lambda table: bring_back(state, log, sink, table, hold=lambda offset: None),
         limit=lambda limits: None, advance_log=lambda: None,
     )  # fmt: skip
-    rereads = Rereads(
+    rereads = Resnapshots(
         state, log, source, config, sink, unfollowable=dict, wait=at_once, renew=lambda: None
     )  # fmt: skip
     failures: list[Exception] = []

@@ -27,7 +27,7 @@ from penstock.model.table import TableState, is_reading, is_resnapshot_pending, 
 from penstock.planning.discovery import discover
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
-from penstock.planning.resnapshots import Rereads
+from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink
 from penstock.snapshot import staging
@@ -61,7 +61,7 @@ class Run:
             self.state, self.log, source, self._captured, config, append_only=target.append_only,
             unfollowable={}, wait=self._wait,
         )  # fmt: skip
-        self._rereads = Rereads(
+        self._resnapshots = Resnapshots(
             self.state, self.log, source, config, cast(Sink, target), unfollowable=dict, wait=self._wait,
             renew=self.receiver.renew,
         )  # fmt: skip
@@ -82,7 +82,7 @@ class Run:
     def plan(self) -> bool:
         """Whether an epoch was planned."""
         self.receiver.check()
-        self._rereads.work()
+        self._resnapshots.work()
         return self._planner.plan_next() is not None
 
     def turn(self) -> bool:

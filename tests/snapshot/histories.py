@@ -35,7 +35,7 @@ from penstock.model.table import TableState, is_splitting
 from penstock.planning.discovery import discover
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
-from penstock.planning.resnapshots import Rereads
+from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog.reader import RelayLog
 from penstock.signals.channels import accept
 from penstock.signals.work import Signals, apply_patterns
@@ -173,7 +173,7 @@ class Run:
             self.log.refresh()
             self.state.advance(self.log.end)
         self.discover(True)
-        self.rereads = Rereads(
+        self.resnapshots = Resnapshots(
             self.state, self.log, self.source, config, target, unfollowable=dict, wait=wait, renew=renew
         )
         self.signals = Signals(
@@ -328,7 +328,7 @@ class History:
             return True
         try:
             run.signals.work()
-            run.rereads.work()
+            run.resnapshots.work()
             return run.planner.plan_next() is not None
         except TransientError:
             return False

@@ -1,7 +1,7 @@
-"""The plan of an epoch: what will be done, written down before anything of it is done.
+"""The plan of an epoch. It is stored before any of it is executed.
 
-A plan is values only. It names log ranges, staged attempts and checksums, never "the newest": executing it
-twice does the same thing twice, and the sinks recognise the second time by `(pipeline, epoch, step)`.
+A plan consists of values only. It names log ranges, staged attempts and checksums, never "the newest one". So
+executing it twice does the same twice, and the sinks recognise the second time by `(pipeline, epoch, step)`.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import TableId, TableSchema
 
 Mode = Literal["append", "merge", "changes"]
-"""append: rows that collide with nothing in the target; merge: by key, newer wins; changes: append-only
-log."""
+"""`append`: the target has no row with any of these keys. `merge`: by key, and the newer row wins. `changes`:
+every change is added to a change log."""
 
 
 @dataclass(frozen=True)
 class CreateTarget:
-    """The target table is created, if it is missing, with the table's schema. Commits nothing by itself."""
+    """Creates the target with the table's schema, if it is missing. Commits nothing by itself."""
 
     kind: Literal["create"] = "create"
 
 
 @dataclass(frozen=True)
 class RecreateTarget:
-    """What stands at the target's place goes, in whatever state it is, and an empty target is made with the
-    table's schema. It takes the record of earlier commits with it: done again, so is all that follows it in
-    its plan, of which it is the first step."""
+    """Removes what is at the target's place, in whatever state it is, and creates an empty target with the
+    table's schema. The record of earlier commits is removed too: if this step is repeated, so are all that
+    follow it. It is the first step of its plan."""
 
     kind: Literal["recreate"] = "recreate"
 
 
 @dataclass(frozen=True)
 class ApplyEvents:
-    """The row events of `splits`. `newer`: all that the target has of their keys is older."""
+    """Applies the row events of `splits`. `newer`: the rows that the target has with their keys are older."""
 
     splits: tuple[Split, ...]
     mode: Mode
@@ -48,7 +48,8 @@ class ApplyEvents:
 
 @dataclass(frozen=True)
 class Scan:
-    """Keys that occur in `splits` are dropped from placed chunks, but for transactions in `exclude_gtids`."""
+    """Rows whose keys occur in `splits` are left out of placed chunks. Transactions in `exclude_gtids` do not
+    count."""
 
     splits: tuple[Split, ...]
     exclude_gtids: str | None
@@ -56,10 +57,10 @@ class Scan:
 
 @dataclass(frozen=True)
 class PlaceChunks:
-    """Staged chunks, without the rows whose keys the `scans` find; each placed row gets the epoch's end as
-    sequence. `window`, of a table that foreign keys change: behind it the rows that are left have no events,
-    but what foreign keys did there is still to be done to them. `newer`: all that the target has of their
-    keys is older, or says the same."""
+    """Writes the rows of staged chunks, without those whose keys the `scans` find. Each row gets the epoch's
+    end as sequence. `window`, of a table that foreign keys change: after it these rows have no events, but
+    the changes by foreign keys are still to be applied to them. `newer`: the rows that the target has with
+    their keys are older, or the same."""
 
     chunks: tuple[StagedChunk, ...]
     scans: tuple[Scan, ...]
@@ -71,10 +72,10 @@ class PlaceChunks:
 
 @dataclass(frozen=True)
 class ApplyCascades:
-    """What foreign keys did to the table's rows in this epoch, which is worked out before any table is
+    """Applies what foreign keys did to the table's rows in this epoch. It is computed before any table is
     written. `rows`: the target has rows of the table, those with sequences above `after`. `reading`: the
-    table's existing rows are still being read. `alone`: the table catches up; what happened to its parents
-    was kept by the epochs of the others (`EpochPlan.keeps`)."""
+    table's existing rows are still being read. `alone`: the table catches up, and epochs of other tables kept
+    what happened to its parents (`EpochPlan.keeps`)."""
 
     after: Offset
     rows: bool
@@ -85,8 +86,8 @@ class ApplyCascades:
 
 @dataclass(frozen=True)
 class TruncateTarget:
-    """Every row of the target goes. `timestamp_us`: commit time of the statement. `sequence`: where it takes
-    effect (None: at the epoch's end)."""
+    """Deletes every row of the target. `timestamp_us`: commit time of the statement. `sequence`: where it
+    takes effect (None: at the epoch's end)."""
 
     timestamp_us: int | None = None
     sequence: Offset | None = None
@@ -105,8 +106,8 @@ class ColumnOrigin:
 
 @dataclass(frozen=True)
 class Kept:
-    """Columns that a target keeps although the source's have changed: those of `schema`, filled from the
-    columns `sources` of the rows that come (None: nothing fills them any more)."""
+    """The columns that a target keeps although the source's have changed: those of `schema`. They are filled
+    from the columns `sources` of new rows (None: nothing fills the column any more)."""
 
     schema: TableSchema
     sources: tuple[str | None, ...]
@@ -114,13 +115,12 @@ class Kept:
 
 @dataclass(frozen=True)
 class Evolve:
-    """The table has another definition from here on: `schema`, with one origin for each of its columns.
+    """Changes the target to the definition `schema`, with one origin for each of its columns.
 
-    Columns of the target that no origin names are gone at the source. A column whose type differs from that
-    of its origin is to be converted; that rows hold other values now, which the log does not tell, is no
-    matter of this step (`TableEffect.rereads`). `refills`: every row is written again after it, so an origin
-    that the target does not have is no error. `kept`: only the rows that come have the new definition, the
-    target keeps its columns."""
+    Columns of the target that no origin names are gone at the source. A column is converted if its type
+    differs from that of its origin. If a statement also changed values, that is not this step's concern
+    (`TableEffect.rereads`). `refills`: every row will be written again after it, so the target may lack an
+    origin. `kept`: only new rows have the new definition, and the target keeps its columns."""
 
     schema: TableSchema
     origins: tuple[ColumnOrigin, ...]
@@ -131,7 +131,8 @@ class Evolve:
 
 @dataclass(frozen=True)
 class DeleteOlder:
-    """The end of a re-snapshot: rows whose sequence is below `sequence` are gone at the source."""
+    """Deletes rows with sequences below `sequence`. At the end of a resnapshot these are gone at the
+    source."""
 
     sequence: Offset
     kind: Literal["delete_older"] = "delete_older"
@@ -139,8 +140,8 @@ class DeleteOlder:
 
 @dataclass(frozen=True)
 class Park:
-    """From here on the table is left alone, with the reason and the cure. `resumes`: everything before this
-    offset is at the target then, and nothing after it is lost to the table (None: something may be)."""
+    """Parks the table at `offset`. `resumes`: the target has everything before this offset, and nothing after
+    it is lost to the table (None: something may be)."""
 
     offset: Offset
     reason: str
@@ -151,7 +152,7 @@ class Park:
 
 @dataclass(frozen=True)
 class DropTarget:
-    """The target goes, with all it holds."""
+    """Removes the target and its rows."""
 
     kind: Literal["drop"] = "drop"
 
@@ -189,8 +190,8 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class Move:
-    """The target of `source` becomes that of `target`, whose own goes if it is not moved too. `identity`
-    tells it from all others, whatever its name: so a move that was made is recognised."""
+    """The target of `source` becomes that of `target`, whose own target is removed unless it is moved too.
+    `identity` is the target's, whatever its name, so that a move that was made is recognised."""
 
     source: TableId
     target: TableId
@@ -199,8 +200,8 @@ class Move:
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """`moves` are made together, after the steps of all tables. The tables they concern have no steps.
-    `keeps`: tables that will catch up later, for which is kept what happens to the tables they refer to."""
+    """`moves` are made together, after the steps of all tables. The tables in them have no steps. `keeps`:
+    tables that will catch up later. What happens to the tables they refer to is kept for them."""
 
     epoch: int
     range: LogRange

@@ -1,4 +1,4 @@
-"""A captured table as a pipeline remembers it, its chunks, and what happened to its definition."""
+"""What a pipeline stores about a captured table, its chunks, and the history of its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables a pipeline follows, from where, and whether their existing rows are read.
+"""Decides which tables a pipeline follows, from which offset, and whether their existing rows are read.
 
 A table's start S must be such that (1) every epoch planned after S carries the table, (2) the definition we
 hold is the one the log has at S, (3) no chunk is read before the server has executed everything up to S. So:
@@ -109,13 +109,13 @@ def restart_table(
     wait: Wait,
     why: str = "asked for",
 ) -> None:
-    """Reads a table again from its beginning: a new start, its present definition, all chunks. The target
-    keeps its rows meanwhile, in the columns of that definition; rows that are gone at the source leave it
-    when the last chunk is placed. A change log says `truncate` at the start, and then holds every row again.
-    A target that is to be recreated is not looked at.
+    """Begins a resnapshot: the table gets a new start, its present definition, and is read in chunks. The
+    target keeps its rows meanwhile, in the columns of that definition. Rows that are gone at the source are
+    deleted from it when the last chunk is placed. A change log gets a `truncate` at the start, and then every
+    row again. A target that is to be recreated is not opened.
 
-    Raises `ConfigError` for a table that is not there, `TransientError` while its definition does not hold
-    still.
+    Raises `ConfigError` for a table that does not exist, `TransientError` while its definition keeps
+    changing.
     """
     old = state.table(table)
     if old is None:

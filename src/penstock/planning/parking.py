@@ -1,8 +1,8 @@
-"""Which tables a pipeline parks when it starts, and why. Pure.
+"""Decides which tables a pipeline parks when it starts, and why. Pure.
 
-`discover` parks what `parked_when_found` says, the planner what `cascades.keys.held_back` says. `at_start` is
-both together: `penstock doctor` tells with it what `penstock run` is going to do. What only a target can tell
-is not decided here: one that is somebody else's, or columns that do not fit those of other shards.
+`discover` parks the tables of `parked_when_found`, the planner those of `cascades.keys.held_back`. `at_start`
+combines both, so that `penstock doctor` can say what `penstock run` will do. What depends on a target is not
+decided here: a target that belongs to somebody else, or whose columns do not fit those of other shards.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class Placing:
     def chunk_steps(
         self, state: TableState, reach: LogRange, verdict: Verdict | None, rows_max: int | None = None
     ) -> list[Step]:
-        """Places what is due, `rows_max` rows at most, but one chunk. Chunks that cannot be placed any more
-        are set back to be read again."""
+        """Places the chunks that can be placed now: at least one, and `rows_max` rows at most. Chunks that
+        can never be placed are set back to be read again."""
         if not state.reading or (verdict is not None and verdict.state is not None):
             return []  # no table any more, or one that is read again
         if state.replaces and reach.end <= state.replaces:
@@ -92,7 +92,8 @@ class Placing:
     def partial_steps(
         self, state: TableState, partial: PartialSnapshot, reach: LogRange, verdict: Verdict | None
     ) -> list[Step]:
-        """Places what is due of a partial snapshot; of one only, since rows of two may be the same."""
+        """Places the chunks of a partial snapshot that can be placed now. Of one snapshot only, because two
+        may hold the same rows."""
         changes = verdict is not None and verdict.state is not None
         if not state.streaming or changes or partial.status != "reading" or reach.end <= partial.since:
             return []

@@ -1,7 +1,8 @@
-"""What a pipeline makes of a change at the source: one effect, and the operator's policies. Pure.
+"""Decides what a statement at the source means for a table and its target, by the operator's policies. Pure.
 
-Default is to lose nothing and to need nobody: columns follow, a table whose rows changed silently is read
-again, the target of a dropped table stays. What was decided is written to the history beside the statement.
+By default nothing is lost and nobody is needed: the target's columns follow, a table whose rows changed
+without events is read again, and the target of a dropped table stays. The history holds each decision beside
+its statement.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from penstock.printable import argument
 
 @dataclass(frozen=True)
 class Policies:
-    """`append_only`: the sink takes changes as they are. `reads`: existing rows may be read at all. `shards`:
-    tables that have one target together."""
+    """`append_only`: the sink keeps every change. `reads`: existing rows may be read at all. `shards`: tables
+    that share a target."""
 
     schema: SchemaConfig
     append_only: bool
@@ -36,8 +37,8 @@ class Policies:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`steps` end the table's plan of the epoch; `state` is what the table is from the plan on (None: as it
-    was)."""
+    """A decision about one table. `steps` end its plan of the epoch. `state` is the table from then on (None:
+    unchanged)."""
 
     steps: tuple[Step, ...]
     state: TableState | None
@@ -49,7 +50,7 @@ class Verdict:
 def judge(
     state: TableState, effect: TableEffect, end: Offset, policies: Policies, *, begin: Offset | None = None
 ) -> Verdict:
-    """An effect on a table that is known; the statement stands from `begin` to `end`."""
+    """Decides about an effect on a known table. The statement is at `begin` to `end` in the log."""
     what = effect.what or _what(effect)
     version = state.schema.version
     if effect.created is not None:
@@ -94,7 +95,7 @@ def judge(
 
 
 def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
-    """A table that is created, and that nothing is known of."""
+    """A new table, whose name the pipeline does not know."""
     assert effect.created is not None
     reads = effect.fills and policies.reads
     state = new_table(effect.created, end, reads=reads, append_only=policies.append_only)
@@ -105,7 +106,7 @@ def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
 def _begun_anew(
     state: TableState, effect: TableEffect, end: Offset, policies: Policies, what: str
 ) -> Verdict:
-    """Another table under a known name. What the target holds is of the one before."""
+    """Another table takes a known name. The target holds rows of the one before."""
     assert effect.created is not None
     schema = replace(effect.created, version=state.schema.version + 1)
     fresh = begun(replace(effect, created=schema), end, policies)
@@ -127,14 +128,14 @@ def _begun_anew(
 
 
 def kept_by_name(state: TableState, schema: TableSchema) -> Kept:
-    """A target's columns, filled from columns of the same name."""
+    """The target keeps its columns, filled from columns of the same name."""
     held = state.kept.schema if state.kept is not None else state.schema
     names = {column.name for column in schema.columns}
     return Kept(held, tuple(c.name if c.name in names else None for c in held.columns))
 
 
 def fitted(state: TableState, evolve: Evolve, *, ignores: bool) -> tuple[Evolve, str | None]:
-    """The step in terms of the columns that the target has; and why its rows lack values then."""
+    """The step for the columns that the target has; and the reason if its rows will lack values."""
     held = state.kept or Kept(state.schema, tuple(column.name for column in state.schema.columns))
     if ignores:
         after = {o.before: c.name for o, c in zip(evolve.origins, evolve.schema.columns, strict=True)}
@@ -170,8 +171,8 @@ def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
 
 
 def _same_bounds(known: TableSchema, evolve: Evolve) -> bool:
-    """Whether bounds of chunks still divide the rows as they did: the key's columns are the same ones and
-    compare as before. Their names are no matter."""
+    """Whether bounds of chunks still divide the rows as before: the key has the same columns, which compare
+    as before. Their names do not count."""
     columns = {c.name: (c, o.before) for c, o in zip(evolve.schema.columns, evolve.origins, strict=True)}
     now = [columns[name] for name in evolve.schema.key]
     return [(known.column(name), name) for name in known.key] == [

@@ -1,11 +1,11 @@
-"""RENAME TABLE among captured tables, where the sink can move a target: it goes with its table.
+"""Moves a target with its table at RENAME TABLE, among captured tables and where the sink can.
 
-The alternative, which needs nothing of the sink, is to read the table again under its new name. So whatever
-does not fit here is no loss: a target that is not complete yet, a table that the same statement also changes.
+The alternative needs nothing of the sink: the table is read again under its new name. So nothing is lost
+where a move is not possible: the target is not complete yet, or the same statement also changes the table.
 
-Moves have an epoch that ends with the statement and holds nothing else of these tables: what was written
-under the old names is applied, and recorded, before. So it is known then which tables are live, and a plan
-that is repeated finds each target either where it was, or on its way, or there.
+Moves are in an epoch that ends with the statement and has no steps for these tables. Everything written under
+the old names is applied and recorded before. So it is known then which tables are live, and a repeated plan
+finds each target in its old place, on its way, or in its new place.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def moves(
     identify: Callable[[TableId], str | None],
     shards: Shards,
 ) -> tuple[Move, ...]:
-    """Targets that go with their tables. A name that is neither left nor taken by another table keeps its
-    target: so it is with the table that an online schema change takes the place of."""
+    """The targets that move with their tables. A name that no table leaves and no other table takes keeps its
+    target, for example that of a table replaced by an online schema change."""
     effects = list(effects)
     left = {effect.table for effect in effects if effect.created is not None or effect.renamed is not None}
     changed = {effect.table for effect in effects if effect.steps or effect.rereads}
@@ -51,7 +51,8 @@ def verdicts(
     judged: dict[TableId, Verdict],
     end: Offset,
 ) -> dict[TableId, Verdict]:
-    """What was judged without regard to moves, with it. The statement ends at `end`."""
+    """The decisions `judged`, which do not consider moves, adapted to the moves. The statement ends at
+    `end`."""
     found = dict(judged)
     for move in moved:
         verdict = found[move.source]
@@ -73,5 +74,5 @@ def verdicts(
 
 
 def _is_complete(state: TableState) -> bool:
-    """The target holds the table as it is, and nothing else is to be done to it."""
+    """Whether the target holds the whole table, and needs nothing first."""
     return state.streaming and state.complete and state.last_epoch > 0

@@ -1,7 +1,7 @@
-"""Tables that are read again from their beginning: because somebody asked, or because a change at the source
-left no other way (`ResnapshotPending`, which is stored; so a pipeline killed here goes on here).
+"""Begins the resnapshots that are pending: somebody asked for them, or the log cannot tell what the rows of a
+table are. That they are pending is stored (`ResnapshotPending`), so a killed pipeline continues here.
 
-One table's trouble is its own: what keeps it from being read again now is tried again later.
+A table that cannot be read again now does not hinder the others. It is tried again later.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ WAIT_SECONDS = 5.0
 """Longest time that planning waits for the relay log to reach the source's end, which it had reached."""
 
 
-class Rereads:
-    """Called between two epochs, by the loop that plans them. `renew`: makes the source say something, since
-    rows are placed only beyond the new start."""
+class Resnapshots:
+    """Called between two epochs, by the loop that plans them. `renew` forces a transaction end at the source,
+    because rows are placed only after the new start."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
 from penstock.planning.discovery import Wait, discover
-from penstock.planning.resnapshots import Rereads
+from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime import targets
@@ -222,7 +222,7 @@ class _Run:
             )  # fmt: skip
             self.planning = Planning(self.state, self.log, planner)
             self.renewal = Renewal(self.log, self.receiver.renew)
-            self.rereads = Rereads(
+            self.resnapshots = Resnapshots(
                 self.state, self.log, self.source, config, self.sink, unfollowable=self._unfollowable_now,
                 wait=self._wait_for, renew=self.renewal.ask,
             )  # fmt: skip
@@ -259,7 +259,7 @@ class _Run:
 
     def _find_more(self, reads: bool) -> None:
         known = self.state.tables()
-        self._discover(self._unfollowable_now(), self.rereads.wait_shortly, reads=reads)
+        self._discover(self._unfollowable_now(), self.resnapshots.wait_shortly, reads=reads)
         targets.park_taken(self.sink, self.state, self.state.tables().keys() - known.keys())
 
     def _make_signals(self) -> Signals:
@@ -398,7 +398,7 @@ class _Run:
             rested = self.last_plan + self.config.epoch.interval / 1000
             due = time.monotonic() >= max(rested, self.requests.held_until)
             if due:
-                self.rereads.work()
+                self.resnapshots.work()
             if (due or cuts) and self.planning.next(cuts):
                 self.runner.wake()
                 self.last_plan = time.monotonic()

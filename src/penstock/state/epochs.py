@@ -1,4 +1,4 @@
-"""Plans of epochs, and what became of them."""
+"""Stores plans until they are applied, and what applied epochs committed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The tables of the state's SQLite file, and how files of earlier formats become files of this one.
 
-Nothing grows without end: a definition is held once (`schemas`) and only while a table or a plan that waits
-names it; an applied epoch keeps no plan; epochs, signals, requests and the history of definitions are kept up
-to a number of entries.
+Nothing grows without a limit. A definition is stored once (`schemas`), and only as long as a table or a
+pending plan refers to it. An applied epoch keeps no plan. Epochs, signals, requests and the history of
+definitions have a maximum number of entries.
 
-An upgrade is one transaction, so a pipeline that is killed in it finds the file as it was before.
+An upgrade is one transaction: if the pipeline is killed during it, the file is as it was before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Captured tables, and what happened to their definitions."""
+"""Stores captured tables, and the history of their definitions."""
 
 from __future__ import annotations
 
