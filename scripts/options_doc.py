@@ -31,7 +31,7 @@ beside pipeline files that others edit too:
 # yaml-language-server: $schema=penstock.schema.json
 ```
 
-Rules that join several options (some sinks need `path`) are not part of the schema; `penstock doctor`
+Rules that join several options (`cascades: apply` needs a sink with tables) are not part of the schema; `penstock doctor`
 checks them.
 """
 

@@ -1,7 +1,7 @@
 """The JSON Schema of a pipeline file, for editors: completion, and a mark below what is wrong.
 
 It accepts what the models accept of each option: sizes and durations as numbers or as text, and `${NAME}`
-wherever a value may come from the environment. Rules that join several options (`sink.path` is needed by some
+wherever a value may come from the environment. Rules that join several options (`cascades: apply` needs some
 sinks) are left to `penstock doctor`, so a file that the schema refuses is always wrong, and one that it
 accepts nearly always right.
 """
