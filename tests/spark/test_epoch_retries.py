@@ -14,12 +14,16 @@ from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.plan import ApplyEvents, CreateTarget, EpochPlan, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
-from penstock.spark.epochs import EpochRunner
+from penstock.relaylog.outline import Outlines
+from penstock.spark.epochs import EpochRunner, EpochSettings
+from penstock.spark.incomplete_images import IncompleteImages
+from penstock.spark.step_rows import StepRows
 from penstock.state import StateStore
 
 SCHEMA = TableSchema(TableId("shop", "orders"), (Column("id", "int", nullable=False),), ("id",))
 PLAN = EpochPlan(1, LogRange(Offset(4), Offset(100)), (TablePlan(SCHEMA, (CreateTarget(),)),))
 NOTHING: Any = None
+IMAGES = IncompleteImages(NOTHING, DEFAULT_TYPES, everywhere=False)
 
 
 class Spark:
@@ -59,13 +63,15 @@ def state(tmp_path: Path) -> Iterator[StateStore]:
 def runner(state: StateStore, sink: Sink, **options: Any) -> EpochRunner:
     spark: Any = Spark()
     target: Any = sink
-    return EpochRunner(
-        spark, target, state, types=DEFAULT_TYPES, before_images=True,
-        epoch=EpochConfig.model_validate(options.get("epoch", {})),
-        retries=RetriesConfig.model_validate({"wait_max": 1, **options.get("retries", {})}),
-        narrowing="keep", rereads_max=0, partial_images=False, omitted=NOTHING, computation=NOTHING,
-        cascades=state.path / "cascades", on_applied=NOTHING,
-    )  # fmt: skip
+    settings = EpochSettings(
+        types=DEFAULT_TYPES,
+        epoch=EpochConfig(),
+        retries=RetriesConfig.model_validate({"wait_max": 1, **options}),
+        narrowing="keep",
+        rereads_max=0,
+        cascades=state.path / "cascades",
+    )
+    return EpochRunner(spark, target, state, IMAGES, settings, on_applied=NOTHING)
 
 
 @pytest.mark.parametrize("attempts_max", [1, 3])
@@ -74,13 +80,13 @@ def test_a_step_that_fails_for_an_unknown_reason_is_tried_as_often_as_the_option
 ) -> None:
     sink = Sink(*[RuntimeError("why?")] * 10)
     with pytest.raises(RuntimeError, match="why"):
-        runner(state, sink, retries={"attempts_max": attempts_max})._run(PLAN)
+        runner(state, sink, attempts_max=attempts_max)._run(PLAN)
     assert sink.calls == attempts_max
 
 
 def test_a_passing_fault_is_waited_out_however_long_it_takes(state: StateStore) -> None:
     sink = Sink(*[TransientError("the store does not answer")] * 9)
-    epochs = runner(state, sink, retries={"attempts_max": 2})
+    epochs = runner(state, sink, attempts_max=2)
     assert epochs._run(PLAN)[0].parked is None and sink.calls == 10
     assert epochs.retries.to_json("epoch") == [], "nothing is tried any more"
 
@@ -96,7 +102,11 @@ def test_an_error_that_says_who_must_act_is_not_tried_again(state: StateStore) -
 def test_the_driver_itself_decodes_as_much_of_a_table_as_the_option_says(
     state: StateStore, bytes_max: int | str, here: bool
 ) -> None:
-    epochs = runner(state, Sink(), epoch={"driver_bytes_max": bytes_max})
+    epoch = EpochConfig.model_validate({"driver_bytes_max": bytes_max})
+    spark: Any = Spark()
+    rows = StepRows(
+        spark, state, IMAGES, types=DEFAULT_TYPES, before_images=True, driver_bytes_max=epoch.driver_bytes_max
+    )
     split = Split("segment", Offset(0), Offset(4), Offset(100))
-    rows = epochs._events(SCHEMA, ApplyEvents((split,), "merge", 1000, newer=True))
-    assert (rows.here is not None) == here
+    found = rows.events(SCHEMA, ApplyEvents((split,), "merge", 1000, newer=True), Outlines({}))
+    assert (found.here is not None) == here
