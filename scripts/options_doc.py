@@ -31,8 +31,8 @@ beside pipeline files that others edit too:
 # yaml-language-server: $schema=penstock.schema.json
 ```
 
-Rules that join several options (`cascades: apply` needs a sink with tables) are not part of the schema; `penstock doctor`
-checks them.
+Rules that join several options (`cascades: apply` needs a sink with tables) are not part of the schema;
+`penstock doctor` checks them.
 """
 
 
