@@ -68,22 +68,23 @@ class PipelineConfig(Section):
     """One pipeline: a source, some of its tables, a sink."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
-    """Name of the pipeline, which `status` and tables of its own show: letters, digits, `_` and `-`."""
+    """Name of the pipeline. It appears in `status` and in the names of its own tables. Letters, digits,
+    `_` and `-`."""
     source: SourceConfig
     tables: TablesConfig
     merge_shards: tuple[ShardRule, ...] = ()
-    """Tables that are one table at the target (iceberg, delta), told apart there by a column."""
+    """Source tables that share one target (iceberg, delta), with a column that names the source table."""
     sink: SinkSection = registry.DEFAULT.options()
     state: Path
-    """Directory of everything the pipeline remembers. On local disk."""
+    """Directory for everything that the pipeline remembers. Must be on a local disk."""
     stop_timeout: Milliseconds = Field(12_000, ge=1000)
-    """A run that is told to stop (SIGTERM, Ctrl-C) ends within this time. What it does may finish; waits for
-    the source are ended after a third of the time, Spark's jobs after half of it, and at the end the process
-    exits, whatever it waits for. Service managers kill after 30 s or more."""
+    """How long a run may take to end after SIGTERM or Ctrl-C. Running work may finish. Waits for the
+    source are ended after a third of the time, Spark's jobs after half of it. At the end the process
+    exits, whatever it is doing. Service managers usually kill after 30 s or more."""
     report_interval: Milliseconds = Field(1000, ge=100, le=60_000)
-    """How often an idle or busy run writes `status.json`, which `penstock status` and the live display show;
-    also after each epoch, unless that would cost more than a twentieth of the time. A run that has written
-    nothing for ten intervals counts as one that does not get on."""
+    """How often a run writes `status.json`, which `penstock status` and the live screen show. It also
+    writes after each epoch, unless that would take more than a twentieth of the time. A run without a
+    report for ten intervals counts as stuck."""
     start: StartAt = StartAt(at="latest")
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
@@ -93,9 +94,9 @@ class PipelineConfig(Section):
     types: TypeOptions = DEFAULT_TYPES
     evolution: SchemaConfig = Field(SchemaConfig(), alias="schema")
     cascades: Literal["park", "apply", "ignore"] = "park"
-    """A table whose rows a foreign key changes (ON DELETE or UPDATE CASCADE, SET NULL): before MySQL 9.6
-    such changes are not in the log. `park` leaves it alone and says so; `apply` works out the changes and
-    makes them at the target (iceberg, delta); `ignore` follows the table without them."""
+    """What to do with tables whose rows foreign keys change (ON DELETE or UPDATE CASCADE, SET NULL).
+    Before MySQL 9.6 such changes are not in the log. `park`: park the table. `apply`: compute the changes
+    and apply them at the target (iceberg, delta). `ignore`: follow the table without them."""
     spark: SparkConfig = SparkConfig()
 
     @model_validator(mode="after")

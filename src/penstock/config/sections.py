@@ -33,48 +33,48 @@ class SourceConfig(Section):
     """The database whose log is read."""
 
     type: Literal["mysql"] = "mysql"
-    """What the source is: MySQL or MariaDB."""
+    """Kind of source: MySQL or MariaDB."""
     host: Annotated[str, WithJsonSchema(_HOST_SCHEMA)] = "127.0.0.1"
-    """Name or address of the server. A list `[host:port, …]` names several of one topology: the first is
-    preferred, the others are `failover`."""
+    """Name or address of the server. A list `[host:port, …]` names several servers of one topology: the
+    first is preferred, the others are `failover`."""
     port: int = Field(3306, ge=1, le=65535)
     """TCP port of the server."""
     user: str
-    """The account that reads the log and the tables. It needs SELECT, REPLICATION SLAVE and REPLICATION
+    """Account that reads the log and the tables. It needs SELECT, REPLICATION SLAVE and REPLICATION
     CLIENT."""
     password: Secret = Secret()
-    """Password of the account. Better `${NAME}`, from the environment, than the password itself."""
+    """Password of the account. Use `${NAME}` to take it from the environment."""
     allow_cleartext_password: bool = False
-    """Some accounts (`mysql_clear_password`, `dialog`: PAM, LDAP) have the password sent as it is. Without
-    this it is sent only over TLS with a verified certificate (`tls: verify_ca` or `verify_identity`), because
-    anybody who answers at the address may ask for it."""
+    """Allows passwords in clear text for accounts that need it (`mysql_clear_password`, `dialog`: PAM,
+    LDAP). Without this option they are sent only over TLS with a verified certificate (`tls: verify_ca` or
+    `verify_identity`), because anybody who answers at the address may ask for the password."""
     tls: Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"] = "preferred"
-    """`preferred` and `required` encrypt and do not look who answers; `verify_ca` and `verify_identity`
+    """`preferred` and `required` encrypt but do not verify the server; `verify_ca` and `verify_identity`
     do."""
     tls_ca: Path | None = None
-    """File with the certificates that the server's own must be signed by (PEM)."""
+    """File with the certificates (PEM) that must have signed the server's certificate."""
     tls_cert: Path | None = None
-    """File with the certificate that we show to the server (PEM), for accounts with REQUIRE X509."""
+    """File with the client certificate (PEM), for accounts with REQUIRE X509."""
     tls_key: Path | None = None
     """File with the private key of `tls_cert` (PEM)."""
     failover: list[str] = Field([])
-    """Further servers `host:port` of the same topology, to be followed by GTID when this one is gone. A list
-    in `host` means the same: the first is preferred."""
+    """More servers `host:port` of the same topology, to be followed by GTID when this one is gone. A list
+    in `host` means the same."""
     failover_wait: Milliseconds = 60_000
-    """With several hosts: how long one is looked for that continues what we hold, before the pipeline stops.
-    A replica that is still applying what we hold is waited for without limit."""
+    """With several hosts: how long to look for one that has everything in the relay log, before the
+    pipeline stops. A replica that is still applying these transactions is waited for without limit."""
     server_id: int | None = Field(None, ge=1, le=2**32 - 1)
-    """Replica server id of the receiver; None: one derived from the relay log's own identity."""
+    """Replica server id of the receiver. None: derived from the relay log's identity."""
     connect_timeout: Milliseconds = Field(10_000, ge=1)
-    """A connection is made within this time or given up: name, TCP, greeting, TLS and login together."""
+    """Limit for opening a connection: name lookup, TCP, greeting, TLS and login together."""
     read_timeout: Milliseconds = Field(30_000, ge=1)
-    """A server that has sent nothing for so long is asked over a second connection whether it still executes
-    our statement. If so, we go on waiting: a slow query is not cut off. If not, or if it cannot be asked, the
-    connection is dead; it is closed and the work is tried again. No read waits for longer."""
+    """After this time of silence, the server is asked over a second connection whether it still executes
+    the statement. If so, the wait continues: slow queries are not cut off. If not, or without an answer,
+    the connection is closed and the work is retried."""
     heartbeat: Milliseconds = 5_000
-    """How often an idle source says so. A receiver that hears nothing for three of them reconnects."""
+    """How often an idle source sends a heartbeat. The receiver reconnects after three missed ones."""
     reconnect_max: Milliseconds = 30_000
-    """Upper bound of the back-off between attempts to reach the source."""
+    """Longest pause between attempts to reach the source."""
 
     @model_validator(mode="before")
     @classmethod
@@ -95,21 +95,21 @@ class SourceConfig(Section):
 
 
 class StartAt(Section):
-    """Where a new relay log begins. Exactly one of the ways."""
+    """Where a new relay log begins. Give exactly one way."""
 
     shorthands: ClassVar[list[dict[str, Any]]] = [{"enum": ["latest", "earliest"]}]
 
     at: Literal["latest", "earliest"] | None = None
-    """The end of the source's log, or the oldest file that the source still has. `start: latest` is short for
-    `start: {at: latest}`."""
+    """The end of the source's log, or the oldest file that the source still has. `start: latest` is short
+    for `start: {at: latest}`."""
     gtid: str | None = None
-    """Everything after this executed set."""
+    """Everything after this set of executed GTIDs."""
     file: str | None = None
-    """Name of a file of the source's log; goes with `position`."""
+    """Name of a file of the source's log; needs `position`."""
     position: int | None = Field(None, ge=4)
     """Position in `file` at which a transaction begins, in bytes."""
     timestamp: str | None = None
-    """ISO 8601; the first transaction committed at or after it."""
+    """ISO 8601. Starts with the first transaction committed at or after this time."""
 
     @model_validator(mode="before")
     @classmethod
@@ -127,41 +127,41 @@ class StartAt(Section):
 
 
 class RelayLogConfig(Section):
-    """The copy of the source's log on local disk, from which everything else works."""
+    """The copy of the source's log on local disk, from which everything else reads."""
 
     path: Path | None = None
-    """Directory; None: `relay` inside the pipeline's state directory. Pipelines of one source may share
+    """Directory. None: `relay` inside the pipeline's state directory. Pipelines of one source may share
     it."""
     segment_size: Bytes = 256 * 1024**2
-    """A segment file is closed at the first transaction end past this size."""
+    """A segment file is closed at the first transaction end after this size."""
     segment_age: Milliseconds = 3_600_000
-    """A segment file is closed at the first transaction end past this age, if it is not full before."""
+    """A segment file is closed at the first transaction end after this age."""
     span_size: Bytes = 4 * 1024**2
-    """Bytes of log behind one index entry of a closed segment: the grain of parallel decode."""
+    """Bytes of log per index entry of a closed segment: the granularity of parallel decoding."""
     flush_interval: Milliseconds = 5
-    """Longest time committed bytes wait for fsync while more keep coming; an idle source is flushed at
+    """Longest time that committed bytes wait for fsync while more arrive. An idle source is flushed at
     once."""
     keep_size: Bytes = 0
-    """Keep consumed segments up to this many bytes in all; 0: no limit by size."""
+    """Total size up to which consumed segments are kept; 0: no limit by size."""
     keep_age: Milliseconds = 7 * 86_400_000
-    """Keep consumed segments this long. Unread segments are never deleted."""
+    """How long consumed segments are kept. Unread segments are never deleted."""
     disk_free_min: Bytes = 256 * 1024**2
-    """The receiver waits, rather than writes, while the file system has less than this left."""
+    """The receiver waits while the file system has less free space than this."""
 
 
 _PATTERNS_SCHEMA = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 
 
 class TablesConfig(Section):
-    """Which tables are captured. A list of names is short for `include`."""
+    """Which tables are captured. A plain list of names means `include`."""
 
     shorthands: ClassVar[list[dict[str, Any]]] = [{"type": "string"}, _PATTERNS_SCHEMA]
 
     include: list[str] = Field(min_length=1)
-    """Names `database.table`; `*` and `?` are wildcards in either part. A database whose name has dots stands
-    in backticks, `` `a.b`.* ``; in backticks there are no wildcards."""
+    """Names `database.table`; `*` and `?` are wildcards in either part. Put a database whose name has dots
+    in backticks, `` `a.b`.* ``; there are no wildcards inside backticks."""
     exclude: list[str] = Field([])
-    """Names in the same form. A table that matches one of them is left out, whatever `include` says."""
+    """Names in the same form. A table that matches one of them is not captured, whatever `include` says."""
 
     @model_validator(mode="before")
     @classmethod
@@ -181,14 +181,15 @@ class TablesConfig(Section):
 
 
 class LoadConfig(Section):
-    """No chunk begins while there is more load than this. Looked at about once a second."""
+    """Limits of load: no chunk is started while one is exceeded. Checked about once a second."""
 
     threads_running_max: int | None = Field(None, ge=1)
-    """Threads_running of the server that chunks are read from: all that run a statement, also our own."""
+    """Maximum Threads_running of the server that chunks are read from: all running statements, including
+    Penstock's own."""
     replica_lag_max: Milliseconds | None = None
-    """How far each of `replicas` may be behind."""
+    """Maximum lag of each server in `replicas`."""
     replicas: list[str] = Field([])
-    """Servers `host:port`, reached with the account of the source."""
+    """Servers `host:port` whose lag is checked, with the account of the source."""
 
     @model_validator(mode="after")
     def _together(self) -> LoadConfig:
@@ -199,27 +200,27 @@ class LoadConfig(Section):
 
 
 class SnapshotConfig(Section):
-    """The first read of the tables, and how hard it may press the server."""
+    """The first read of the tables, and how much load it may cause."""
 
     mode: Literal["initial", "never", "only"] = "initial"
-    """`initial`: tables are read, and followed from then on. `never`: only changes from now on arrive.
-    `only`: the run ends when the tables have been read."""
+    """`initial`: tables are read and then followed. `never`: only changes from now on arrive. `only`: the
+    run ends when the tables have been read."""
     chunk_rows: int = Field(50_000, ge=1)
-    """Rows aimed at per chunk; also the most that is read again after a failure."""
+    """Intended rows per chunk, and the most that is read again after a failure."""
     parallel: int = Field(2, ge=1, le=256)
-    """Chunks read at once, each over its own connection: never more connections than this read rows."""
+    """Chunks read at the same time, each over its own connection. No other connections read rows."""
     rows_per_second: int = Field(0, ge=0)
-    """Rows of all chunks together, kept to by waiting between chunks; 0: no limit."""
+    """Rows per second of all chunks together; pauses between chunks keep the limit. 0: no limit."""
     bytes_per_second: Bytes = 0
-    """The same in bytes that the server sends."""
+    """The same limit in bytes that the server sends."""
     load: LoadConfig = LoadConfig()
     hosts: list[str] = Field([])
-    """Replicas `host:port` of the source that chunks are read from in its stead (MySQL with GTIDs)."""
+    """Replicas `host:port` of the source to read chunks from instead of the source (MySQL with GTIDs)."""
     watermark_table: TableName | None = None
-    """A table `database.table` that chunk readers write to: how a chunk finds its place in the log of a MySQL
-    without GTIDs. docs/delivery.md has its definition."""
+    """A table `database.table` into which chunk readers write watermarks, on a MySQL without GTIDs.
+    docs/delivery.md has its definition."""
     pause_when_behind: Bytes = 1024**3
-    """No new chunk is read while more than this much log waits to be applied."""
+    """No chunk is started while more log than this waits to be applied."""
     window_bytes_max: Bytes = Field(512 * 1024**2, ge=1024**2)
     """A chunk is read again when more log of its table than this has come since it was read: to place it,
     that log is searched for newer rows. Tables that change faster need more, or smaller chunks."""
@@ -231,13 +232,13 @@ class SnapshotConfig(Section):
 
 
 class RestConfig(Section):
-    """Signals over HTTP, for whoever has the token. There is no TLS: an address that others reach belongs
-    behind a proxy that has it."""
+    """Signals over HTTP, protected by a token. There is no TLS: use a proxy with TLS for an address that
+    others can reach."""
 
     listen: str = "127.0.0.1:8190"
-    """host:port; port 0 is any free one, which `penstock status` shows."""
+    """host:port. Port 0 takes any free port, which `penstock status` shows."""
     token: str = Field(repr=False)
-    """At least 16 characters. Better `${NAME}`, from the environment."""
+    """At least 16 characters. Use `${NAME}` to take it from the environment."""
 
     @field_validator("listen")
     @classmethod
@@ -263,38 +264,38 @@ class RestConfig(Section):
 
 
 class SignalsConfig(Section):
-    """Ways on which signals come, besides `penstock signal` and Python."""
+    """Channels for signals, besides `penstock signal` and Python."""
 
     file: Path | None = None
-    """A file to which signals are appended, one JSON object a line; answers go to FILE.answers."""
+    """A file to which signals are appended, one JSON object per line. Answers go to FILE.answers."""
     table: TableName | None = None
     """A table `database.table` of the source with the columns id, type and data: each inserted row is a
     signal. Nothing is written to it."""
     rest: RestConfig | None = None
     """A server in the running pipeline."""
     keep: int = Field(1000, ge=1)
-    """Signals that have ended are kept up to this many: so long their answers can be read, and an id that is
-    sent again is known."""
+    """Number of ended signals that are kept. So long their answers can be read, and an id that is sent
+    again is recognised."""
     keep_age: Milliseconds = 30 * 86_400_000
-    """Signals that have ended are kept this long, if `keep` does not end it before."""
+    """How long ended signals are kept, if `keep` allows."""
     waiting_max: int = Field(10_000, ge=1)
-    """While so many signals are accepted and not yet ended, no more are taken: HTTP answers 503, the file and
-    the table are read later, commands are refused."""
+    """While this many signals have not ended, no more are accepted: HTTP answers 503, the file and the
+    table are read later, commands are refused."""
 
 
 class RetriesConfig(Section):
-    """Work that fails and is tried again: a step of an epoch, a chunk of a snapshot, the Spark query. Nothing
-    here limits how long a source that does not answer is waited for (`source.reconnect_max` says how often),
-    and an error that cannot pass is never tried again."""
+    """Work that fails and is retried: a step of an epoch, a chunk of a snapshot, the Spark query. These
+    options do not limit how long a source that does not answer is waited for (see `source.reconnect_max`).
+    Errors that cannot pass are never retried."""
 
     attempts_max: int = Field(5, ge=1)
-    """Attempts at one step or one chunk that fail for a reason Penstock does not know. Then a step ends the
-    Spark query, which is started again; a chunk ends the run."""
+    """Attempts at one step or chunk that fails for an unknown reason. After that a step ends the Spark
+    query, which is restarted; a chunk ends the run."""
     wait_max: Milliseconds = Field(10_000, ge=1)
-    """Longest wait between two attempts. The first is 0.4 s (chunks) or 1 s (steps), and each further one is
-    twice as long."""
+    """Longest wait between two attempts. The first wait is 0.4 s (chunks) or 1 s (steps), and each further
+    one is twice as long."""
     restarts_max: int = Field(5, ge=0)
-    """The Spark query is started again this many times without an applied epoch in between. Then its error
+    """How often the Spark query is restarted without an applied epoch in between. After that its error
     ends the run."""
 
     def schedule(self, first_s: float) -> Schedule:
@@ -306,11 +307,11 @@ class EpochConfig(Section):
     """An epoch is a range of the log that is applied to the targets as one step."""
 
     bytes_max: Bytes = 512 * 1024**2
-    """Log bytes of one epoch. Soft: an epoch holds whole transactions, at least one."""
+    """Log bytes of one epoch. A soft limit: an epoch has at least one whole transaction."""
     interval: Milliseconds = 200
-    """Shortest time between the plans of two epochs, so that small commits gather."""
+    """Shortest time between the plans of two epochs, so that small commits are collected."""
     tables_parallel: int = Field(4, ge=1, le=256)
-    """Tables of one epoch written at once."""
+    """Tables of one epoch that are written at the same time."""
     task_bytes: Bytes = Field(64 * 1024**2, ge=64 * 1024)
     """Log bytes of one table that one Spark task lists at once; half of it for a change log, whose rows are
     written as they come. Smaller needs less memory in each task and makes more of them."""
@@ -325,38 +326,39 @@ class EpochConfig(Section):
 
 
 class SparkConfig(Section):
-    """The Spark application that a pipeline is."""
+    """The Spark application in which the pipeline runs."""
 
     master: str = "local[*]"
-    """Where Spark runs: `local[*]` is this process, with all its cores; or the address of a cluster."""
+    """Where Spark runs: `local[*]` is this machine with all its cores; or the address of a cluster."""
     app_name: str = "penstock"
     """The application's name on Spark's pages and in its logs."""
     driver_memory: str = "2g"
     """Heap of the driver's JVM, as Spark writes it: `512m`, `2g`."""
     start_timeout: Milliseconds = 120_000
-    """How long a cluster may take to answer, and to run a first small task. Longer for clusters that start
-    machines on demand."""
+    """How long a cluster may take to answer and to run a first small task. Raise it for clusters that
+    start machines on demand."""
     conf: dict[str, str] = Field({})
     """Further Spark options by name. Every value is a text: put numbers in quotes."""
 
 
 class SchemaConfig(Section):
-    """What becomes of changes of definitions, and of changes that the log does not tell."""
+    """What to do about schema changes, and about changes of rows that the log does not tell."""
 
     changes: Literal["evolve", "ignore", "fail"] = "evolve"
-    """Columns changed: the target follows; it keeps the columns it has (what is new is left out, what is gone
-    becomes NULL, what was renamed goes on under its old name); or the table is parked."""
+    """When columns change. `evolve`: the target follows. `ignore`: it keeps its columns; new ones are
+    omitted, dropped ones become NULL, renamed ones keep their old name. `fail`: the table is parked."""
     rereads: Literal["resnapshot", "keep", "fail"] = "resnapshot"
-    """A statement changed rows and the log does not tell how, or the log does not fit what is known of the
-    table: it is read again; the target stays as it is; or the table is parked."""
+    """When a statement changed rows in a way that the log does not tell, or the log does not match the
+    known definition. `resnapshot`: the table is read again. `keep`: the target stays as it is. `fail`: the
+    table is parked."""
     rereads_max: int = Field(3, ge=1)
-    """A table is read again by itself for one and the same reason this many times in 24 hours. Then it is
-    parked until somebody asks for it: reading a large table again and again would help nobody."""
+    """How often a table is read again automatically for the same reason in 24 hours. After that it is
+    parked until an operator acts."""
     narrowing: Literal["keep", "rewrite"] = "keep"
-    """A column's type became narrower: the target keeps the wider one, which holds every value and costs
-    nothing; or its rows are rewritten in the new type."""
+    """When a column's type becomes narrower. `keep`: the target keeps the wider type, which holds every
+    value. `rewrite`: its rows are rewritten with the new type."""
     dropped_tables: Literal["keep", "drop"] = "keep"
-    """DROP TABLE: the target stays as it was; or it goes too. A change log always stays."""
+    """After DROP TABLE. `keep`: the target stays. `drop`: it is dropped, too. A change log always stays."""
     history_table: str | None = Field("penstock.{pipeline}_schema_history", pattern=r"^[^.]+\.[^.]+$")
-    """A table at the target that is told of every change of a definition, named as a source table
-    `database.table` would be; `{pipeline}` is the pipeline's name. null: none. The console has none."""
+    """A table at the target with every schema change, named as a source table `database.table` would be.
+    `{pipeline}` is the pipeline's name. null: no table. The console has none."""

@@ -78,10 +78,10 @@ class Column:
 
 @dataclass(frozen=True)
 class TypeOptions:
-    """Where people differ about values: `types` of the pipeline file.
+    """How some values are mapped: `types` of the pipeline file.
 
-    `to_json()` is the form in which the core takes it; the core decides the Arrow types by it. A choice that
-    makes different values equal (`decimal: double`, `tinyint1: boolean`) is not made for columns of the key.
+    `to_json()` is the form for the core, which chooses the Arrow types by it. A choice that makes different
+    values equal (`decimal: double`, `tinyint1: boolean`) does not apply to key columns.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
@@ -97,7 +97,7 @@ class TypeOptions:
     binary: Literal["bytes", "base64", "hex"] = "bytes"
     """BINARY, VARBINARY and BLOB: bytes or text."""
     tinyint1: Literal["int", "boolean"] = "int"
-    """TINYINT(1), which is what BOOLEAN makes: its number, or whether it is not 0."""
+    """TINYINT(1), also written BOOLEAN: its number, or true if it is not 0."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

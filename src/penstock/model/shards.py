@@ -18,9 +18,9 @@ SHARD_COLUMN = "_shard"
 
 @dataclass(frozen=True)
 class ShardRule:
-    """One entry of `merge_shards` in the pipeline file: the captured tables that match `tables`, its shards,
-    have one target together, that of a table named `into`. `shard_column` of it says of each row which table
-    it is from (`database.table`); a row's key is its key there and this."""
+    """One entry of `merge_shards` in the pipeline file: the captured tables that match `tables` (its
+    shards) share one target, named `into`. Its column `shard_column` has each row's source table
+    (`database.table`), and belongs to the row's key."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
@@ -29,7 +29,7 @@ class ShardRule:
     into: str
     """Name of the target, `database.table` as a source table would be."""
     shard_column: str = SHARD_COLUMN
-    """Column of the target that says from which table a row is."""
+    """Column of the target with the row's source table."""
 
     def __post_init__(self) -> None:
         for pattern in self.patterns:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ConsoleOptions(SinkOptions):
-    """Changes as JSON lines on standard output, for a first look."""
+    """Changes as JSON lines on standard output, to try things out."""
 
     type: Literal["console"]
     """Name of the sink."""

@@ -1,5 +1,5 @@
-"""Changes as JSON lines on standard output, for a first look. At least once: what was printed cannot be
-asked."""
+"""Changes as JSON lines on standard output, to try things out. At least once: a sink that prints cannot look
+up what it has printed."""
 
 from __future__ import annotations
 

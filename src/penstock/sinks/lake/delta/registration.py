@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeltaOptions(NamespaceOptions):
-    """Delta tables: each target is the table as it is at the source."""
+    """Delta tables. Each target equals its source table."""
 
     type: Literal["delta"]
     """Name of the sink."""

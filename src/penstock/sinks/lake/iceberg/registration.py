@@ -20,31 +20,32 @@ if TYPE_CHECKING:
 
 
 class IcebergOptions(NamespaceOptions):
-    """Iceberg tables: each target is the table as it is at the source."""
+    """Iceberg tables. Each target equals its source table."""
 
     type: Literal["iceberg"] = "iceberg"
     """Name of the sink."""
     path: Path | None = None
     """Directory of the warehouse."""
     catalog: str = "lake"
-    """Name of the Iceberg catalog in Spark; a Hadoop catalog at `path` unless `spark.conf` sets it up
-    otherwise."""
+    """Name of the Iceberg catalog in Spark. A Hadoop catalog at `path`, unless `spark.conf` configures
+    another."""
     equality_deletes: bool = True
-    """Small epochs are committed without a Spark job. They leave equality deletes in a table, which become
-    deletion vectors in the background. `false` is for readers that do not know equality deletes."""
+    """Small epochs are committed without a Spark job. They leave equality deletes, which are converted
+    into deletion vectors in the background. `false`: for readers that do not support equality deletes."""
     fold_commits: int = Field(64, ge=1)
-    """The equality deletes of a table become deletion vectors after so many small commits to it."""
+    """Number of small commits to a table after which its equality deletes are converted into deletion
+    vectors."""
     maintain_epochs: int = Field(50, ge=1)
-    """After so many commits to a table, small ones not counted, its old snapshots are expired and small files
-    put together."""
+    """Number of commits to a table, without small ones, after which old snapshots are expired and small
+    files are merged."""
     snapshots_keep: int = Field(20, ge=1)
-    """So many of the newest snapshots are always kept, so that readers can go back."""
+    """Minimum number of snapshots that are kept, so that readers can go back."""
     snapshots_age: Milliseconds = 3_600_000
     """Snapshots younger than this are kept, too."""
     snapshots_max: int = Field(500, ge=1)
-    """More snapshots than this are not kept, however young: every commit writes the list of them anew."""
+    """Maximum number of snapshots, whatever their age: every commit rewrites the list of them."""
     files_age: Milliseconds = 900_000
-    """Files that no snapshot names any more are kept so long, for queries that still read them."""
+    """How long files are kept that no snapshot uses any more, for queries that still read them."""
 
     @property
     def directory(self) -> Path | None:
