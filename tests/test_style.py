@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.rust_modules import Crate, circles
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "penstock"
@@ -242,6 +243,30 @@ def test_imports_point_one_way() -> None:
                 upward.add(f"{name_of(path)} imports penstock.{parts[1]}")
     assert upward <= UPWARD_IMPORTS
     assert upward >= UPWARD_IMPORTS, "remove these exceptions"
+
+
+def test_files_of_the_core_use_each_other_one_way() -> None:
+    """Two files that need each other are one file, or what they share belongs into a third."""
+    assert circles(Crate(ROOT / "core" / "src").uses) == []
+
+
+def test_a_circle_between_rust_files_is_found_through_re_exports_and_nested_uses(tmp_path: Path) -> None:
+    files = {
+        "lib.rs": "pub mod a;\npub mod b;\npub mod c;\n",
+        "a.rs": "use crate::{b::Thing, c};\n#[cfg(test)]\nmod tests {\n    use crate::c::walk;\n}\n",
+        "b/mod.rs": "mod thing;\npub use thing::{Thing as Thing, Other};\n// use crate::a;\n",
+        "b/thing.rs": 'fn other(_: super::super::c::Walk) { "crate::a"; }\n',
+        "c.rs": "pub struct Walk;\n",
+    }
+    for name, code in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    uses = Crate(tmp_path).uses
+    assert uses[("a",)] == {("b", "thing"), ("c",)}
+    assert uses[("b", "thing")] == {("c",)}
+    assert circles(uses) == []
+    (tmp_path / "c.rs").write_text("use crate::b::Other;\n")
+    assert circles(Crate(tmp_path).uses) == [["b::thing", "c"]]
 
 
 def test_the_nouns_know_only_each_other_errors_and_how_to_write_names() -> None:

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::error::Result;
-use penstock_core::latest::Latest;
+use penstock_core::mysql_binlog::MySqlBinlog;
 use penstock_core::output::Options;
-use penstock_core::scan::{RangeScan, Split};
 use penstock_core::schema::TableSchema;
+use penstock_core::segment_format::SegmentFormat;
+use penstock_core::split::Split;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -60,28 +60,20 @@ fn main() {
 /// One pass; the rows it gave. A batch is dropped when the next one is there, as a reader in Python does.
 #[inline(never)]
 fn decode(table: &Arc<TableSchema>, split: &Split, layout: &str) -> Result<u64> {
-    let scan = RangeScan::new(table.clone(), split, None)?;
     let batch_rows = std::env::var("BATCH_ROWS")
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(penstock_core::output::BATCH_ROWS);
+    let options = match layout {
+        "latest" => Options { batch_rows, ..Options::of(Layout::Latest) },
+        _ => Options { before_images: layout != "after", batch_rows, ..Options::of(Layout::Changelog) },
+    };
+    let mut decoder = MySqlBinlog::decoder(table.clone(), split, None, &options, Default::default())?;
     let mut rows = 0;
     let mut held = None;
-    if layout == "latest" {
-        let mut decoder =
-            Latest::new(scan, &Options { batch_rows, ..Options::of(Layout::Latest) }, Default::default())?;
-        while let Some(batch) = decoder.next_batch()? {
-            rows += batch.num_rows() as u64;
-            held = Some(batch);
-        }
-    } else {
-        let options =
-            Options { before_images: layout != "after", batch_rows, ..Options::of(Layout::Changelog) };
-        let mut decoder = Changelog::new(scan, &options)?;
-        while let Some(batch) = decoder.next_batch()? {
-            rows += batch.num_rows() as u64;
-            held = Some(batch);
-        }
+    while let Some(batch) = decoder.next_batch()? {
+        rows += batch.num_rows() as u64;
+        held = Some(batch);
     }
     drop(held);
     Ok(rows)

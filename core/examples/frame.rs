@@ -7,9 +7,11 @@
 use std::time::Instant;
 
 use penstock_core::event::HEADER_SIZE;
-use penstock_core::frame::Framer;
 use penstock_core::framing::{Options, Skip, Spooling};
 use penstock_core::gtid::GtidSet;
+use penstock_core::mysql_binlog::MySqlBinlog;
+use penstock_core::segment_format::SegmentFormat;
+use penstock_core::segment_framer::SegmentFramer;
 use penstock_core::span::Place;
 
 /// As much as a receiver reads from its socket at a time.
@@ -64,7 +66,7 @@ fn packet(event: &[u8], stream: &mut Vec<u8>) {
 /// Events and bytes that it gave.
 #[inline(never)]
 fn frame(stream: &[u8]) -> (u64, u64) {
-    let mut framer = Framer::new(Options {
+    let mut framer = MySqlBinlog::framer(Options {
         offset: 0,
         segment_size: 256 << 20,
         span_size: 1 << 20,
@@ -82,5 +84,5 @@ fn frame(stream: &[u8]) -> (u64, u64) {
         }
         framer.cut();
     }
-    (framer.tracker.events, framer.tracker.end)
+    (framer.tracker.events, framer.offset())
 }

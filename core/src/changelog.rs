@@ -3,6 +3,7 @@
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+use crate::batches::Batches;
 use crate::column::Walk;
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -67,25 +68,6 @@ impl Changelog {
         Ok(Self { scan, output, before_images, foreign_key_checks, bucket, skip: None, open: None })
     }
 
-    pub fn schema(&self) -> SchemaRef {
-        self.output.schema()
-    }
-
-    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while !self.output.is_full() {
-            let (rows, done) = match self.open.take() {
-                Some(open) => open,
-                None => match self.scan.next_rows()? {
-                    Some(rows) => (rows, 0),
-                    None => break,
-                },
-            };
-            self.open =
-                self.decode(&rows, done).map_err(|error| self.scan.locate(error))?.map(|done| (rows, done));
-        }
-        self.output.finish().map_err(|error| self.scan.locate(error))
-    }
-
     /// Decodes rows until the event ends (None) or the batch is full.
     fn decode(&mut self, rows_at: &RowsAt, done: usize) -> Result<Option<usize>> {
         let map = self.scan.map(rows_at);
@@ -141,5 +123,26 @@ impl Changelog {
             }
         }
         Ok(None)
+    }
+}
+
+impl Batches for Changelog {
+    fn schema(&self) -> SchemaRef {
+        self.output.schema()
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        while !self.output.is_full() {
+            let (rows, done) = match self.open.take() {
+                Some(open) => open,
+                None => match self.scan.next_rows()? {
+                    Some(rows) => (rows, 0),
+                    None => break,
+                },
+            };
+            self.open =
+                self.decode(&rows, done).map_err(|error| self.scan.locate(error))?.map(|done| (rows, done));
+        }
+        self.output.finish().map_err(|error| self.scan.locate(error))
     }
 }

@@ -11,23 +11,26 @@
 //! PREVIOUS_GTIDS and STOP, MariaDB's GTID_LIST and BINLOG_CHECKPOINT. They move the source's position only.
 
 mod branch;
+mod pending;
 mod transaction;
 
 use std::collections::HashMap;
 
-use branch::{Held, Replay, Spool};
+use pending::{Fate, Held, Replay, Spool};
 
 use crate::cursor::Cursor;
 use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
-use crate::format::{has_gtids, previous_gtids, same_format, Format, MAGIC};
-use crate::framing::{Options, Piece};
+use crate::framing::Options;
 use crate::group::{Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2};
 use crate::group::{MARIADB_BINLOG_CHECKPOINT, MARIADB_GTID_LIST, MARIADB_START_ENCRYPTION};
 use crate::group::{PREVIOUS_GTIDS, ROTATE, STOP, TRANSACTION_PAYLOAD};
 use crate::gtid::{Gtid, GtidSet};
+use crate::json_text::quoted;
 use crate::mariadb;
 use crate::payload::Payload;
+use crate::segment_framer::{Piece, SegmentFramer};
+use crate::segment_head::{has_gtids, previous_gtids, same_format, Format, MAGIC};
 use crate::server_error::ServerError;
 use crate::span::{Place, Tracker};
 use crate::xa::Prepared;
@@ -36,16 +39,6 @@ const PACKET_MAX: usize = 0xff_ffff;
 /// Output gathered before `feed` returns; what was fed beyond that waits inside.
 const OUTPUT_MAX: usize = 8 << 20;
 const HIGH_BITS: u64 = !0xffff_ffff;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Fate {
-    #[default]
-    Store,
-    Drop,
-    Compare,
-    /// Not known yet: it may be an XA transaction.
-    Hold,
-}
 
 pub struct Framer {
     options: Options,
@@ -123,48 +116,8 @@ impl Framer {
         }
     }
 
-    /// Takes bytes of the connection, from the answer to the dump command on. Call again with nothing while
-    /// `more`.
-    pub fn feed(&mut self, data: &[u8]) -> Result<Vec<Piece>> {
-        self.spooled = 0;
-        self.output.reserve(data.len().min(OUTPUT_MAX));
-        if self.backlog.is_empty() {
-            let rest = self.consume(data)?;
-            self.backlog.extend_from_slice(rest);
-        } else {
-            let mut waiting = std::mem::take(&mut self.backlog);
-            waiting.extend_from_slice(data);
-            let rest = self.consume(&waiting)?.len();
-            waiting.drain(..waiting.len() - rest);
-            self.backlog = waiting;
-        }
-        self.flush_output();
-        Ok(std::mem::take(&mut self.pieces))
-    }
-
-    pub fn more(&self) -> bool {
-        !self.backlog.is_empty() || self.payload.is_some() || self.replay.is_some()
-    }
-
-    /// Index entries for everything that `feed` has given since the last cut.
-    pub fn cut(&mut self) -> Vec<String> {
-        if self.segment.is_some() {
-            self.entries.extend(self.tracker.cut(""));
-        }
-        std::mem::take(&mut self.entries)
-    }
-
-    /// The next transaction begins a new segment.
-    pub fn roll(&mut self) {
-        self.roll = true;
-    }
-
     pub fn segment_base(&self) -> u64 {
         self.segment_base
-    }
-
-    pub fn has_segment(&self) -> bool {
-        self.segment.is_some()
     }
 
     fn consume<'a>(&mut self, mut data: &'a [u8]) -> Result<&'a [u8]> {
@@ -441,7 +394,7 @@ impl Framer {
         self.tracker.padding(length);
         let extra = format!(
             ",\"head\":{{\"server_uuid\":{},\"gtids\":\"{}\",\"prepared\":{}}}",
-            crate::span::json(&self.options.server_uuid),
+            quoted(&self.options.server_uuid),
             self.tracker.executed,
             self.prepared_json()
         );
@@ -459,6 +412,53 @@ impl Framer {
     #[cold]
     fn fail(&self, reason: impl Into<String>) -> DecodeError {
         DecodeError::new(reason, self.tracker.end)
+    }
+}
+
+impl SegmentFramer for Framer {
+    /// `data` are bytes of the connection, from the answer to the dump command on.
+    fn feed(&mut self, data: &[u8]) -> Result<Vec<Piece>> {
+        self.spooled = 0;
+        self.output.reserve(data.len().min(OUTPUT_MAX));
+        if self.backlog.is_empty() {
+            let rest = self.consume(data)?;
+            self.backlog.extend_from_slice(rest);
+        } else {
+            let mut waiting = std::mem::take(&mut self.backlog);
+            waiting.extend_from_slice(data);
+            let rest = self.consume(&waiting)?.len();
+            waiting.drain(..waiting.len() - rest);
+            self.backlog = waiting;
+        }
+        self.flush_output();
+        Ok(std::mem::take(&mut self.pieces))
+    }
+
+    fn more(&self) -> bool {
+        !self.backlog.is_empty() || self.payload.is_some() || self.replay.is_some()
+    }
+
+    fn cut(&mut self) -> Vec<String> {
+        if self.segment.is_some() {
+            self.entries.extend(self.tracker.cut(""));
+        }
+        std::mem::take(&mut self.entries)
+    }
+
+    fn roll(&mut self) {
+        self.roll = true;
+    }
+
+    fn has_segment(&self) -> bool {
+        self.segment.is_some()
+    }
+
+    fn offset(&self) -> u64 {
+        self.tracker.end
+    }
+
+    fn committed(&self) -> u64 {
+        self.tracker.committed
     }
 }
 

@@ -1,30 +1,8 @@
-//! What a framer is told, and what it yields.
+//! What the framer of binlog events has to know before the first byte.
 
 use crate::gtid::{Gtid, GtidSet};
 use crate::span::Place;
 use crate::xa::Prepared;
-
-/// One step of what is to be written.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Piece {
-    Bytes(Vec<u8>),
-    /// To append to a spool file of prepared transactions; the first bytes make it.
-    Spool {
-        name: String,
-        bytes: Vec<u8>,
-    },
-    /// Row events in `(start, end]`, given before, that the transaction has taken back.
-    TakenBack {
-        start: u64,
-        end: u64,
-    },
-    /// A new segment. `entries` close the one before.
-    Segment {
-        base: u64,
-        head: Vec<u8>,
-        entries: Vec<String>,
-    },
-}
 
 /// Transactions before the start of a new log: dropped until one begins at or after both bounds.
 #[derive(Debug, Clone, Default)]

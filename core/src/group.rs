@@ -7,7 +7,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::xa::is_rewritten;
+use crate::rewritten::is_rewritten;
 
 pub const QUERY: u8 = 2;
 pub const STOP: u8 = 3;

@@ -12,8 +12,7 @@ use md5::{Digest, Md5};
 use crate::column::{ColumnBuilder, TypeOptions, Walk, ZeroDates};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
-use crate::output::missing_column;
-use crate::rows::{walk_image, Present, RowSink, RowsEvent, Taken};
+use crate::rows::{missing_column, walk_image, Present, RowSink, RowsEvent, Taken};
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
 

@@ -8,6 +8,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use crate::batches::Batches;
 use crate::column::{Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
@@ -15,9 +19,6 @@ use crate::event::RowsKind;
 use crate::key::{Key, KeyReader};
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
-
 use crate::rows::RowsEvent;
 use crate::scan::{open_rows, RangeScan, RowsAt};
 use crate::seen::{Columns, Seen, SharedKeys};
@@ -86,28 +87,6 @@ impl Latest {
         Ok(Self { only_partial: true, ..Self::new(scan, &options, seen)? })
     }
 
-    pub fn schema(&self) -> SchemaRef {
-        self.output.schema()
-    }
-
-    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        if self.events.is_none() {
-            let mut events = Vec::new();
-            while let Some(rows) = self.scan.next_rows()? {
-                events.push(rows);
-            }
-            self.events = Some(events);
-        }
-        while !self.output.is_full() {
-            let Some(rows) = self.events.as_ref().and_then(|events| events.last().copied()) else { break };
-            self.reduce(&rows).map_err(|error| self.scan.locate(error))?;
-            if self.open.is_empty() {
-                self.events.as_mut().map(Vec::pop);
-            }
-        }
-        self.output.finish().map_err(|error| self.scan.locate(error))
-    }
-
     /// Builds survivors of the event until there are none left or the batch is full.
     fn reduce(&mut self, rows_at: &RowsAt) -> Result<()> {
         let map = self.scan.map(rows_at);
@@ -151,6 +130,30 @@ impl Latest {
             }
         }
         Ok(())
+    }
+}
+
+impl Batches for Latest {
+    fn schema(&self) -> SchemaRef {
+        self.output.schema()
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.events.is_none() {
+            let mut events = Vec::new();
+            while let Some(rows) = self.scan.next_rows()? {
+                events.push(rows);
+            }
+            self.events = Some(events);
+        }
+        while !self.output.is_full() {
+            let Some(rows) = self.events.as_ref().and_then(|events| events.last().copied()) else { break };
+            self.reduce(&rows).map_err(|error| self.scan.locate(error))?;
+            if self.open.is_empty() {
+                self.events.as_mut().map(Vec::pop);
+            }
+        }
+        self.output.finish().map_err(|error| self.scan.locate(error))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Log events and result rows to Arrow. Decodes, never decides; malformed input is an error with its offset.
 #![forbid(unsafe_code)]
 
+pub mod batches;
 pub mod changelog;
 pub mod charset;
 pub mod column;
@@ -14,7 +15,6 @@ pub mod double;
 pub mod error;
 pub mod event;
 pub mod fold;
-pub mod format;
 pub mod frame;
 pub mod framing;
 pub mod group;
@@ -23,11 +23,13 @@ pub mod gtid_domain;
 pub mod gtid_event;
 pub mod inspect;
 pub mod json;
+pub mod json_text;
 pub mod key;
 pub mod latest;
 pub mod literal;
 pub mod log_file;
 pub mod mariadb;
+pub mod mysql_binlog;
 pub mod network;
 pub mod outline;
 pub mod output;
@@ -37,18 +39,24 @@ pub mod pool;
 pub mod reduce;
 pub mod rescan;
 pub mod resultset;
+pub mod rewritten;
 pub mod rows;
 pub mod scan;
 pub mod schema;
 pub mod seen;
+pub mod segment_format;
+pub mod segment_framer;
+pub mod segment_head;
 pub mod server_error;
 pub mod span;
+pub mod split;
 pub mod status;
 pub mod table_map;
 pub mod table_name;
 pub mod temporal;
 pub mod text;
 pub mod update;
+pub mod varint;
 pub mod wire;
 pub mod xa;
 

@@ -9,8 +9,7 @@ use std::io::Write as _;
 use crate::decimal::DecimalImage;
 use crate::error::{DecodeError, Result, ValueError};
 use crate::network::Network;
-use crate::output::missing_column;
-use crate::rows::{RowSink, Taken, ValueSink};
+use crate::rows::{missing_column, RowSink, Taken, ValueSink};
 use crate::schema::{ColumnType, TableSchema};
 use crate::temporal::{Date, DateTime, Time};
 

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use crate::error::Result;
 use crate::event::{EventHeader, EventKind, FormatDescription};
 use crate::log_file::{Direction, LogFile};
-use crate::scan::{is_dummy, statement, table_id, Split};
+use crate::scan::{is_dummy, statement, table_id};
+use crate::split::Split;
 use crate::table_map::TableMapHead;
 
 /// Positions held at most, of all tables together: 64 MB.

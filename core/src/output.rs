@@ -14,7 +14,7 @@ use crate::event::FormatDescription;
 use crate::json;
 use crate::literal::Literals;
 use crate::pool;
-use crate::rows::{walk_image, Present, RowSink, RowsEvent, Taken};
+use crate::rows::{missing_column, walk_image, Present, RowSink, RowsEvent, Taken};
 use crate::schema::{ColumnSchema, TableSchema};
 use crate::table_map::TableMap;
 
@@ -199,12 +199,6 @@ impl RowSink for Columns {
         }
         Ok(())
     }
-}
-
-/// An image without a column that is needed.
-#[cold]
-pub fn missing_column() -> ValueError {
-    ValueError::lacking(Lacks::Columns, "the row image lacks it; the source needs binlog_row_image = FULL")
 }
 
 impl Output {

@@ -10,15 +10,17 @@ use arrow_schema::ArrowError;
 use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
 
+use crate::batches::Batches;
 use crate::column::{TypeOptions, PRESENT, SEQUENCE};
 use crate::error::{DecodeError, Result};
 use crate::fold::Fold;
 use crate::gtid::GtidSet;
 use crate::key::{BatchKeys, Key, KeyReader};
 use crate::latest::{for_each_key, Latest};
-use crate::scan::{RangeScan, Split};
+use crate::scan::RangeScan;
 use crate::schema::TableSchema;
 use crate::seen::SharedKeys;
+use crate::split::Split;
 
 /// Last change per key over `latest` batches of several splits; the greatest `_sequence` wins.
 ///

@@ -9,13 +9,21 @@ use crate::event::Checksum;
 use crate::group::{is_gtid, is_rows, Header, FLAG_IGNORABLE, FORMAT_DESCRIPTION, HEADER, IGNORABLE};
 use crate::group::{load_query, query_statement, EXECUTE_LOAD_QUERY, PREVIOUS_GTIDS, QUERY};
 use crate::gtid::GtidSet;
-use crate::span::{json, Place, Tracker};
+use crate::json_text::quoted;
+use crate::span::{Place, Tracker};
 use crate::status::{Status, Updated};
 
 /// Walks the events of `(start, end]` of a segment and gives the entry of that part. `open` are the
 /// offsets of the events to read first when `start` lies inside a transaction (its GTID event, then the table
 /// maps in force, in log order), `source` the source's place at `start`.
-pub fn scan(path: &str, base: u64, start: u64, end: u64, open: &[u64], source: Place) -> Result<String> {
+pub fn index_entry(
+    path: &str,
+    base: u64,
+    start: u64,
+    end: u64,
+    open: &[u64],
+    source: Place,
+) -> Result<String> {
     let mut reader = Events::open(path, base)?;
     let mut tracker = Tracker::new(start, GtidSet::default(), source);
     let mut event = Vec::new();
@@ -108,9 +116,9 @@ pub fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> R
         _ => return Ok(None),
     };
     let statement = statement.map_err(|error| error.in_file(path))?;
-    let database = json(&String::from_utf8_lossy(statement.database));
+    let database = quoted(&String::from_utf8_lossy(statement.database));
     let status = Status::parse(statement.variables);
-    let mut text = format!("{{\"database\":{database},\"sql\":{}", json(&status.text(statement.sql)));
+    let mut text = format!("{{\"database\":{database},\"sql\":{}", quoted(&status.text(statement.sql)));
     if let Some(mode) = status.sql_mode {
         text.push_str(&format!(",\"sql_mode\":{mode}"));
     }
@@ -118,7 +126,7 @@ pub fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> R
         Updated::Unsaid => {}
         Updated::Unlisted => text.push_str(",\"updates\":null"),
         Updated::Listed(names) => {
-            let names: Vec<String> = names.iter().map(|name| json(name)).collect();
+            let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
             text.push_str(&format!(",\"updates\":[{}]", names.join(",")));
         }
     }

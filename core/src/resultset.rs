@@ -8,6 +8,7 @@
 //! A length found in the input is only waited for, never allocated: memory is what has arrived of one row,
 //! and one batch.
 
+mod error;
 mod packets;
 
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 
+use self::error::Result;
+pub use self::error::ResultSetError;
 use self::packets::Packets;
 use crate::charset::{collation_charset, Charset};
 use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions};
@@ -31,26 +34,6 @@ const UNSIGNED_FLAG: u16 = 32;
 const ENUM_FLAG: u16 = 256;
 const SET_FLAG: u16 = 2048;
 const BINARY_COLLATION: u16 = 63;
-
-/// Why an answer cannot be read on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ResultSetError {
-    Decode(DecodeError),
-    /// The ERR packet of the server.
-    Server {
-        code: u16,
-        sqlstate: String,
-        message: String,
-    },
-}
-
-impl From<DecodeError> for ResultSetError {
-    fn from(error: DecodeError) -> Self {
-        Self::Decode(error)
-    }
-}
-
-type Result<T> = std::result::Result<T, ResultSetError>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {

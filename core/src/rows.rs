@@ -7,7 +7,7 @@
 use crate::compressed_column;
 use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
-use crate::error::{DecodeError, Result, ValueError};
+use crate::error::{DecodeError, Lacks, Result, ValueError};
 use crate::event::{Event, EventKind, FormatDescription, RowsKind};
 use crate::table_map::{bit_from_low, TableMap};
 use crate::temporal::{Date, DateTime, Time};
@@ -51,6 +51,12 @@ pub trait RowSink {
 
     /// The image does not have this column.
     fn absent(&mut self, index: usize) -> Taken;
+}
+
+/// The error for an image that lacks a column which is needed.
+#[cold]
+pub fn missing_column() -> ValueError {
+    ValueError::lacking(Lacks::Columns, "the row image lacks it; the source needs binlog_row_image = FULL")
 }
 
 /// Which of the table's columns an image has.

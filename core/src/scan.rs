@@ -9,25 +9,14 @@ use std::sync::Arc;
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, FormatDescription};
-use crate::gtid::{GtidEvent, GtidSet};
+use crate::gtid::GtidSet;
+use crate::gtid_event::GtidEvent;
 use crate::log_file::{Direction, LogFile};
 use crate::plan;
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
+use crate::split::Split;
 use crate::table_map::{TableMap, TableMapHead};
-
-/// `penstock.model.offset.Split`: the events of one segment that end in `(start, end]`.
-#[derive(Debug, Clone)]
-pub struct Split {
-    pub path: String,
-    pub base: u64,
-    pub start: u64,
-    pub end: u64,
-    /// Path, base and offset of the events to read first.
-    pub preamble: Vec<(String, u64, u64)>,
-    /// Of the table's events, in the file and in order (`Outline::positions`); None: they have to be found.
-    pub positions: Option<Vec<u64>>,
-}
 
 /// A row event of the table.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Index entries: what a span of the log holds, gathered while the events pass by.
 //!
 //! The same `Tracker` serves the receiver (events as they arrive) and readers that need to know more than
-//! an entry of a closed segment says (`scan` walks the events of a part of it again).
+//! an entry of a closed segment says (`rescan.rs` walks the events of a part of it again).
 
 mod entry;
 
@@ -9,12 +9,12 @@ use std::fmt::Write as _;
 
 use hashbrown::HashMap;
 
-pub use entry::json;
-
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::group::{is_gtid, is_rows, Group, Header, Savepoint, Statement, Step, HEADER, TABLE_MAP};
-use crate::gtid::{Gtid, GtidEvent, GtidSet};
+use crate::gtid::{Gtid, GtidSet};
+use crate::gtid_event::GtidEvent;
+use crate::json_text::quoted;
 use crate::status::{Status, Updated};
 use crate::table_name;
 use crate::xa::Change;
@@ -280,7 +280,7 @@ impl Tracker {
                     &String::from_utf8_lossy(database),
                     &String::from_utf8_lossy(table),
                 );
-                names.names.push(Name { bytes: bytes.clone(), key: json(&text) });
+                names.names.push(Name { bytes: bytes.clone(), key: quoted(&text) });
                 names.slots.insert(bytes, names.names.len() - 1);
                 self.counts.push((0, 0));
                 names.names.len() - 1
@@ -329,8 +329,8 @@ impl Tracker {
         let mut text = format!(
             "{{\"offset\":{offset},\"end\":{},\"database\":{},\"sql\":{},\"timestamp\":{}",
             self.end,
-            json(&String::from_utf8_lossy(statement.database)),
-            json(&sql),
+            quoted(&String::from_utf8_lossy(statement.database)),
+            quoted(&sql),
             header.timestamp
         );
         if statement.sql.len() > limit {
@@ -344,7 +344,7 @@ impl Tracker {
         }
         if !is_definition(statement.sql) {
             if let Updated::Listed(names) = &status.updated {
-                let names: Vec<String> = names.iter().map(|name| json(name)).collect();
+                let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
                 let _ = write!(text, ",\"updates\":[{}]", names.join(","));
             }
             if dml && alone {

@@ -3,18 +3,14 @@
 //! A source writes the rows of an XA transaction when it is *prepared*; they count from its `XA COMMIT` on,
 //! which may come much later, in another file, or never (`XA ROLLBACK`). In the relay log the rows stand at
 //! the XA COMMIT (see `frame/branch.rs`), and at the prepare there is only an empty transaction under its
-//! GTID. Both are written by us, which the comment in their COMMIT says: what the source sent for them is
-//! something else.
+//! GTID. Penstock writes both, and says so in a comment in their COMMIT (`rewritten.rs`).
 
 use std::fmt::Write as _;
 
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::group::{Header, HEADER, QUERY};
-use crate::span::json;
-
-/// Begin of the COMMIT of a transaction that stands in the log otherwise than it was sent.
-const REWRITTEN: &[u8] = b"COMMIT /* XA ";
+use crate::json_text::quoted;
 
 /// What an XA statement of the log does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +41,7 @@ pub enum Change {
 impl Prepared {
     pub fn json(&self) -> String {
         let Prepared { xid, file, start, length } = self;
-        let (xid, file) = (json(xid), json(file));
+        let (xid, file) = (quoted(xid), quoted(file));
         format!("{{\"xid\":{xid},\"file\":{file},\"start\":{start},\"length\":{length}}}")
     }
 }
@@ -54,7 +50,7 @@ impl Change {
     pub fn json(&self) -> String {
         match self {
             Change::Prepared(prepared) => prepared.json(),
-            Change::Ended(xid) => format!("{{\"xid\":{}}}", json(xid)),
+            Change::Ended(xid) => format!("{{\"xid\":{}}}", quoted(xid)),
         }
     }
 }
@@ -92,16 +88,6 @@ pub fn xid_of_event(body: &[u8], base: u64) -> Result<String> {
     }
     let _ = write!(text, "{format}");
     Ok(text)
-}
-
-pub fn is_rewritten(sql: &[u8]) -> bool {
-    sql.starts_with(REWRITTEN)
-}
-
-/// The COMMIT of a transaction of ours; `what` it stands for.
-pub fn rewritten(what: &str, xid: &str) -> String {
-    let known = xid.replace("*/", "* /");
-    format!("COMMIT /* XA {what} {known} */")
 }
 
 /// A QUERY event of our own: no session, no database; time and server are those of `event`.

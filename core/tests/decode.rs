@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::{Layout, TypeOptions, ZeroDates};
 use penstock_core::error::Result;
@@ -12,8 +13,9 @@ use penstock_core::latest::{for_each_key, Latest};
 use penstock_core::log_file::LogFile;
 use penstock_core::outline::Outline;
 use penstock_core::output::Options;
-use penstock_core::scan::{RangeScan, Split};
+use penstock_core::scan::RangeScan;
 use penstock_core::schema::TableSchema;
+use penstock_core::split::Split;
 use penstock_core::table_map::TableMap;
 use proptest::prelude::*;
 

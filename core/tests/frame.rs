@@ -2,8 +2,9 @@
 
 use penstock_core::digest::Digest;
 use penstock_core::frame::Framer;
-use penstock_core::framing::{Expected, Options, Piece, Skip, Spooling};
+use penstock_core::framing::{Expected, Options, Skip, Spooling};
 use penstock_core::gtid::GtidSet;
+use penstock_core::segment_framer::{Piece, SegmentFramer};
 use penstock_core::span::Place;
 use proptest::prelude::*;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from penstock.commands.inspect import log_files
 from penstock.config import RelayLogConfig
 from penstock.errors import ConfigError
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import SEGMENT_FORMATS
 from penstock.relaylog.writer import RelayLogWriter
 
 CONFIG = RelayLogConfig(disk_free_min=0, span_size=SPAN_SIZE)
@@ -69,3 +71,14 @@ def test_a_writer_refuses_an_unknown_segment_format_before_it_touches_anything(f
     with pytest.raises(ConfigError, match="postgres-wal"):
         RelayLogWriter(folder, CONFIG)
     assert contents(folder) == before
+
+
+def test_the_formats_that_are_accepted_are_those_of_the_core() -> None:
+    sources = Path(__file__).resolve().parents[2] / "core" / "src"
+    found = [
+        name
+        for path in sorted(sources.rglob("*.rs"))
+        if "impl SegmentFormat for" in (code := path.read_text())
+        for name in re.findall(r'const NAME: &\'static str = "([^"]+)"', code)
+    ]
+    assert tuple(found) == SEGMENT_FORMATS

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::event::{Checksum, EventKind, Events, FormatDescription};
-use penstock_core::gtid::GtidEvent;
+use penstock_core::gtid_event::GtidEvent;
 
 fuzz_target!(|bytes: &[u8]| {
     for checksum in [Checksum::None, Checksum::Crc32] {

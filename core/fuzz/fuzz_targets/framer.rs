@@ -5,7 +5,8 @@ mod log;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::frame::Framer;
-use penstock_core::framing::{Options, Piece, Skip, Spooling};
+use penstock_core::framing::{Options, Skip, Spooling};
+use penstock_core::segment_framer::{Piece, SegmentFramer};
 use penstock_core::span::Place;
 
 /// What was fed, in pieces of `size` bytes: everything given out before the end or an error.

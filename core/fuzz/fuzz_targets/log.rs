@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each target uses a part
 
 use penstock_core::event::{Checksum, Event, EventKind, Events, FormatDescription};
-use penstock_core::scan::Split;
+use penstock_core::split::Split;
 
 /// A log of a real server, with checksums.
 pub const REAL: &[u8] = include_bytes!("../../tests/data/changes.binlog");

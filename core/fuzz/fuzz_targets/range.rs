@@ -6,6 +6,7 @@ mod log;
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
+use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::error::Result;

@@ -28,52 +28,22 @@
 //! than the chunk. One that sees them was read after the XA COMMIT was in the source's log, so its high mark
 //! lies behind it.
 
-use super::{Fate, Framer, OUTPUT_MAX};
+use super::pending::{Fate, Replay, Spool};
+use super::{Framer, OUTPUT_MAX};
 use crate::error::Result;
 use crate::event::{EventKind, HEADER_SIZE};
-use crate::format::{same_format, MAGIC};
-use crate::framing::Piece;
 use crate::group::{query, Group, Header, Step, HEADER, QUERY, XA_PREPARE};
 use crate::log_file::{Direction, LogFile};
-use crate::span::{Ending, Place};
-use crate::xa::{query_event, rewritten, statement, xid_of_event, Change, Prepared, XaStatement};
+use crate::rewritten::rewritten;
+use crate::segment_framer::Piece;
+use crate::segment_head::{same_format, MAGIC};
+use crate::span::Ending;
+use crate::xa::{query_event, statement, xid_of_event, Change, Prepared, XaStatement};
 
 /// Bytes of one transaction that are held in memory until its end is known.
 const HELD_MAX: usize = 1 << 20;
 /// A spool file that has grown beyond this is followed by a new one.
 const SPOOL_FILE_MAX: u64 = 16 << 20;
-
-/// A transaction whose place is not known yet.
-#[derive(Default)]
-pub(super) struct Held {
-    /// What becomes of it if it is no XA transaction.
-    pub intended: Fate,
-    gtid: Vec<u8>,
-    /// Its events as sent, as far as they are not in the spool.
-    bytes: Vec<u8>,
-    /// Where it begins in the spool file, and how much of it is there.
-    spooled: Option<(u64, u64)>,
-    xa: bool,
-    xid: Option<String>,
-    /// The source's place before it.
-    source: Place,
-}
-
-/// The open spool file.
-pub(super) struct Spool {
-    name: String,
-    position: u64,
-    format: Vec<u8>,
-}
-
-/// Events on their way from the spool into the log.
-pub(super) struct Replay {
-    prepared: Prepared,
-    file: Option<LogFile>,
-    position: u64,
-    /// The XA COMMIT that puts them here; None: they are stored as sent.
-    commit: Option<(Header, Vec<u8>)>,
-}
 
 impl Framer {
     /// Takes an event of a transaction whose place is not known yet.
@@ -84,23 +54,23 @@ impl Framer {
                 header.kind == EventKind::MARIADB_GTID.0 && body.get(12).is_some_and(|flags| flags & 64 != 0);
             self.aside.step(header, body, self.tracker.end, &mut Step::default())?;
             let held = &mut self.held;
-            held.xa = xa;
+            held.is_xa = xa;
             held.source.position = self.tracker.source.position;
             held.source.file.clone_from(&self.tracker.source.file);
-            held.gtid.clear();
-            held.gtid.extend_from_slice(event);
+            held.gtid_event.clear();
+            held.gtid_event.extend_from_slice(event);
             if xa {
                 self.aside_digest.update(event);
                 self.held.bytes.extend_from_slice(event);
             }
             return Ok(());
         }
-        if !self.held.xa {
+        if !self.held.is_xa {
             match self.xa_statement(header, body)? {
                 Some((XaStatement::Start, xid)) => {
-                    (self.held.xa, self.held.xid) = (true, Some(xid));
-                    self.held.bytes.clone_from(&self.held.gtid);
-                    self.aside_digest.update(&self.held.gtid);
+                    (self.held.is_xa, self.held.xid) = (true, Some(xid));
+                    self.held.bytes.clone_from(&self.held.gtid_event);
+                    self.aside_digest.update(&self.held.gtid_event);
                 }
                 Some((XaStatement::Commit, xid)) => return self.committed(&xid, header, event, body),
                 Some((XaStatement::Rollback, xid)) => {
@@ -143,7 +113,7 @@ impl Framer {
     fn release(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
         let gtid = self.let_go();
         self.route_whole(&gtid)?;
-        self.held.gtid = gtid;
+        self.held.gtid_event = gtid;
         self.route(header, event, body)
     }
 
@@ -152,9 +122,9 @@ impl Framer {
         self.aside = Group::default();
         let held = &mut self.held;
         self.fate = std::mem::take(&mut held.intended);
-        (held.xa, held.xid, held.spooled) = (false, None, None);
+        (held.is_xa, held.xid, held.spooled) = (false, None, None);
         held.bytes.clear();
-        std::mem::take(&mut held.gtid)
+        std::mem::take(&mut held.gtid_event)
     }
 
     fn route_whole(&mut self, event: &[u8]) -> Result<()> {

@@ -1,12 +1,13 @@
 //! What becomes of a transaction: stored, dropped because it lies before the start, or only compared with
 //! the one we hold.
 
-use super::{Fate, Framer};
+use super::pending::Fate;
+use super::Framer;
 use crate::digest::Digest;
 use crate::error::Result;
-use crate::framing::Piece;
 use crate::group::{is_gtid, Header, Step};
-use crate::gtid::GtidEvent;
+use crate::gtid_event::GtidEvent;
+use crate::segment_framer::Piece;
 
 impl Framer {
     pub(super) fn transactional(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {

@@ -7,6 +7,7 @@ mod file;
 mod names;
 mod statement;
 mod summary;
+mod timestamp;
 mod value;
 
 use std::collections::{HashMap, VecDeque};
@@ -15,19 +16,19 @@ use self::file::{FileEvents, RawEvent};
 pub use self::statement::{read_statement, Statement};
 use self::statement::{utf8, Control};
 use self::summary::{Domain, Summary};
+use self::timestamp::iso;
 use self::value::{write_json_string, JsonRow};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Checksum, Event, EventHeader, EventKind, RowsKind};
 use crate::group::MARIADB_STANDALONE;
-use crate::gtid::GtidEvent;
+use crate::gtid_event::GtidEvent;
 use crate::json::Style;
 use crate::mariadb::unpack;
 use crate::payload::Payload;
 use crate::rows::{skip_image, walk_image, Present, RowsEvent};
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
-use crate::temporal::DateTime;
 use crate::wire::WireType;
 
 /// Table maps remembered; servers never have so many open, so more is a sign of damage.
@@ -467,18 +468,4 @@ fn complete(map: &mut TableMap, schema: &TableSchema) {
             column.labels = Some(labels.iter().map(|label| label.as_bytes().into()).collect());
         }
     }
-}
-
-/// Microseconds since 1970 as ISO 8601 in UTC; the fraction only where the log has one.
-fn iso(micros: u64) -> String {
-    if micros == 0 {
-        return "1970-01-01T00:00:00Z".to_owned();
-    }
-    let mut text = Vec::with_capacity(27);
-    let fraction = (micros % 1_000_000) as u32;
-    DateTime::from_timestamp((micros / 1_000_000).max(1), fraction)
-        .write_text(if fraction == 0 { 0 } else { 6 }, &mut text);
-    text[10] = b'T';
-    text.push(b'Z');
-    utf8(&text)
 }

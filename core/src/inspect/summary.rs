@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{json, Map, Value};
 
-use super::iso;
 use super::names::event_name;
+use super::timestamp::iso;
 use crate::error::DecodeError;
 use crate::event::{EventKind, RowsKind};
 use crate::gtid::{Gtid, GtidSet};

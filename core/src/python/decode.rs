@@ -10,35 +10,21 @@ use pyo3::types::PyBytes;
 
 use super::frame::GtidSet;
 use super::schema::{parse_layout, parse_table, parse_types};
-use crate::changelog::Changelog;
+use super::segment_format::Format;
+use crate::batches::Batches;
 use crate::column::Layout;
-use crate::error::Result;
-use crate::latest::Latest;
 use crate::outline;
 use crate::output::{Options, BATCH_BYTES, BATCH_ROWS};
 use crate::reduce;
-use crate::scan::{RangeScan, Split};
 use crate::seen::SharedKeys;
+use crate::segment_format::SegmentFormat;
+use crate::split::Split;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RangeDecoder>()?;
     module.add_class::<Outline>()?;
     module.add_class::<LatestReducer>()?;
     module.add_class::<KeySet>()
-}
-
-enum Decoder {
-    Changelog(Box<Changelog>),
-    Latest(Box<Latest>),
-}
-
-impl Decoder {
-    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        match self {
-            Self::Changelog(decoder) => decoder.next_batch(),
-            Self::Latest(decoder) => decoder.next_batch(),
-        }
-    }
 }
 
 /// What a Mutex guards is gone when a thread panicked with it; the core never panics on input.
@@ -48,7 +34,7 @@ fn broken<T>(_: T) -> PyErr {
 
 #[pyclass(module = "penstock._core")]
 struct RangeDecoder {
-    decoder: Mutex<Decoder>,
+    decoder: Mutex<Box<dyn Batches + Send>>,
 }
 
 #[pymethods]
@@ -90,6 +76,9 @@ impl RangeDecoder {
             return Err(PyValueError::new_err(format!("bucket {share} of {count}; it must be less")));
         }
         let layout = parse_layout(layout)?;
+        if layout == Layout::Rows {
+            return Err(PyValueError::new_err("layout \"rows\" is for result sets"));
+        }
         let types = parse_types(types)?;
         let defaults = defaults.map(|batch| batch.0);
         let options = Options {
@@ -116,23 +105,13 @@ impl RangeDecoder {
             Some(keys) => keys.keys.lock().map_err(broken)?.shared(),
             None => SharedKeys::default(),
         };
-        let decoder = py.detach(|| -> PyResult<Decoder> {
-            let scan = RangeScan::new(table, &split, exclude)?;
-            Ok(match layout {
-                Layout::Changelog => Decoder::Changelog(Box::new(Changelog::new(scan, &options)?)),
-                Layout::Latest => Decoder::Latest(Box::new(Latest::new(scan, &options, seen)?)),
-                Layout::Rows => return Err(PyValueError::new_err("layout \"rows\" is for result sets")),
-            })
-        })?;
+        let decoder = py.detach(|| Format::decoder(table, &split, exclude, &options, seen))?;
         Ok(Self { decoder: Mutex::new(decoder) })
     }
 
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let schema = match &*self.decoder.lock().map_err(broken)? {
-            Decoder::Changelog(decoder) => decoder.schema(),
-            Decoder::Latest(decoder) => decoder.schema(),
-        };
+        let schema = self.decoder.lock().map_err(broken)?.schema();
         schema.to_pyarrow(py)
     }
 
@@ -171,7 +150,7 @@ impl Outline {
         preamble: Vec<(String, u64, u64)>,
     ) -> PyResult<Option<Self>> {
         let split = Split { path, base, start, end, preamble, positions: None };
-        let outline = py.detach(|| outline::Outline::new(&tables, &split))?;
+        let outline = py.detach(|| Format::outline(&tables, &split))?;
         Ok(outline.map(|outline| Self { outline }))
     }
 
@@ -239,7 +218,10 @@ impl KeySet {
     ) -> PyResult<()> {
         let split = Split { path, base, start, end, preamble, positions: None };
         let exclude = exclude_gtids.map(|set| set.0);
-        py.detach(|| Ok(self.keys.lock().map_err(broken)?.add_split(&split, exclude)?))
+        py.detach(|| {
+            let mut keys = self.keys.lock().map_err(broken)?;
+            Ok(Format::add_keys(&mut keys, &split, exclude)?)
+        })
     }
 
     fn __len__(&self) -> PyResult<usize> {

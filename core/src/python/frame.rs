@@ -4,10 +4,11 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::frame::Framer as CoreFramer;
-use crate::framing::{Expected, Options, Piece, Skip, Spooling};
+use super::segment_format::Format;
+use crate::framing::{Expected, Options, Skip, Spooling};
 use crate::gtid::{Gtid, GtidSet as CoreGtidSet};
-use crate::rescan::scan;
+use crate::segment_format::SegmentFormat;
+use crate::segment_framer::{Piece, SegmentFramer};
 use crate::span::Place;
 use crate::xa::Prepared;
 
@@ -100,7 +101,7 @@ impl GtidSet {
 }
 
 #[pyclass(module = "penstock._core")]
-pub struct Framer(CoreFramer);
+pub struct Framer(<Format as SegmentFormat>::Framer);
 
 #[pymethods]
 impl Framer {
@@ -133,7 +134,7 @@ impl Framer {
             }
             None => None,
         };
-        Ok(Self(CoreFramer::new(Options {
+        Ok(Self(Format::framer(Options {
             offset,
             segment_size,
             span_size,
@@ -194,12 +195,12 @@ impl Framer {
 
     #[getter]
     fn offset(&self) -> u64 {
-        self.0.tracker.end
+        self.0.offset()
     }
 
     #[getter]
     fn committed(&self) -> u64 {
-        self.0.tracker.committed
+        self.0.committed()
     }
 
     #[getter]
@@ -265,12 +266,12 @@ impl Framer {
 
 #[pyfunction]
 fn digest_span(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> PyResult<(u64, u64)> {
-    Ok(py.detach(|| crate::rescan::digest(path, base, start, end))?)
+    Ok(py.detach(|| Format::digest(path, base, start, end))?)
 }
 
 #[pyfunction]
 fn take_back(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> PyResult<()> {
-    Ok(py.detach(|| crate::rescan::take_back(path, base, start, end))?)
+    Ok(py.detach(|| Format::take_back(path, base, start, end))?)
 }
 
 #[pyfunction]
@@ -281,7 +282,7 @@ fn whole_statement(
     offset: u64,
     length_max: u64,
 ) -> PyResult<Option<String>> {
-    Ok(py.detach(|| crate::rescan::whole_statement(path, base, offset, length_max))?)
+    Ok(py.detach(|| Format::whole_statement(path, base, offset, length_max))?)
 }
 
 #[pyfunction]
@@ -297,5 +298,5 @@ fn scan_span(
     file: String,
     position: u64,
 ) -> PyResult<String> {
-    Ok(py.detach(|| scan(path, base, start, end, &open, Place { file, position }))?)
+    Ok(py.detach(|| Format::index_entry(path, base, start, end, &open, Place { file, position }))?)
 }

@@ -6,6 +6,7 @@ mod frame;
 mod inspect;
 mod resultset;
 mod schema;
+mod segment_format;
 mod text;
 
 use pyo3::prelude::*;

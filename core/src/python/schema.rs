@@ -7,9 +7,10 @@ use arrow_pyarrow::PyArrowType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::segment_format::Format;
 use crate::column::{self, Layout, TypeOptions};
-use crate::described;
 use crate::schema::TableSchema;
+use crate::segment_format::SegmentFormat;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(schema_of, module)?)?;
@@ -49,5 +50,5 @@ fn first_described(
     end: u64,
 ) -> PyResult<Option<String>> {
     let table = parse_table(table)?;
-    Ok(py.detach(|| described::first_described(path, base, start, end, &table))?)
+    Ok(py.detach(|| Format::described_table(path, base, start, end, &table))?)
 }

@@ -1,6 +1,6 @@
 //! Packets of the protocol: length (3 bytes), number (1), payload.
 
-use super::Result;
+use super::error::Result;
 use crate::error::DecodeError;
 
 const HEADER: usize = 4;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Sent, Tracker};
+use crate::json_text::quoted;
 use crate::xa::Change;
 
 impl Tracker {
@@ -33,7 +34,7 @@ impl Tracker {
             span.start,
             self.end,
             self.committed,
-            json(&self.committed_source.file),
+            quoted(&self.committed_source.file),
             self.committed_source.position
         );
         if span.transactions > 0 {
@@ -87,12 +88,8 @@ impl Tracker {
             "{{\"start\":{},\"end\":{},\"gtid\":{gtid},\"file\":{},\"position\":{}{sent}}}",
             ended.start,
             ended.end,
-            json(&ended.source.file),
+            quoted(&ended.source.file),
             ended.source.position
         ))
     }
-}
-
-pub fn json(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_else(|_| String::from("\"\""))
 }

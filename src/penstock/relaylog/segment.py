@@ -29,7 +29,7 @@ FORMAT = 1
 MYSQL_BINLOG = "mysql-binlog"
 """The segment format of MySQL and MariaDB: each segment is a valid binlog file."""
 SEGMENT_FORMATS = (MYSQL_BINLOG,)
-"""The segment formats that the core can read."""
+"""The segment formats that the core can read (`core/src/segment_format.rs`)."""
 RELAY_FILE = "relay.json"
 LEASE_FILE = "lease"
 STATUS_FILE = "receiver.json"

@@ -1,0 +1,94 @@
+//! Segments of MySQL and MariaDB: each is a valid binlog file.
+
+use std::sync::Arc;
+
+use crate::batches::Batches;
+use crate::changelog::Changelog;
+use crate::column::Layout;
+use crate::described;
+use crate::error::{DecodeError, Result};
+use crate::frame::Framer;
+use crate::framing;
+use crate::gtid::GtidSet;
+use crate::latest::Latest;
+use crate::outline::Outline;
+use crate::output::Options;
+use crate::reduce::KeySet;
+use crate::rescan;
+use crate::scan::RangeScan;
+use crate::schema::TableSchema;
+use crate::seen::SharedKeys;
+use crate::segment_format::SegmentFormat;
+use crate::span::Place;
+use crate::split::Split;
+
+pub struct MySqlBinlog;
+
+impl SegmentFormat for MySqlBinlog {
+    const NAME: &'static str = "mysql-binlog";
+
+    type FramerOptions = framing::Options;
+    type Framer = Framer;
+    type Place = Place;
+    type Transactions = GtidSet;
+
+    fn framer(options: framing::Options) -> Framer {
+        Framer::new(options)
+    }
+
+    fn index_entry(
+        path: &str,
+        base: u64,
+        start: u64,
+        end: u64,
+        open: &[u64],
+        place: Place,
+    ) -> Result<String> {
+        rescan::index_entry(path, base, start, end, open, place)
+    }
+
+    fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
+        rescan::digest(path, base, start, end)
+    }
+
+    fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
+        rescan::take_back(path, base, start, end)
+    }
+
+    fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> Result<Option<String>> {
+        rescan::whole_statement(path, base, offset, length_max)
+    }
+
+    fn decoder(
+        table: Arc<TableSchema>,
+        split: &Split,
+        exclude: Option<GtidSet>,
+        options: &Options,
+        seen: SharedKeys,
+    ) -> Result<Box<dyn Batches + Send>> {
+        let scan = RangeScan::new(table, split, exclude)?;
+        Ok(match options.layout {
+            Layout::Changelog => Box::new(Changelog::new(scan, options)?),
+            Layout::Latest => Box::new(Latest::new(scan, options, seen)?),
+            Layout::Rows => return Err(DecodeError::new("layout \"rows\" is for result sets", split.start)),
+        })
+    }
+
+    fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<GtidSet>) -> Result<()> {
+        keys.add_split(split, exclude)
+    }
+
+    fn outline(tables: &[(String, String)], split: &Split) -> Result<Option<Outline>> {
+        Outline::new(tables, split)
+    }
+
+    fn described_table(
+        path: &str,
+        base: u64,
+        start: u64,
+        end: u64,
+        known: &TableSchema,
+    ) -> Result<Option<String>> {
+        described::first_described(path, base, start, end, known)
+    }
+}

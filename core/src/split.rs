@@ -1,0 +1,16 @@
+//! The part of a segment that one decoder reads.
+
+/// The events of one segment that end in `(start, end]`: `penstock.model.offset.Split`.
+#[derive(Debug, Clone)]
+pub struct Split {
+    pub path: String,
+    /// The offset of the file's first byte.
+    pub base: u64,
+    pub start: u64,
+    pub end: u64,
+    /// Path, base and offset of the events to read first.
+    pub preamble: Vec<(String, u64, u64)>,
+    /// Positions in the file of the events to read, in order (`Outline::positions`); None: all of them have
+    /// to be looked at.
+    pub positions: Option<Vec<u64>>,
+}
