@@ -37,10 +37,12 @@ TABLE_WRITES: dict[str, tuple[Callable[[Case], bool], list[Values]]] = {
     "delete_older": (lambda it: it.tables.delete_older(it.table, 11, it.commit(2)), [(2, "b", 11)]),
     "evolve": (lambda it: it.evolve(2, *EVOLVED), [(1, "a", 7, 10), (2, "b", 7, 11)]),
 }
+QUICK = ["append", "merge", "evolve"]
+SLOW = sorted(TABLE_WRITES.keys() - set(QUICK))
 
 
 @fractions
-@pytest.mark.parametrize("write", TABLE_WRITES)
+@pytest.mark.parametrize("write", QUICK + [pytest.param(name, marks=pytest.mark.slow) for name in SLOW])
 def test_a_write_to_a_table_that_was_killed_is_done_once(
     tables: Case, write: str, parts: tuple[float, ...]
 ) -> None:
