@@ -43,16 +43,16 @@ def test_a_parked_table_reads_as_parked_until_its_resnapshot_begins() -> None:
 
 @pytest.mark.parametrize("then", [LOG_ONLY, READ])
 def test_a_parked_table_resumes_as_what_it_was(then: Reading | Streaming) -> None:
-    assert replace(TABLE, phase=then).park(Offset(9), "No.", "Do.", Offset(7)) == Parked(
-        Offset(9), "No.", "Do.", CatchingUp(Offset(7), then)
-    )
-    again = replace(TABLE, phase=CatchingUp(Offset(5), then)).park(Offset(9), "No.", "Do.", Offset(7))
-    assert again.resumes == CatchingUp(Offset(7), then)
+    parked = Parked(Offset(9), "No.", "Do.", CatchingUp(Offset(7), then))
+    for phase in (then, CatchingUp(Offset(5), then)):
+        table = replace(TABLE, phase=phase)
+        assert table.park(Offset(9), "No.", "Do.", Offset(7)) == replace(table, phase=parked)
 
 
 @pytest.mark.parametrize("phase", [READING, SPLITTING, CatchingUp(Offset(5), READING), PENDING])
 def test_a_table_whose_rows_are_not_all_read_does_not_resume(phase: Phase) -> None:
-    assert replace(TABLE, phase=phase).park(Offset(9), "No.", "Do.", Offset(7)).resumes is None
+    parked = replace(TABLE, phase=phase).park(Offset(9), "No.", "Do.", Offset(7))
+    assert parked.phase == Parked(Offset(9), "No.", "Do.")
 
 
 def test_a_target_is_complete_if_all_rows_were_read_and_nothing_comes_before_the_next_write() -> None:

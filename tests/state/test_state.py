@@ -370,7 +370,7 @@ def test_what_cannot_be_written_is_taken_back_whole_and_what_follows_is_durable(
         state.set_meta("before", "1")
         pages = state._db.execute("PRAGMA page_count").fetchone()[0]
         state._db.execute(f"PRAGMA max_page_count = {pages + 1}")  # the disk is full
-        with pytest.raises(ConfigError, match=r"cannot be written: database or disk is full\. Make room"):
+        with pytest.raises(ConfigError, match=r"cannot be written: database or disk is full\. Free space"):
             state.set_meta("large", "x" * 1_000_000)
         state._db.execute("PRAGMA max_page_count = 1000000")
         state.set_meta("after", "2")

@@ -10,7 +10,7 @@ read in one piece at a known offset of the log, and catches up from there alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from penstock import _core
@@ -150,8 +150,8 @@ def after(state: TableState, why: Hindrance, at: Offset) -> TableState:
     """The state of a hindered table. `at`: the offset at which it is parked."""
     if not why.parks:
         return state.read_again(why.reason)
-    parked = Parked(at, why.reason, why.hint)
-    return replace(state, phase=ResnapshotPending(why.reason, parked) if why.resnapshots else parked)
+    parked = state.park(at, why.reason, why.hint)
+    return parked.read_again(why.reason) if why.resnapshots else parked
 
 
 def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:

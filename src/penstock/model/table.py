@@ -211,16 +211,16 @@ class TableState:
         """How far the snapshot is, for operators. `none`: there is none, or it does not count any more."""
         return snapshot_status(self.phase)
 
-    def park(self, at: Offset, reason: str, hint: str, resumes: Offset | None = None) -> Parked:
-        """The phase in which the table is left alone. It resumes at an offset only if no existing rows are
-        left to read."""
+    def park(self, at: Offset, reason: str, hint: str, resumes: Offset | None = None) -> TableState:
+        """The table, parked. It resumes at an offset only if no existing rows are left to read."""
         then = self.phase.then if isinstance(self.phase, CatchingUp) else self.phase
-        if resumes is None or not isinstance(then, Streaming):
-            return Parked(at, reason, hint)
-        return Parked(at, reason, hint, CatchingUp(resumes, then))
+        goes_on = None
+        if resumes is not None and isinstance(then, Streaming):
+            goes_on = CatchingUp(resumes, then)
+        return replace(self, phase=Parked(at, reason, hint, goes_on))
 
     def read_again(self, why: str) -> TableState:
-        """The table from when on a resnapshot of it is pending. One that is gone stays so."""
+        """The table, with a pending resnapshot. One that is gone stays so."""
         return self if self.gone else replace(self, phase=ResnapshotPending(why, self.parked))
 
 

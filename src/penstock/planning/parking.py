@@ -16,7 +16,7 @@ from penstock.errors import TableError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
-from penstock.model.table import Parked, TableState, new_table
+from penstock.model.table import TableState, new_table
 from penstock.sinks.names import own_name
 from penstock.sinks.refusals import other_key, same_key, shared_target
 from penstock.sources.catalog import Reason
@@ -148,4 +148,4 @@ def _with_targets(
 
 
 def _parked(state: TableState, reason: str, hint: str) -> TableState:
-    return state if state.parked is not None else replace(state, phase=Parked(state.start, reason, hint))
+    return state if state.parked is not None else state.park(state.start, reason, hint)

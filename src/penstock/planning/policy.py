@@ -15,7 +15,7 @@ from penstock.model.plan import DropTarget, Evolve, Kept, Park, Step, TruncateTa
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import Shards
-from penstock.model.table import Dropped, Parked, TableState, keyless, new_table
+from penstock.model.table import Dropped, TableState, keyless, new_table
 from penstock.printable import argument
 
 
@@ -100,7 +100,7 @@ def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
     reads = effect.fills and policies.reads
     state = new_table(effect.created, end, reads=reads, append_only=policies.append_only)
     park = next((step for step in effect.steps if isinstance(step, Park)), None)
-    return state if park is None else replace(state, phase=Parked(park.offset, park.reason, park.hint))
+    return state if park is None else state.park(park.offset, park.reason, park.hint)
 
 
 def _begun_anew(

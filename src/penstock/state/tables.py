@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from penstock.model.offset import Offset
 from penstock.model.plan import Kept
 from penstock.model.schema import TableId, TableSchema
-from penstock.model.table import Change, ResnapshotPending, TableState
+from penstock.model.table import Change, TableState
 from penstock.state.database import now_us
 from penstock.state.layout import forget_schemas, keep_schema
 from penstock.state.phases import PhaseColumns, columns_of, phase_of
@@ -136,8 +135,7 @@ class Tables(Schemas):
             state = self.table(table)
             if state is not None and state.parked is None and not state.gone:
                 parked = state.park(offset, reason, hint, resumes)
-                phase = ResnapshotPending(resnapshot, parked) if resnapshot else parked
-                self.put_table(replace(state, phase=phase))
+                self.put_table(parked.read_again(resnapshot) if resnapshot else parked)
                 self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
                 self._db.execute(
                     "UPDATE snapshots SET status = 'stopped', reason = ? "
