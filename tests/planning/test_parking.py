@@ -138,7 +138,7 @@ def test_another_rule_for_cascades_concerns_tables_that_are_followed_and_not_tho
     root = TableState(schema("root"), Offset(4), LOG_ONLY, last_epoch=3)
     again = at_start({bare.table: bare, root.table: root}, {child.table: child.schema}, {},
                      config(cascades="apply"), logs_cascades=False)  # fmt: skip
-    assert "worked out from now on" in again[bare.table].resnapshot_pending
+    assert "are computed from now on" in again[bare.table].resnapshot_pending
 
 
 def test_doctor_has_one_finding_for_each_parked_table_with_the_sql_that_mends_it() -> None:

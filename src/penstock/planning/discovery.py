@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 ROUNDS_MAX = 10
 """Times that tables are read from the catalog until no definition has changed meanwhile."""
 RESTLESS = "its definition changed while it was read"
-SOON = "Nothing: it is read again as soon as it holds still."
+SOON = "Nothing to do: it is read again once its definition stops changing."
 CATCH_UP_SECONDS_MAX = 24 * 3600
 """How long the receiver may take to reach the source's end: it may begin far in the past."""
 

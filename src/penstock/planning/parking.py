@@ -24,7 +24,7 @@ from penstock.sources.catalog import Reason
 Reasons = dict[TableId, Reason]
 CascadeReason = Callable[[TableId], Reason]
 """`sources.catalog.Catalog.cascade_reason`."""
-KEYS_WORKED_OUT = "what its foreign keys change is worked out from now on"
+KEYS_WORKED_OUT = "changes made by its foreign keys are computed from now on"
 
 
 def at_start(

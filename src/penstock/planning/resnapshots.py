@@ -86,10 +86,10 @@ class Resnapshots:
             try:
                 self._begin(table, unfollowable)
             except TransientError as error:
-                log.warning("%s is not read again yet: %s", table.table, error)
+                log.warning("the resnapshot of %s is delayed: %s", table.table, error)
                 self._backoff.failed()
             except PenstockError as error:
-                log.warning("%s cannot be read again: %s", table.table, error)
+                log.warning("the resnapshot of %s is not possible: %s", table.table, error)
                 at = self._state.position or table.start
                 with self._state.transaction():
                     # What it was parked for before is not what keeps it from being read.

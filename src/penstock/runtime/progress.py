@@ -166,7 +166,7 @@ class Progress:
         if document is not None:
             since = iso(int(document["updated"] * 1e6))
             waits = {"what": "planning", "table": None, "since": since, "attempts": 1,
-                     "reason": "It waits for an answer of the source."}  # fmt: skip
+                     "reason": "Waiting for an answer from the source."}  # fmt: skip
             self._add(document | {"retrying": [*self._retrying(), waits]})
 
     def _is_recent(self) -> bool:

@@ -157,7 +157,7 @@ class Ending:
         names = "; ".join(running[:_SHOWN_MAX])
         message = (
             f"The run did not end within stop_timeout ({self._timeout_s:g} s) and is ended by force. Nothing "
-            f"is lost: the next run goes on from here. What still ran: {names}."
+            f"is lost: the next run continues from here. Still running: {names}."
         )
         # The disk may be what hangs, and nobody may read what is said: neither keeps the process.
         last = [partial(self.forced, message), partial(self._say, message)]

@@ -111,7 +111,7 @@ class Gate:
         seconds = self._pace.seconds_to_wait()
         if seconds > 0:
             holder = self._pace.holder()
-            return f"{holder} lets the next chunk begin in {seconds:.1f} s", holder
+            return f"{holder} allows the next chunk in {seconds:.1f} s", holder
         return None
 
     def _hosts(self) -> tuple[Host, ...]:

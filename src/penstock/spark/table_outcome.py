@@ -83,9 +83,9 @@ def refuse_rereads(state: StateStore, table: TableId) -> None:
     """Raises `TableError` for a table of which a chunk has been read too often in vain."""
     if any(chunk.reads > READS_MAX for chunk in state.chunks(table)):
         raise TableError(
-            f"Rows of table {table} were changed by foreign keys each time they were read, {READS_MAX} times "
-            "and more, so that what hangs on what is not certain.",
-            hint=f"Run `penstock resnapshot FILE {argument(table)}` when fewer rows of it, or "
-            "of the tables it refers to, are deleted.",
+            f"Foreign keys changed rows of {table} during each of more than {READS_MAX} reads of a chunk, "
+            "so it is unknown which rows depend on which.",
+            hint=f"Run `penstock resnapshot FILE {argument(table)}` at a time with fewer deletes in it and "
+            "in its parent tables.",
             table=str(table),
         )

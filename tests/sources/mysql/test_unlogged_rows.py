@@ -299,7 +299,7 @@ def test_what_may_be_about_a_temporary_table_makes_the_table_it_hides_be_read_ag
             if restarted:
                 shop.restart()
             [reason] = reread(shop.run(sql)).values()
-            assert reason.startswith("a temporary table has had its name"), sql
+            assert reason.startswith("a temporary table had this name"), sql
     assert [effect.steps != () for effect in shop.run("TRUNCATE u")] == [True]
 
 

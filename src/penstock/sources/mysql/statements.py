@@ -302,7 +302,7 @@ class MySqlStatements:
         schema = self._schema(definition, name)
         if schema is None:
             return [_dropped(name)] if held.is_live(name) else []
-        what = f"is what was {was}"
+        what = f"renamed from {was}"
         return [TableEffect(name, voids="RENAME TABLE", created=schema, fills=True, was=was, what=what)]
 
     def _swapped(
@@ -355,7 +355,7 @@ def _event_reason(statement: Statement) -> str:
     if statement.event == INCIDENT:
         return "the source says that events were lost (INCIDENT)"
     if statement.event == XA_PREPARE:
-        return f"the log does not hold the rows of {statement.sql}"
+        return f"the log does not have the rows of {statement.sql}"
     return f"an event of type {statement.event} at offset {statement.offset} may have changed rows"
 
 
@@ -378,7 +378,7 @@ def read(statement: Statement, server: Server, in_full: InFull) -> tuple[said.St
 def _by_temporary(change: Change, held: Held) -> Change:
     """In statement format the log also has what sessions do to their temporary tables, under the names of the
     tables that these hide. Then it is not certain which of them a statement was about."""
-    why = "a temporary table has had its name, and may be what the statement was about"
+    why = "a temporary table had this name, and the statement may have been about it"
     match change:
         case Altered(table=table) | Emptied(table=table) | Doubtful(table=TableId() as table):
             return Doubtful(table, why) if held.may_be_temporary(table) else change
@@ -421,7 +421,7 @@ def cascade_reason(table: TableId) -> tuple[str, str]:
         "before MySQL 9.6 such changes are not in the log."
     )
     hint = (
-        f"Let the application change {table} itself and take the rule off the key (`penstock doctor FILE` "
+        f"Let the application change {table} itself and remove the rule from the key (`penstock doctor FILE` "
         "prints the SQL), have them followed with `cascades: apply` (into Iceberg or Delta), or accept the "
         f"gap with `cascades: ignore`; then run `penstock resnapshot FILE {argument(table)}`."
     )
@@ -476,7 +476,7 @@ def _unsupported(table: TableId, what: str, offset: Offset) -> TableEffect:
 
 
 def _again(table: TableId) -> str:
-    return f"Run `penstock resnapshot FILE {argument(table)}` to read it again with its present definition."
+    return f"Run `penstock resnapshot FILE {argument(table)}` to read it again with its current definition."
 
 
 def _row_statement(table: TableId, reason: str, offset: Offset) -> TableEffect:

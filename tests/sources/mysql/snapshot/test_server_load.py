@@ -42,7 +42,7 @@ def test_a_server_is_too_busy_above_the_limit_only() -> None:
         ([Channel("Connecting", "Yes", None)], "does not run"),
         ([Channel("Connecting", "Yes", 0)], "does not run"),  # the number is of what it has received
         ([Channel("No", "No", None)], "does not run"),
-        ([Channel("Yes", "Yes", None)], "does not say"),
+        ([Channel("Yes", "Yes", None)], "does not report"),
     ],
 )
 def test_a_replica_is_too_far_behind_when_it_lags_or_does_not_run(channels: list[Channel], why: str) -> None:

@@ -96,7 +96,7 @@ class HostSelection:
             return self._look()
         except Exception as error:
             if not isinstance(error, PenstockError):
-                log.exception("the servers that chunks are read from could not be looked at")
+                log.exception("the load of the servers could not be checked")
             message = error.message if isinstance(error, PenstockError) else str(error)
             return Sight((), message, "load")
 
@@ -134,7 +134,7 @@ class HostSelection:
                 address, self._onlooker.channels(server_load.at(source, address)), lag_max_ms
             )
         except PenstockError as error:
-            return f"the lag of {address} cannot be told: {error.message}"
+            return f"the lag of {address} is unknown: {error.message}"
 
     def _busy(self, host: SourceConfig) -> str:
         most = self._config.load.threads_running_max
@@ -143,7 +143,7 @@ class HostSelection:
         try:
             return server_load.too_busy(address_of(host), self._onlooker.threads_running(host), most)
         except PenstockError as error:
-            return f"the load of {address_of(host)} cannot be told: {error.message}"
+            return f"the load of {address_of(host)} is unknown: {error.message}"
 
     def _fit(self, source: SourceConfig) -> list[MySqlHost]:
         followed = address_of(source)

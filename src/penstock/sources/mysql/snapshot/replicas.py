@@ -92,7 +92,7 @@ def decide(
     if not replica.channels:
         return "it replicates from no server"
     if filter_ := _filter(replica.channels, captured):
-        return f"it leaves out some of what it replicates ({filter_})"
+        return f"it filters what it replicates ({filter_})"
     if replica.uuid in source.replicates_from:
         return "the source replicates from it"
     own = of_server(replica.executed, replica.uuid)

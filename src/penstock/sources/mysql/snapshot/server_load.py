@@ -66,7 +66,7 @@ def too_far(server: str, channels: list[Channel], lag_max_ms: int) -> str:
                 f" applier: {channel.applies or 'unknown'})"
             )
         if channel.behind_s is None:
-            return f"{server} does not say how far it is behind"
+            return f"{server} does not report its lag"
         if channel.behind_s * 1000 > lag_max_ms:
             return f"{server} is {channel.behind_s} s behind, more than {lag_max_ms / 1000:g} s"
     return ""
