@@ -9,6 +9,7 @@ import pytest
 
 from penstock import config
 from penstock.errors import ConfigError
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
 GOOD: dict[str, Any] = {
     "name": "shop",
@@ -29,7 +30,7 @@ def test_relative_paths_count_from_the_files_folder(tmp_path: Path) -> None:
     path = write(tmp_path, "name: a\nsource: {user: u}\ntables: shop.*\nstate: st\nsink: {path: ../lake}\n")
     loaded = config.load(path)
     assert loaded.state == tmp_path / "st"
-    assert loaded.sink.path == tmp_path.parent / "lake"
+    assert isinstance(loaded.sink, IcebergOptions) and loaded.sink.path == tmp_path.parent / "lake"
     assert loaded.relay_log_path == tmp_path / "st" / "relay"
 
 

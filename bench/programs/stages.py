@@ -26,7 +26,7 @@ from penstock.config import SparkConfig
 from penstock.model.offset import LogRange, Split
 from penstock.model.schema import TableSchema
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Commit
+from penstock.sinks.base import Commit, TableSink
 from penstock.sinks.files import FileWriter, Rows
 from penstock.sinks.registry import open_sink
 from penstock.spark.session import build_session
@@ -122,6 +122,7 @@ class OfSpark:
         """Of commits that hold nearly nothing: with a Spark job for two tasks, and without one."""
         schema = TableSchema.from_json(self.stages.table)
         arrow = arrow_schema(self.stages.table, "latest")
+        assert isinstance(self.sink, TableSink)
         self.sink.create(schema, arrow_schema(self.stages.table, "rows"))
         few = self.stages.rows[0].slice(0, 10)
 

@@ -49,6 +49,9 @@ class NoStatements:
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         return []
 
+    def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
+        return set()
+
 
 def run() -> Iterator[Line]:
     with scratch() as folder:

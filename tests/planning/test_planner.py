@@ -30,14 +30,7 @@ from penstock.model.plan import (
     Step,
     TruncateTarget,
 )
-from penstock.model.schema import (
-    DEFAULT_TYPES,
-    CascadingKey,
-    Column,
-    TableId,
-    TableSchema,
-    TypeOptions,
-)
+from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema, TypeOptions
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import ShardRule, Shards
 from penstock.model.table import CatchingUp, ResnapshotPending, TableState
@@ -85,6 +78,9 @@ class Log:
         return [
             effect for effect in self.ddl[statement.end] if effect.table in live or effect.created is not None
         ]
+
+    def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
+        return {effect.table for effect in self.ddl[statement.end]} & tables
 
     def tables(self, range_: LogRange, *, exact: bool = False) -> dict[TableId, tuple[int, int]]:
         inside = [table for at, table in self.events if range_.start < at <= range_.end]

@@ -173,8 +173,9 @@ class Run:
             self.log.refresh()
             self.state.advance(self.log.end)
         self.discover(True)
+        sink: Any = target  # as much of one as a resnapshot asks for
         self.resnapshots = Resnapshots(
-            self.state, self.log, self.source, config, target, unfollowable=dict, wait=wait, renew=renew
+            self.state, self.log, self.source, config, sink, unfollowable=dict, wait=wait, renew=renew
         )
         self.signals = Signals(
             self.state, config, self.captured, [], discover=self.discover,

@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 from tests.sources.mysql.receiving import receiving
 
+from penstock import config as configuration
 from penstock.model.schema import TableId, TypeOptions
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.source import MySqlRowImages
@@ -33,7 +34,7 @@ def test_keys_are_written_as_in_the_targets(
             assert schema is not None
             window = RelayLogWindow(
                 receiver.log,
-                MySqlRowImages(lambda: receiver.config.source),
+                MySqlRowImages(lambda: configuration.load(receiver.file).source),
                 TypeOptions(zero_dates=zero_dates),
             )
             assert window.keys_touched(schema, view.marks, receiver.log.end, 100) == {key}
