@@ -20,29 +20,21 @@ import pytest
 
 import penstock
 from penstock.testing.scenario import SHORT_LIVED, Completed, Scenario, refusal, wait_for
-from penstock.testing.servers import Database, MySqlServer
+from penstock.testing.servers import Database
 
 ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
 LAKE = "spark.sql.catalog.lake"
 CANARY = "CANARY9137"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MySqlServer]:
-    with MySqlServer() as one:
-        yield one
-
-
 @pytest.fixture
-def case(server: MySqlServer, tmp_path: Path) -> Iterator[Scenario]:
-    database = Database(server)
-    database.execute(
+def case(mysql: Database, tmp_path: Path) -> Scenario:
+    mysql.execute(
         "CREATE TABLE orders (id INT PRIMARY KEY, v VARCHAR(50))",
         f"INSERT INTO orders VALUES (1, '{CANARY}')",
     )
     nothing: Any = None
-    yield Scenario(database, database.name, tmp_path, nothing, tmp_path / "lake")
-    database.drop()
+    return Scenario(mysql, mysql.name, tmp_path, nothing, tmp_path / "lake")
 
 
 def with_spark(case: Scenario, conf: dict[str, str], **options: Any) -> None:

@@ -146,6 +146,7 @@ def said(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # quick: names of targets in `sinks`, and `test_printable.py`
 def test_hostile_names_arrive_and_are_shown_as_text(
     scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:

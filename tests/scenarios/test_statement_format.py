@@ -21,7 +21,8 @@ from penstock.testing.servers import DatabaseServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(900)
+# Quick: `sources/mysql/test_statement_format.py`, which has the same statements without Spark.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 FORMS: dict[str, tuple[str, ...]] = {
     "view": ("UPDATE src.to_view SET v = v + 1",),

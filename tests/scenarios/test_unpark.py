@@ -14,7 +14,8 @@ from penstock.relaylog import retention
 from penstock.relaylog.segment import SegmentName
 from penstock.testing.scenario import Scenario
 
-pytestmark = pytest.mark.timeout(900)
+# Quick: `runtime/test_unpark.py`, and `planning` for what a table does that catches up.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Make = Callable[..., Scenario]
 
@@ -58,7 +59,7 @@ def read_again(case: Scenario, table: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("sink", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sink", ["iceberg", "delta"])
 def test_a_table_parked_by_policy_goes_on_from_where_it_stopped_and_one_that_lost_changes_is_read_again(
     scenario: Make, sink: str
 ) -> None:
@@ -96,7 +97,6 @@ def test_a_table_parked_by_policy_goes_on_from_where_it_stopped_and_one_that_los
     case.server.execute(f"DROP DATABASE {case.database}_lost")
 
 
-@pytest.mark.slow
 def test_a_table_unparked_while_nothing_runs_catches_up_under_kill_9_and_joins_the_others(
     scenario: Make,
 ) -> None:
@@ -130,7 +130,6 @@ def test_a_table_unparked_while_nothing_runs_catches_up_under_kill_9_and_joins_t
     assert not read_again(case, "t")
 
 
-@pytest.mark.slow
 def test_a_table_catches_up_while_everything_that_may_go_is_deleted_at_once(scenario: Make) -> None:
     case = scenario(
         schema={"changes": "fail"},
@@ -182,7 +181,6 @@ def test_a_table_catches_up_while_everything_that_may_go_is_deleted_at_once(scen
         assert not read_again(case, "t")
 
 
-@pytest.mark.slow
 def test_what_cannot_be_unparked_is_answered_with_the_reason(scenario: Make) -> None:
     case = scenario()
     case.server.execute("CREATE TABLE t (a INT)", "CREATE TABLE other (id INT PRIMARY KEY)")

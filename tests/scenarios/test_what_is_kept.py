@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pyarrow.parquet as parquet
+import pytest
 
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import SHORT_LIVED, Scenario
@@ -122,6 +123,7 @@ def test_only_loopback_is_listened_on_and_row_values_stay_where_they_belong(scen
         assert secret.encode() not in b"".join(text_of(path) for path in files(folder / "state"))
 
 
+@pytest.mark.slow  # `test_cli.py` has the same without Spark
 def test_the_log_of_errors_is_for_this_account_alone(scenario: Make) -> None:
     case = scenario(spark={"master": "local[2]", "conf": {"spark.sql.catalog.lake": "org.nonsense"}})
     case.server.execute("CREATE TABLE t (id INT PRIMARY KEY)")

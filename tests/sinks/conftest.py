@@ -24,6 +24,9 @@ from penstock.sinks.spark_sql import spark_type
 _serial = itertools.count()
 
 both = pytest.mark.parametrize("kind", ["iceberg", "delta"])
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))]
+"""Of a test that mixes everything at random: 24 epochs are enough for a quick run."""
+
 iceberg_first = pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
 """The same over Delta takes longer, and tells little more."""
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
-from tests.sinks.conftest import Place, both, column
+from tests.sinks.conftest import SEEDS, Place, both, column
 from tests.sinks.lake.iceberg.test_small_commit import KEYS, files, folded, here, iceberg, summary, target
 
 from penstock.sinks.base import Commit
@@ -229,7 +229,7 @@ def test_many_rows_are_looked_through_by_tasks(
     assert it.rows() == [(1, "b", 7, 5), (2, "c", 7, 8), (3, "a", 7, 3)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
     choose = random.Random(seed)
     it = place("iceberg", arrow=pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.string())]),

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyroaring import BitMap64
-from tests.sinks.conftest import Place, column
+from tests.sinks.conftest import SEEDS, Place, column
 from tests.sinks.lake.iceberg.test_small_commit import here
 from tests.sinks.lake.test_file_merge import by_files, files_of, merge_from, newer, seen
 
@@ -283,7 +283,7 @@ def test_a_key_column_that_older_files_lack_is_merged_by_spark(place: Make) -> N
     assert it.rows() == [(1, "a", None, 1), (1, "b", 7, 5), (2, "c", 8, 6)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
     choose = random.Random(seed)
     it = place("delta", arrow=pa.schema([("id", pa.int32()), ("part", pa.string()), ("v", pa.string())]),

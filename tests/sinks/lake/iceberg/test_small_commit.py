@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
-from tests.sinks.conftest import NOW, Place, column
+from tests.sinks.conftest import NOW, SEEDS, Place, column
 
 from penstock.model.schema import TableId
 from penstock.sinks.files import Rows
@@ -325,7 +325,7 @@ def test_a_version_that_is_held_outlives_the_others(place: Make) -> None:
         it.rows(unheld)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
     choose = random.Random(seed)
     it = place("iceberg").create()
