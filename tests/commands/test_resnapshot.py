@@ -109,7 +109,7 @@ def running(file: Path, *, refuses: str = "") -> Iterator[StateStore]:
         limit=lambda limits: None, advance_log=lambda: None,
     )  # fmt: skip
     rereads = Resnapshots(
-        state, log, source, config, sink, unfollowable=dict, wait=at_once, renew=lambda: None
+        state, log, source, config, sink, wait=at_once, renew=lambda: None
     )  # fmt: skip
     failures: list[Exception] = []
 

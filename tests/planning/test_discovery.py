@@ -24,6 +24,24 @@ SCHEMA = TableSchema(T, (Column("id", "int"),), ("id",))
 OLD = TableState(SCHEMA, Offset(10), READ, written=True, last_epoch=3)
 
 
+def source_with(patch: pytest.MonkeyPatch, at: Offset) -> Any:
+    """A source whose definitions hold at `at`. It says that no table can be followed, once it was asked for
+    definitions; before that, all can."""
+    asked: list[bool] = []
+
+    def at_one_offset(*_: Any, **__: Any) -> Any:
+        asked.append(True)
+        return {T: SCHEMA}, at, set()
+
+    def unfollowable(tables: Any, *, cascades: bool) -> dict[TableId, tuple[str, str]]:
+        return dict.fromkeys(tables, ("late", "")) if asked and late else {}
+
+    late: list[bool] = []
+    patch.setattr(discovery, "at_one_offset", at_one_offset)
+    catalog = SimpleNamespace(cascade_reason=lambda table: ("", ""), unfollowable=unfollowable)
+    return SimpleNamespace(catalog=catalog, late=late)
+
+
 def restarted(folder: Path, patch: pytest.MonkeyPatch, old: TableState, sink: Any) -> TableState:
     config = parse_config(
         {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(folder),
@@ -31,11 +49,9 @@ def restarted(folder: Path, patch: pytest.MonkeyPatch, old: TableState, sink: An
     )  # fmt: skip
     state = StateStore(folder)
     state.put_table(old)
-    patch.setattr(discovery, "at_one_offset", lambda *a, **k: ({T: SCHEMA}, Offset(90), set()))
     nothing: Any = None
-    discovery.restart_table(
-        state, nothing, nothing, T, config, sink=sink, unfollowable={}, wait=nothing
-    )  # fmt: skip
+    source = source_with(patch, Offset(90))
+    discovery.restart_table(state, nothing, source, T, config, sink=sink, wait=nothing)
     found = state.table(T)
     assert found is not None and found.start == 90 and found.phase == SPLITTING
     return found
@@ -85,8 +101,22 @@ def test_the_first_tables_of_a_pipeline_start_where_its_log_does(
     assert discovered(tmp_path / "latest", monkeypatch, None, Offset(950)).start == 950
 
 
+def test_what_keeps_a_table_from_being_followed_is_asked_after_its_start_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a foreign key that is made in between is neither found nor in the log behind the start."""
+    found = discovered(tmp_path, monkeypatch, None, Offset(950), late=True)
+    assert found.parked is not None and found.parked.reason == "late"
+
+
 def discovered(
-    folder: Path, patch: pytest.MonkeyPatch, planned: Offset | None, catalog_at: Offset, **options: Any
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    planned: Offset | None,
+    catalog_at: Offset,
+    *,
+    late: bool = False,
+    **options: Any,
 ) -> TableState:
     """The table of a catalog that was read at an offset, in a pipeline whose plans reach to another one."""
     config = parse_config(
@@ -96,9 +126,9 @@ def discovered(
     state = StateStore(folder)
     if planned is not None:
         state.advance(planned)
-    patch.setattr(discovery, "at_one_offset", lambda *a, **k: ({T: SCHEMA}, catalog_at, set()))
     log: Any = SimpleNamespace(start=Offset(4), end=Offset(1000))
-    source: Any = SimpleNamespace(catalog=SimpleNamespace(cascade_reason=lambda table: ("", "")))
+    source = source_with(patch, catalog_at)
+    source.late += [True] if late else []
     nothing: Any = None
     discovery.discover(
         state,
@@ -107,7 +137,6 @@ def discovered(
         TableFilter(config.tables),
         config,
         append_only=False,
-        unfollowable={},
         wait=nothing,
     )
     found = state.table(T)

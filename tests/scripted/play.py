@@ -59,10 +59,10 @@ class Run:
                 self.state.chunk_staged(staged)  # what an earlier run staged counts
         discover(
             self.state, self.log, source, self._captured, config, append_only=target.append_only,
-            unfollowable={}, wait=self._wait,
+            wait=self._wait,
         )  # fmt: skip
         self._resnapshots = Resnapshots(
-            self.state, self.log, source, config, cast(Sink, target), unfollowable=dict, wait=self._wait,
+            self.state, self.log, source, config, cast(Sink, target), wait=self._wait,
             renew=self.receiver.renew,
         )  # fmt: skip
         self._planner = Planner(

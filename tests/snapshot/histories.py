@@ -175,7 +175,7 @@ class Run:
         self.discover(True)
         sink: Any = target  # as much of one as a resnapshot asks for
         self.resnapshots = Resnapshots(
-            self.state, self.log, self.source, config, sink, unfollowable=dict, wait=wait, renew=renew
+            self.state, self.log, self.source, config, sink, wait=wait, renew=renew
         )
         self.signals = Signals(
             self.state, config, self.captured, [], discover=self.discover,
@@ -187,7 +187,7 @@ class Run:
     def discover(self, reads: bool) -> None:
         discover(
             self.state, self.log, self.source, self.captured, self.config,
-            append_only=self.target.append_only, unfollowable={}, wait=wait, reads=reads,
+            append_only=self.target.append_only, wait=wait, reads=reads,
         )  # fmt: skip
 
     def _make_planner(self, discard: Any) -> Planner:

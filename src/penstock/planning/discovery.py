@@ -10,7 +10,7 @@ and all is done again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -56,7 +56,6 @@ def discover(
     config: PipelineConfig,
     *,
     append_only: bool,
-    unfollowable: Mapping[TableId, Reason],
     wait: Wait,
     reads: bool = True,
 ) -> None:
@@ -70,6 +69,8 @@ def discover(
         relay_log, source, wait, lambda: source.catalog.read_tables(captured), finds=True
     )
     new = {table: schema for table, schema in schemas.items() if table not in known}
+    # Asked after `start`: what comes later stands in the log behind it.
+    unfollowable = _unfollowable(source, new, config)
     planned, now = state.position or relay_log.start, start
     if first and config.start.at != "latest":
         start = relay_log.start  # the log reaches back further than the catalog: decode checks definitions
@@ -105,7 +106,6 @@ def restart_table(
     config: PipelineConfig,
     *,
     sink: Sink,
-    unfollowable: Mapping[TableId, Reason],
     wait: Wait,
     why: str = "asked for",
 ) -> None:
@@ -127,6 +127,7 @@ def restart_table(
         raise TransientError(f"The definition of {table} changes faster than it can be read.")
     if table not in found:
         raise TableGone(f"Table {table} does not exist at the source any more.")
+    unfollowable = _unfollowable(source, [table], config)
     schema = replace(found[table], version=old.schema.version + 1)
     start = Offset(max(start, state.position or start))
     renewed = old.target_reset == "recreate"
@@ -154,6 +155,12 @@ def restart_table(
         if table in unfollowable:
             reason, hint = unfollowable[table]
             state.park(table, offset=start, reason=reason, hint=hint)
+
+
+def _unfollowable(
+    source: Source, tables: Collection[TableId], config: PipelineConfig
+) -> dict[TableId, Reason]:
+    return source.catalog.unfollowable(tables, cascades=config.cascades == "park") if tables else {}
 
 
 def _one(source: Source, table: TableId) -> dict[TableId, TableSchema]:

@@ -16,7 +16,6 @@ from penstock.cascades.keys import waits
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError, TransientError
 from penstock.model.offset import SourcePosition
-from penstock.model.schema import TableId
 from penstock.model.table import (
     UNFIT,
     Change,
@@ -29,7 +28,6 @@ from penstock.planning.discovery import TableGone, Wait, restart_table
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink
 from penstock.sources.base import Source
-from penstock.sources.catalog import Reason
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -52,7 +50,6 @@ class Resnapshots:
         config: PipelineConfig,
         sink: Sink,
         *,
-        unfollowable: Callable[[], dict[TableId, Reason]],
         wait: Wait,
         renew: Callable[[], None],
     ) -> None:
@@ -61,7 +58,6 @@ class Resnapshots:
         self._source = source
         self._config = config
         self._sink = sink
-        self._unfollowable = unfollowable
         self._wait = wait
         self._renew = renew
         self._backoff = Backoff(RETRY)
@@ -81,10 +77,9 @@ class Resnapshots:
         if not self._log.reached(self._goal):
             return
         self._goal = None
-        unfollowable = self._unfollowable()
         for table in tables:
             try:
-                self._begin(table, unfollowable)
+                self._begin(table)
             except TransientError as error:
                 log.warning("the resnapshot of %s is delayed: %s", table.table, error)
                 self._backoff.failed()
@@ -96,7 +91,7 @@ class Resnapshots:
                     self._state.put_table(replace(table, phase=ResnapshotPending(table.resnapshot_pending)))
                     self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
 
-    def _begin(self, table: TableState, unfollowable: dict[TableId, Reason]) -> None:
+    def _begin(self, table: TableState) -> None:
         why = table.resnapshot_pending
         if table.parked is not None and why == UNFIT and not self._explained(table):
             self._state.put_table(replace(table, phase=table.parked))
@@ -109,7 +104,6 @@ class Resnapshots:
                 table.table,
                 self._config,
                 sink=self._sink,
-                unfollowable=unfollowable,
                 wait=self.wait_shortly,
                 why=why,
             )

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,6 @@ from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import EpochPlan
-from penstock.model.schema import TableId
 from penstock.model.table import TableState
 from penstock.planning.discovery import Wait, discover
 from penstock.planning.resnapshots import Resnapshots
@@ -57,7 +56,6 @@ from penstock.snapshot.retries import Retries
 from penstock.snapshot.single_view import read_whole
 from penstock.sources import open_source
 from penstock.sources.base import Source
-from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.preflight import Finding, refuse
 from penstock.sources.receiver import Receiver
@@ -211,7 +209,7 @@ class _Run:
             self.query = self._watch_query()
             self.closing.callback(self._stop_query)
             query = aside.submit(self.query.start)
-            self._discover(self._unfollowable_at_start(), self._wait_for)
+            self._discover(self._wait_for)
             targets.check_new(self.sink, self.state)
             self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
@@ -223,7 +221,7 @@ class _Run:
             self.planning = Planning(self.state, self.log, planner)
             self.renewal = Renewal(self.log, self.receiver.renew)
             self.resnapshots = Resnapshots(
-                self.state, self.log, self.source, config, self.sink, unfollowable=self._unfollowable_now,
+                self.state, self.log, self.source, config, self.sink,
                 wait=self._wait_for, renew=self.renewal.ask,
             )  # fmt: skip
             self.requests = Requests(self.state, self.log, self.sink)
@@ -250,16 +248,16 @@ class _Run:
         if config.sink_kind.durable:
             targets.check(self.sink, self.state, **to_resnapshot(config, self.state), types=config.types)
 
-    def _discover(self, unfollowable: dict[TableId, Reason], wait: Wait, *, reads: bool = True) -> None:
+    def _discover(self, wait: Wait, *, reads: bool = True) -> None:
         discover(
             self.state, self.log, self.source, self.captured, self.config,
-            append_only=not self.config.sink_kind.keeps_tables, unfollowable=unfollowable,
+            append_only=not self.config.sink_kind.keeps_tables,
             wait=wait, reads=reads,
         )  # fmt: skip
 
     def _find_more(self, reads: bool) -> None:
         known = self.state.tables()
-        self._discover(self._unfollowable_now(), self.resnapshots.wait_shortly, reads=reads)
+        self._discover(self.resnapshots.wait_shortly, reads=reads)
         targets.park_taken(self.sink, self.state, self.state.tables().keys() - known.keys())
 
     def _make_signals(self) -> Signals:
@@ -317,17 +315,6 @@ class _Run:
             history.check()
             self.closing.callback(lambda: history.stop(self.ending.left(0.9)))
             history.start()
-
-    def _unfollowable_at_start(self) -> dict[TableId, Reason]:
-        """Of all that is captured, also what the state does not know yet."""
-        return self._unfollowable(self.source.catalog.read_tables(self.captured))
-
-    def _unfollowable_now(self) -> dict[TableId, Reason]:
-        return self._unfollowable(self.state.tables())
-
-    def _unfollowable(self, tables: Iterable[TableId]) -> dict[TableId, Reason]:
-        """Tables that are to be parked because their rows change without events of theirs in the log."""
-        return self.source.catalog.unfollowable(tables, cascades=self.config.cascades == "park")
 
     @property
     def _applies_cascades(self) -> bool:
