@@ -60,8 +60,15 @@ class Log:
 
 
 class Sink:
-    def hold(self, table: TableId) -> str:
+    """A `Readable` of which only versions are asked for."""
+
+    def version(self, table: TableId) -> str:
         return f"version of {table.table}"
+
+    hold = version
+
+    def read(self, table: TableId, version: str | None = None) -> Any:
+        raise AssertionError("no target is read here")
 
 
 @pytest.fixture
