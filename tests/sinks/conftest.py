@@ -18,7 +18,6 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing
 from penstock.sinks.files import Rows
-from penstock.sinks.kind import SinkOptions
 from penstock.sinks.spark_sql import spark_type
 
 _serial = itertools.count()
@@ -38,7 +37,8 @@ class Place:
     """One sink with one table; `commit(1, 0)` is a commit of its pipeline."""
 
     spark: SparkSession
-    config: SinkOptions
+    config: Any
+    """Options of the sink's kind."""
     arrow: pa.Schema = field(default_factory=lambda: pa.schema([("id", pa.int64()), ("name", pa.string())]))
     key: tuple[str, ...] = ("id",)
     table: TableId = field(default_factory=lambda: TableId("shop", "orders"))
@@ -57,7 +57,7 @@ class Place:
 
     def evolve(self, epoch: int, *columns: EvolvedColumn, narrowing: Narrowing = "keep") -> bool:
         """Rows made from here on have these columns."""
-        done = self.sink.evolve(self.table, list(columns), self.commit(epoch), narrowing=narrowing)
+        done: bool = self.sink.evolve(self.table, list(columns), self.commit(epoch), narrowing=narrowing)
         self.arrow = pa.schema([column.field for column in columns])
         return done
 

@@ -25,7 +25,8 @@ HISTORY = TableId("penstock", "shop_history")
 def config(request: pytest.FixtureRequest, lake_root: Path, tmp_path: Path) -> SinkOptions:
     path = lake_root / "iceberg" if request.param == "iceberg" else tmp_path / "sink"
     namespace = f"history_{tmp_path.name}".replace("-", "_")
-    return kind(request.param).options(type=request.param, path=path, namespace=namespace)
+    found: SinkOptions = kind(request.param).options(type=request.param, path=path, namespace=namespace)
+    return found
 
 
 def table(spark: SparkSession, config: SinkOptions, state: StateStore) -> HistoryTable:

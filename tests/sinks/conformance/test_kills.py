@@ -3,7 +3,7 @@ been done once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -121,7 +121,7 @@ def _merge_into(it: Case) -> Callable[..., bool]:
     return lambda table, rows, commit: it.tables.merge(table, rows, it.key, commit)
 
 
-def _fail_after_the_first(batches: Iterator[Any]) -> Iterator[Any]:
+def _fail_after_the_first(batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         if batch.num_rows:
             yield batch.slice(0, 1)

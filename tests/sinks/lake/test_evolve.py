@@ -203,7 +203,7 @@ def test_partitions_and_sort_order_of_the_operators_own_survive_a_change(place: 
     if kind == "delta":
         pytest.skip("Delta's partitions are set when a table is made")
     it = filled(place, kind, [("id", LONG), ("day", pa.date32()), ("a", TEXT)], (1, date(2024, 1, 1), "v"))
-    name = it.sink.name(it.table)  # type: ignore[attr-defined]
+    name = it.sink.name(it.table)
     it.spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD day")
     it.spark.sql(f"ALTER TABLE {name} WRITE ORDERED BY a")
     changed = [column("on", pa.date32(), "day"), column("id", LONG, "id"), column("b", TEXT, "a")]

@@ -19,7 +19,7 @@ from tests.sinks.conftest import Place, column, iceberg_first
 from penstock.errors import TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.shards import ShardRule
-from penstock.sinks.base import Commit, EvolvedColumn, Foreign, Missing, Ours, Sink
+from penstock.sinks.base import Commit, EvolvedColumn, Foreign, Missing, Ours, TableSink
 from penstock.sinks.files import Present, Rows
 from penstock.sinks.registry import open_sink
 
@@ -33,7 +33,7 @@ class Shard:
     """One source table; `place` makes its frames."""
 
     place: Place
-    sink: Sink
+    sink: TableSink
     table: TableId
     fields: list[tuple[str, pa.DataType]]
     key: tuple[str, ...] = ("id",)
@@ -76,8 +76,10 @@ class Merged:
     def __post_init__(self) -> None:
         self.sink = self.anew()
 
-    def anew(self) -> Sink:
-        return open_sink(self.place.config, self.place.spark, self.place.pipeline, [self.rule])
+    def anew(self) -> TableSink:
+        sink = open_sink(self.place.config, self.place.spark, self.place.pipeline, [self.rule])
+        assert isinstance(sink, TableSink)
+        return sink
 
     def shard(self, number: int, *fields: tuple[str, pa.DataType], key: tuple[str, ...] = ("id",)) -> Shard:
         name = TableId(f"shop_{number}", f"orders_{number}")

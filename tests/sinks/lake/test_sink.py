@@ -409,7 +409,7 @@ def test_a_table_that_somebody_partitioned_is_still_appended_to(place: Make, kin
     if kind == "delta":
         pytest.skip("Delta's partitions are set when a table is made")
     it = place(kind).create()
-    name = it.sink.name(it.table)  # type: ignore[attr-defined]
+    name = it.sink.name(it.table)
     it.spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(4, id)")
     it.sink.append(it.table, it.latest(*[(n, "a", False, n) for n in range(20)]), it.commit(1))
     assert [row[0] for row in it.rows()] == list(range(20))

@@ -102,7 +102,7 @@ def test_a_target_that_asks_something_of_its_writers_is_written_by_spark(place: 
     it.sink.merge(it.table, newer(it, (1, "A", False, 5)), it.key, it.commit(2))
     assert not by_files(it)
     assert [row[:2] for row in it.rows()] == [(1, "A"), (2, "b")]
-    assert it.sink.last_commit(it.table, "") == it.commit(2)  # type: ignore[attr-defined]
+    assert it.sink.last_commit(it.table, "") == it.commit(2)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_an_append_goes_beside_those_of_others(place: Make) -> None:
     stale = seen(it)
     sql(it, "INSERT INTO {} VALUES (1, 'z', 1)")
     delta(it)._commits.write(stale, it.commit(1), [], reads=False)
-    assert it.sink.last_commit(it.table, "") == it.commit(1)  # type: ignore[attr-defined]
+    assert it.sink.last_commit(it.table, "") == it.commit(1)
 
 
 def test_a_key_column_that_older_files_lack_is_merged_by_spark(place: Make) -> None:
