@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ PAGES = {
     "LICENSE": "LICENSE",
 }
 """In the repository, and on the site, which lies in `docs/` as it were."""
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?!\w+://)(?P<target>[^)\s]+)\)")
 _TARGET = re.compile(r"(?<=\]\()(?!\w+://|#)[^)\s]+|(?<=<img src=\")[^\"]+")
 
 
@@ -36,11 +38,19 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links out of `docs/` lead to the pages that were brought into it."""
-    if page.file.src_uri in PAGES.values():
-        return markdown
-    return _TARGET.sub(_moved_out_of_root, markdown)
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Links out of `docs/` lead to the pages that were brought into it. A link to something else, such as a
+    file of the source tree, becomes plain text."""
+    here = page.file.src_uri
+    if here not in PAGES.values():
+        markdown = _TARGET.sub(_moved_out_of_root, markdown)
+
+    def kept(link: re.Match[str]) -> str:
+        path = link["target"].partition("#")[0]
+        place = posixpath.normpath(posixpath.join(posixpath.dirname(here), path))
+        return link[0] if not path or files.get_file_from_path(place) is not None else link["text"]
+
+    return _LINK.sub(kept, markdown)
 
 
 def _moved_into_docs(match: re.Match[str]) -> str:
