@@ -31,6 +31,7 @@ from penstock.relaylog import index
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment import SegmentName, list_segments
 from penstock.snapshot.placement import PlacementLimits
+from penstock.sources.mysql.snapshot.window import MySqlWindows
 from penstock.state import StateStore
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import MySqlServer
@@ -84,8 +85,9 @@ def _plan_all(log: RelayLog, home: Path) -> int:
     state.advance(log.start)
     state.put_table(TableState(schema, log.start, Streaming(snapshot_done=False), written=True, last_epoch=1))
     planner = Planner(
-        state, log, NoStatements(), policies=Policies(SchemaConfig(), append_only=False, reads=False),
-        discard=lambda staged: None, limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1, 1), 1 << 26),
+        state, log, NoStatements(), windows=MySqlWindows(),
+        policies=Policies(SchemaConfig(), append_only=False, reads=False), discard=lambda staged: None,
+        limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1, 1), 1 << 26),
     )  # fmt: skip
     epochs = 0
     while state.position != log.end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.plan import (
     ApplyEvents,
@@ -24,6 +24,7 @@ from penstock.model.plan import (
 )
 from penstock.model.plan_json import plan_from_text, plan_to_text
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 offsets = st.integers(0, 2**62).map(Offset)
 names = st.text(min_size=1, max_size=12).filter(lambda text: "." not in text)
@@ -57,7 +58,7 @@ staged = st.builds(
     bytes=st.integers(0, 9),
     checksum=names,
     schema_version=st.integers(1, 9),
-    watermarks=st.builds(Watermarks, names, positions),
+    watermarks=st.builds(MySqlWindow, names, positions).map(lambda window: window.watermarks),
     server_uuid=names,
 )
 split_tuples = st.lists(splits, max_size=3).map(tuple)

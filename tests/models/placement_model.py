@@ -39,6 +39,8 @@ from penstock._core import GtidSet
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.snapshot import placement as rule
+from penstock.sources.mysql.snapshot.window import MySqlWindows
+from penstock.sources.windows import LogState, Window
 
 
 class World(Readers):
@@ -157,6 +159,9 @@ class World(Readers):
     def offset_within(self, position: SourcePosition) -> Offset:
         return Offset(max(0, min(position.position, self.received) - self.coarse))
 
+    def window(self, chunk: StagedChunk) -> Window:
+        return MySqlWindows().of(chunk.watermarks)
+
     def window_start(self, gtids: str) -> Offset:
         low = self.lows[gtids]
         if self.broken == "set_membership":
@@ -209,7 +214,7 @@ class World(Readers):
                 del snapshot.staged[chunk.chunk.number]
                 snapshot.chunks[chunk.chunk.number] = "planned"
         if placed and len({item.mode for item in placed}) == 1 and self.dice.random() < 0.5:
-            scans = rule.shared_scans(placed)
+            scans = rule.shared_scans(placed, MySqlWindows().common)
             placed = [replace(item, scans=scans) for item in placed]
         return [self._weakened(item, epoch) for item in placed]
 
@@ -236,35 +241,35 @@ class World(Readers):
         version = self.source.version(table.name, epoch.end)
         if self.broken == "schema_version" or (self.broken == "part_schema_version" and part):
             version = chunk.schema_version
+        start_gtids = "" if unchecked or self.by_place else gtid_set(list(range(1, start + 1)))
+        blind = self.broken == "part_start_in_low" and part
+        start_position = None if blind else SourcePosition("binlog.1", start)
         at_end = rule.TableAtEnd(
             Offset(start),
-            "" if unchecked or self.by_place else gtid_set(list(range(1, start + 1))),
+            LogState(start_position, GtidSet(start_gtids)),
             version,
             fresh=fresh,
             breaks=()
             if self.broken == "void_by_ddl" or (self.broken == "part_void_by_ddl" and part)
             else breaks,
-            start_position=None
-            if self.broken == "part_start_in_low" and part
-            else SourcePosition("binlog.1", start),
         )
         early = self.broken == "part_wait_for_high" and part
         position = 10**9 if self.broken == "wait_for_high" or early else epoch.end
         held = 10**6 if self.broken == "replica_wait_for_high" or early else int(epoch.end)
         gtids = GtidSet(f"{UUID}:1-{held}" if held else "") if self.replica is not None else None
         server = chunk.server_uuid if self.broken == "server_uuid" else "source"
-        return rule.EpochEnd(epoch, SourcePosition("binlog.1", position), server, gtids), at_end
+        return rule.EpochEnd(epoch, LogState(SourcePosition("binlog.1", position), gtids), server), at_end
 
     def _weakened(self, item: rule.Placed, epoch: LogRange) -> rule.Placed:
-        low = item.chunk.watermarks.low
+        low = MySqlWindows().of(item.chunk.watermarks).low
         if self.broken == "drop_window" or (self.broken == "part_drop_window" and item.chunk.chunk.snapshot):
             return replace(item, scans=())
         if self.broken == "window_before_epoch":
             return replace(item, scans=(rule.KeyScan(epoch),))
         if self.broken == "append_drops_all" and item.mode == "append":
-            return replace(item, scans=tuple(replace(scan, exclude_gtids=low) for scan in item.scans))
+            return replace(item, scans=tuple(replace(scan, seen=low) for scan in item.scans))
         if self.broken == "own_epoch_keys":
-            return replace(item, scans=tuple(replace(scan, exclude_gtids=low) for scan in item.scans))
+            return replace(item, scans=tuple(replace(scan, seen=low) for scan in item.scans))
         return item
 
     # Executing plans
@@ -354,7 +359,7 @@ class World(Readers):
         for scan in item.scans:
             if self.parts is not None and scan.range.start < self.parts.log_start:
                 raise Violation(f"{name}: the log behind {scan.range.start} is gone")
-            excluded = frozenset() if scan.exclude_gtids is None else self._low(scan.exclude_gtids)
+            excluded = frozenset() if scan.seen is None else self._low(scan.seen)
             for number in range(scan.range.start + 1, scan.range.end + 1):
                 transaction = self.source.log[number - 1]
                 if transaction.table != name or number in excluded:

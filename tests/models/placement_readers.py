@@ -11,6 +11,7 @@ from tests.models.placement_values import CUTS, Reading, Table
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId
+from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 if TYPE_CHECKING:
     from tests.models.placement_parts import Parts, PartSnapshot
@@ -183,7 +184,7 @@ class Readers:
                 seen = self.replica.executed
             if self.broken == "replica_high_from_received":
                 seen = self.replica.received
-            return Watermarks(gtids, SourcePosition("", 0), high_gtids=gtid_set(sorted(seen)))
+            return MySqlWindow(gtids, SourcePosition("", 0), high_gtids=gtid_set(sorted(seen))).watermarks
         if not self.by_place:
-            return Watermarks(gtids, position)
-        return Watermarks("", position, SourcePosition("binlog.1", prefix(reading.low)))
+            return MySqlWindow(gtids, position).watermarks
+        return MySqlWindow("", position, SourcePosition("binlog.1", prefix(reading.low))).watermarks

@@ -15,7 +15,7 @@ from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING, behind
 from penstock._core import GtidSet
 from penstock.cascades.keys import AFTER_PARENTS
 from penstock.config import SchemaConfig
-from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.plan import (
     ApplyCascades,
@@ -38,6 +38,7 @@ from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.relaylog.index import Statement
 from penstock.snapshot.placement import PlacementLimits
+from penstock.sources.mysql.snapshot.window import MySqlWindow, MySqlWindows
 from penstock.state import StateStore
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
@@ -99,16 +100,14 @@ class Log:
     def position_at(self, offset: Offset) -> SourcePosition:
         return SourcePosition("binlog.000001", offset)
 
-    def gtids_at(self, offset: Offset) -> str:
-        return f"{self.server}:1-{offset}"
+    def gtids_at(self, offset: Offset) -> GtidSet:
+        return GtidSet(f"{self.server}:1-{offset}")
 
     def server_uuid_at(self, offset: Offset) -> str:
         return self.server
 
     def window_start(self, gtids: GtidSet, *, not_after: Offset) -> Offset:
-        return next(
-            Offset(at) for at in range(not_after, 0, -1) if GtidSet(self.gtids_at(Offset(at))).issubset(gtids)
-        )
+        return next(Offset(at) for at in range(not_after, 0, -1) if self.gtids_at(Offset(at)).issubset(gtids))
 
 
 def schema(table: TableId, *names: str, version: int = 1) -> TableSchema:
@@ -132,13 +131,13 @@ def make(
     state.advance(Offset(4))
     for table in tables:
         state.put_table(table)
+    schema_changes = SchemaConfig.model_validate(options)
     planner = Planner(
         state,
         log,  # type: ignore[arg-type]
         log,
-        policies=Policies(
-            SchemaConfig.model_validate(options), append_only=append_only, reads=True, shards=shards
-        ),
+        windows=MySqlWindows(),
+        policies=Policies(schema_changes, append_only=append_only, reads=True, shards=shards),
         discard=lambda staged: None,
         limits=PlannerLimits(bytes_max, PlacementLimits(1 << 30, 1 << 30), task_bytes=TASK_BYTES),
         identify=lambda table: f"identity of {table}" if log.moves else None,
@@ -384,7 +383,7 @@ def itself(table: TableId, *parents: TableId) -> TableSchema:
 
 def in_one_piece(table: TableId, at: int | None, *, version: int = 1) -> StagedChunk:
     place = SourcePosition("binlog.000001", at or 0)
-    marks = Watermarks("", place)
+    marks = MySqlWindow("", place).watermarks
     chunk = Chunk(table, 0, None, None)
     offset = None if at is None else Offset(at)
     return StagedChunk(chunk, "attempt", "path", 1, 1, "sum", version, marks, "uuid", at=offset)

@@ -69,6 +69,7 @@ class Run:
             self.state,
             self.log,
             source.statements(self._captured, self.log, types=config.types, parks_cascades=True),
+            windows=source.windows,
             policies=Policies(config.evolution, append_only=target.append_only, reads=True),
             discard=staging.discard,
             limits=PlannerLimits(config.epoch.bytes_max, target.limits, config.epoch.task_bytes),

@@ -26,13 +26,14 @@ from tests.scripted.script import (
     from_text,
 )
 from tests.scripted.server import Server
+from tests.scripted.windows import ScriptedWindow, ScriptedWindows
 
 from penstock import _core
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, InternalError, TransientError
 from penstock.model import plan
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent, RangeBuckets
-from penstock.model.chunk import Chunk, Watermarks
+from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
 from penstock.model.partial_snapshot import Part
 from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
@@ -58,6 +59,7 @@ class ScriptedSource:
         self.preflight = ScriptedPreflight(self.address)
         self.catalog = ScriptedCatalog(server)
         self.chunks = ScriptedChunks(server)
+        self.windows = ScriptedWindows()
         self.row_images = WholeRowImages()
         self.meanwhile: list[Transaction | Definition] = []
 
@@ -88,7 +90,7 @@ class ScriptedSource:
     def read_view(self) -> Iterator[ScriptedView]:
         server = self.server
         now = {table: dict(rows) for table, rows in server.rows.items()}
-        yield ScriptedView(Watermarks(server.executed, server.end), now)
+        yield ScriptedView(ScriptedWindow(server.executed, server.end), now)
 
     def interrupt(self, reason: str) -> int:
         return 0
@@ -291,7 +293,7 @@ class ScriptedRead:
         while self._meanwhile:
             self._server.run(self._meanwhile.pop(0))
         yield as_batch(self._schema, rows, self._types)
-        marks = Watermarks(low, self._server.end)
+        marks = ScriptedWindow(low, self._server.end).watermarks
         self._marks = ReadMarks(marks, str(self._server.uuid), len(rows), bytes=max(1, 20 * len(rows)))
 
     @property
@@ -337,7 +339,7 @@ class NoComputation:
 class ScriptedView:
     """`sources.read_view.ReadView`: rows that were copied at one moment."""
 
-    marks: Watermarks
+    window: ScriptedWindow
     tables: dict[TableId, dict[Any, tuple[Any, ...]]]
 
     def extent(self, schema: TableSchema) -> KeyExtent:

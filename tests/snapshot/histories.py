@@ -197,7 +197,8 @@ class Run:
         limits = PlannerLimits(self.config.epoch.bytes_max, self.target.limits, self.config.epoch.task_bytes)
         policies = Policies(self.config.evolution, append_only=self.target.append_only, reads=True)
         return Planner(
-            self.state, self.log, statements, policies=policies, discard=discard, limits=limits
+            self.state, self.log, statements, windows=self.source.windows, policies=policies,
+            discard=discard, limits=limits,
         )  # fmt: skip
 
 

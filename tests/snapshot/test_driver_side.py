@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from penstock.config import EpochConfig
-from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset, SourcePosition, Split
 from penstock.model.plan import PlaceChunks, Scan
 from penstock.model.schema import TableId
 from penstock.snapshot.driver_side import ROWS_MAX, places_here, reads_here
+from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 BYTES_MAX = EpochConfig().driver_bytes_max
 TABLE = TableId("shop", "orders")
 ALL = Chunk(TABLE, 0, None, None)
-MARKS = Watermarks("", SourcePosition("binlog.000001", 4))
+MARKS = MySqlWindow("", SourcePosition("binlog.000001", 4)).watermarks
 STAGED = StagedChunk(ALL, "x", "/x", 10, 100, "", 1, MARKS, "uuid", bytes_read=1000)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import _core
-from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.snapshot.placement import (
@@ -25,6 +25,8 @@ from penstock.snapshot.placement import (
     place_rows,
     shared_scans,
 )
+from penstock.sources.mysql.snapshot.window import MySqlWindow, MySqlWindows
+from penstock.sources.windows import LogState, Window
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 LOW = f"{UUID}:1-50"
@@ -32,16 +34,19 @@ LOW = f"{UUID}:1-50"
 
 @dataclass
 class Index:
-    """A log of which everything up to `window` is in any low mark."""
+    """A log of which everything up to `visible` is in any low watermark."""
 
-    window: int = 500
+    visible: int = 500
     bytes_per_offset: int = 1
 
     def offset_within(self, position: SourcePosition) -> Offset:
         raise AssertionError("only watermarks without GTIDs are placed by their position")
 
+    def window(self, chunk: StagedChunk) -> Window:
+        return MySqlWindows().of(chunk.watermarks)
+
     def window_start(self, gtids: str) -> Offset:
-        return Offset(self.window)
+        return Offset(self.visible)
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
         return log_range.bytes * self.bytes_per_offset
@@ -49,10 +54,10 @@ class Index:
 
 CHUNK = StagedChunk(
     Chunk(TableId("d", "t"), 3, None, None), "attempt", "/x", 1, 1, "", 2,
-    Watermarks(LOW, SourcePosition("binlog.000009", 700)), UUID,
+    MySqlWindow(LOW, SourcePosition("binlog.000009", 700)).watermarks, UUID,
 )  # fmt: skip
-EPOCH = EpochEnd(LogRange(Offset(600), Offset(900)), SourcePosition("binlog.000010", 4), UUID)
-TABLE = TableAtEnd(Offset(100), f"{UUID}:1-10", 2, fresh=False)
+EPOCH = EpochEnd(LogRange(Offset(600), Offset(900)), LogState(SourcePosition("binlog.000010", 4)), UUID)
+TABLE = TableAtEnd(Offset(100), LogState(None, _core.GtidSet(f"{UUID}:1-10")), 2, fresh=False)
 LIMITS = PlacementLimits(window_bytes_max=10_000, append_bytes_max=10_000)
 
 
@@ -61,22 +66,22 @@ def scan(start: int, end: int, exclude: str | None = None) -> KeyScan:
 
 
 def test_a_chunk_waits_until_the_log_has_reached_its_high_mark() -> None:
-    before = replace(EPOCH, position=SourcePosition("binlog.000009", 699))
+    before = replace(EPOCH, state=LogState(SourcePosition("binlog.000009", 699)))
     assert place(CHUNK, before, TABLE, Index(), LIMITS) == Waiting(CHUNK)
-    reached = replace(EPOCH, position=SourcePosition("binlog.000009", 700))
+    reached = replace(EPOCH, state=LogState(SourcePosition("binlog.000009", 700)))
     assert isinstance(place(CHUNK, reached, TABLE, Index(), LIMITS), Placed)
 
 
 def test_a_merge_drops_what_is_not_in_low_and_all_keys_of_the_epoch() -> None:
-    found = place(CHUNK, EPOCH, TABLE, Index(window=500), LIMITS)
+    found = place(CHUNK, EPOCH, TABLE, Index(visible=500), LIMITS)
     assert found == Placed(CHUNK, "merge", (scan(500, 600, LOW), scan(600, 900)), Offset(500))
-    found = place(CHUNK, EPOCH, TABLE, Index(window=800), LIMITS)
+    found = place(CHUNK, EPOCH, TABLE, Index(visible=800), LIMITS)
     assert found == Placed(CHUNK, "merge", (scan(600, 900),), Offset(800))
 
 
 def test_a_merge_drops_no_key_for_what_the_epoch_holds_from_before_the_start_of_the_table() -> None:
     # A table that begins anew in the middle of a backlog: those events are not emitted for it.
-    found = place(CHUNK, EPOCH, replace(TABLE, start=Offset(750)), Index(window=500), LIMITS)
+    found = place(CHUNK, EPOCH, replace(TABLE, start=Offset(750)), Index(visible=500), LIMITS)
     assert found == Placed(CHUNK, "merge", (scan(750, 900),), Offset(750))
 
 
@@ -98,7 +103,7 @@ def test_a_window_that_has_grown_too_large_is_read_again() -> None:
 def test_a_break_behind_what_the_chunk_has_seen_voids_and_one_within_it_does_not() -> None:
     def with_break(end: int) -> object:
         table = replace(TABLE, breaks=(Break(Offset(end), "TRUNCATE"),))
-        return place(CHUNK, EPOCH, table, Index(window=500), LIMITS)
+        return place(CHUNK, EPOCH, table, Index(visible=500), LIMITS)
 
     assert isinstance(with_break(501), Void)
     assert isinstance(with_break(900), Void)
@@ -113,17 +118,18 @@ def test_another_schema_version_voids() -> None:
 def test_marks_of_another_server_or_before_the_start_are_read_again() -> None:
     other = replace(CHUNK, server_uuid="another")
     assert isinstance(place(other, EPOCH, TABLE, Index(), LIMITS), ReadAgain)
-    late = replace(TABLE, start_gtids=f"{UUID}:1-51")
+    late = replace(TABLE, start_state=LogState(None, _core.GtidSet(f"{UUID}:1-51")))
     assert isinstance(place(CHUNK, EPOCH, late, Index(), LIMITS), ReadAgain)
 
 
 def test_a_chunk_from_a_replica_waits_until_the_log_holds_all_of_its_high_set() -> None:
-    marks = Watermarks(LOW, SourcePosition("", 0), high_gtids=f"{UUID}:1-60:65")
+    marks = MySqlWindow(LOW, SourcePosition("", 0), high_gtids=f"{UUID}:1-60:65").watermarks
     chunk = replace(CHUNK, watermarks=marks)
 
     def at(gtids: str | None, server_uuid: str = UUID) -> object:
         held = None if gtids is None else _core.GtidSet(gtids)
-        return place(chunk, replace(EPOCH, gtids=held, server_uuid=server_uuid), TABLE, Index(), LIMITS)
+        epoch = replace(EPOCH, state=LogState(EPOCH.state.position, held), server_uuid=server_uuid)
+        return place(chunk, epoch, TABLE, Index(), LIMITS)
 
     assert at(f"{UUID}:1-64") == Waiting(chunk), "greater than most of the set is not all of it"
     assert at(f"{UUID}:1-59:61-70") == Waiting(chunk)
@@ -135,7 +141,7 @@ def test_a_chunk_from_a_replica_waits_until_the_log_holds_all_of_its_high_set() 
 
 
 def test_marks_of_a_replica_survive_the_manifest() -> None:
-    marks = Watermarks(LOW, SourcePosition("", 0), high_gtids=f"{UUID}:1-60")
+    marks = MySqlWindow(LOW, SourcePosition("", 0), high_gtids=f"{UUID}:1-60").watermarks
     chunk = replace(CHUNK, watermarks=marks, bytes_read=7)
     assert StagedChunk.from_json(chunk.to_json()) == chunk
     assert StagedChunk.from_json(CHUNK.to_json()) == CHUNK
@@ -144,8 +150,11 @@ def test_marks_of_a_replica_survive_the_manifest() -> None:
 def test_shared_scans_cover_each_of_theirs() -> None:
     one = Placed(CHUNK, "merge", (scan(500, 600, LOW), scan(600, 900)))
     other = Placed(CHUNK, "merge", (scan(400, 600, f"{UUID}:1-30:40-60"), scan(600, 900)))
-    assert shared_scans([one, other]) == (scan(400, 600, f"{UUID}:1-30:40-50"), scan(600, 900))
-    assert shared_scans([]) == ()
+    assert shared_scans([one, other], MySqlWindows().common) == (
+        scan(400, 600, f"{UUID}:1-30:40-50"),
+        scan(600, 900),
+    )
+    assert shared_scans([], MySqlWindows().common) == ()
 
 
 @pytest.mark.parametrize("layout", ["latest", "changelog"])

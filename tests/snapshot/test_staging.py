@@ -17,7 +17,7 @@ import pytest
 from penstock import _core
 from penstock.config import SourceConfig
 from penstock.errors import TableError, TransientError
-from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.snapshot import staging
@@ -25,6 +25,7 @@ from penstock.sources.chunks import ReadMarks
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.snapshot.host_selection import MySqlHost
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
+from penstock.sources.mysql.snapshot.window import MySqlWindow, MySqlWindows
 from penstock.testing import preload
 from penstock.testing.preload import Preloaded
 from penstock.testing.scenario import wait_for
@@ -32,7 +33,7 @@ from penstock.testing.servers import Database, MySqlClient
 
 SCHEMA = TableSchema(TableId("d", "t"), (Column("k", "int", False),), ("k",), version=3)
 CHUNK = Chunk(SCHEMA.table, 7, ("1",), None)
-MARKS = ReadMarks(Watermarks("", SourcePosition("binlog.000001", 4)), "uuid", 3)
+MARKS = ReadMarks(MySqlWindow("", SourcePosition("binlog.000001", 4)).watermarks, "uuid", 3)
 
 
 class ScriptedReader:
@@ -215,9 +216,10 @@ def test_a_chunk_of_a_real_table_is_read_and_staged(mysql: Database, tmp_path: P
         {"k": 1, "v": "a"},
         {"k": 2, "v": None},
     ]
-    assert _core.GtidSet(start).issubset(_core.GtidSet(staged.watermarks.low))
+    window = MySqlWindows().of(staged.watermarks)
+    assert _core.GtidSet(start).issubset(_core.GtidSet(window.low))
     file, position = mysql.position()
-    assert staged.watermarks.high.order <= SourcePosition(file, position).order
+    assert window.high.order <= SourcePosition(file, position).order
     assert staged.server_uuid == mysql.variable("server_uuid")
 
 

@@ -14,7 +14,7 @@ from tests.conftest import spark_jobs
 from penstock.config import RetriesConfig, Secret, SnapshotConfig, SourceConfig, TablesConfig
 from penstock.config.secret import lent
 from penstock.errors import TableError
-from penstock.model.chunk import Chunk, StagedChunk, Watermarks
+from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, TableId
@@ -22,6 +22,7 @@ from penstock.model.table import TableState, new_table
 from penstock.snapshot.gate import Gate, Permit
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.snapshot.host_selection import HostSelection
+from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 from penstock.testing.proxy import Proxy
@@ -202,7 +203,7 @@ def test_what_a_pending_plan_names_stays_and_all_else_that_is_outdated_goes_at_t
 
 
 def staged_at(path: Path) -> StagedChunk:
-    marks = Watermarks("", SourcePosition("binlog.000001", 4))
+    marks = MySqlWindow("", SourcePosition("binlog.000001", 4)).watermarks
     return StagedChunk(Chunk(TableId("a", "t"), 0, None, None), "1", str(path), 1, 1, "0", 1, marks, "server")
 
 

@@ -16,12 +16,12 @@ from pyspark.sql.functions import lit, raise_error
 from tests.conftest import spark_jobs
 
 from penstock import _core
-from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.verify import sql
 from penstock.sources.mysql.verify.read_view import MySqlReadView, read_view
+from penstock.sources.windows import Window
 from penstock.spark.verify import SparkTarget
 from penstock.testing.servers import Database
 from penstock.verify.check import Verification
@@ -59,7 +59,7 @@ class Stopped:
         return known.pop(0) if len(known) > 1 else known[0]
 
     def keys_touched(
-        self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
+        self, schema: TableSchema, window: Window, end: Offset, limit: int
     ) -> Collection[str] | None:
         return self.touched.pop(0) if self.touched else set()
 

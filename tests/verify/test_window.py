@@ -37,4 +37,4 @@ def test_keys_are_written_as_in_the_targets(
                 MySqlRowImages(lambda: configuration.load(receiver.file).source),
                 TypeOptions(zero_dates=zero_dates),
             )
-            assert window.keys_touched(schema, view.marks, receiver.log.end, 100) == {key}
+            assert window.keys_touched(schema, view.window, receiver.log.end, 100) == {key}

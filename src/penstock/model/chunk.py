@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.model.offset import Offset, SourcePosition
+from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import KeyValues
 from penstock.model.schema import TableId
 
@@ -38,18 +39,19 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """What the source had committed around a chunk's SELECT.
+    """What a source had committed around a read, in the source's own words.
 
-    `low` (GTID set as text) claims no more than was visible; `high` (end of the binary log) claims no less.
-    Where `low_position` is given, all that the binary log holds up to there was visible too. Where
-    `high_gtids` (GTID set as text) is given, the chunk was read from a replica: the set claims no less than
-    was visible, and `high` says nothing.
+    Only the source that took them reads them (`sources.windows.Windows`). Everybody else keeps them.
     """
 
-    low: str
-    high: SourcePosition
-    low_position: SourcePosition | None = None
-    high_gtids: str | None = None
+    fields: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Watermarks:
+        return cls(tuple(sorted(fields.items())))
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.fields)
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,9 @@ class StagedChunk:
             "bytes": self.bytes,
             "checksum": self.checksum,
             "schema_version": self.schema_version,
-            "low": self.watermarks.low,
-            "high_file": self.watermarks.high.file,
-            "high_position": self.watermarks.high.position,
+            **self.watermarks.to_json(),
             "server_uuid": self.server_uuid,
             "bytes_read": self.bytes_read,
-            **_position_to_json(self.watermarks.low_position),
-            **({} if self.watermarks.high_gtids is None else {"high_gtids": self.watermarks.high_gtids}),
             **({} if self.at is None else {"at": self.at}),
         }
 
@@ -119,11 +117,8 @@ class StagedChunk:
             bytes=fields["bytes"],
             checksum=fields["checksum"],
             schema_version=fields["schema_version"],
-            watermarks=Watermarks(
-                fields["low"],
-                SourcePosition(fields["high_file"], fields["high_position"]),
-                _position_from_json(fields),
-                fields.get("high_gtids"),
+            watermarks=Watermarks.of(
+                {name: value for name, value in fields.items() if name not in _OWN_FIELDS}
             ),
             server_uuid=fields["server_uuid"],
             bytes_read=fields.get("bytes_read", 0),
@@ -131,9 +126,10 @@ class StagedChunk:
         )
 
 
-def _position_to_json(position: SourcePosition | None) -> dict[str, Any]:
-    return {} if position is None else {"low_file": position.file, "low_position": position.position}
-
-
-def _position_from_json(fields: dict[str, Any]) -> SourcePosition | None:
-    return SourcePosition(fields["low_file"], fields["low_position"]) if "low_file" in fields else None
+_OWN_FIELDS = frozenset(
+    {
+        "table", "number", "lower", "upper", "snapshot", "condition", "keys", "attempt", "path", "rows",
+        "bytes", "checksum", "schema_version", "server_uuid", "bytes_read", "at",
+    }
+)  # fmt: skip
+"""Of a manifest; all others are those of the watermarks."""

@@ -48,11 +48,11 @@ class ApplyEvents:
 
 @dataclass(frozen=True)
 class Scan:
-    """Rows whose keys occur in `splits` are left out of placed chunks. Transactions in `exclude_gtids` do not
-    count."""
+    """Rows whose keys occur in `splits` are left out of placed chunks. Transactions in `seen` do not count: a
+    chunk's watermarks claim them (`sources.windows.Window.seen`). None: all count."""
 
     splits: tuple[Split, ...]
-    exclude_gtids: str | None
+    seen: str | None
 
 
 @dataclass(frozen=True)

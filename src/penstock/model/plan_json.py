@@ -101,7 +101,10 @@ def _step_json(step: Step, number_of: NumberOf) -> dict[str, Any]:
             "kind": step.kind,
             "mode": step.mode,
             "chunks": [chunk.to_json() for chunk in step.chunks],
-            "scans": [asdict(scan) for scan in step.scans],
+            "scans": [
+                {"splits": [asdict(split) for split in scan.splits], "exclude_gtids": scan.seen}
+                for scan in step.scans
+            ],
             "window": step.window,
             "newer": step.newer,
         }

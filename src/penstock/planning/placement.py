@@ -31,6 +31,7 @@ from penstock.snapshot.placement import (
     shared_scans,
 )
 from penstock.sources.statements import Statements
+from penstock.sources.windows import Windows
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Placing:
         relay_log: RelayLog,
         statements: Statements,
         *,
+        windows: Windows,
         append_only: bool,
         discard: Callable[[StagedChunk], None],
         limits: PlacementLimits,
@@ -54,6 +56,7 @@ class Placing:
         self._state = state
         self._log = relay_log
         self._statements = statements
+        self._windows = windows
         self._append_only = append_only
         self._discard = discard
         self._limits = limits
@@ -63,7 +66,7 @@ class Placing:
     @property
     def _index(self) -> PlacementIndex:
         if self._known is None or not self._known.is_current:
-            self._known = PlacementIndex(self._log)
+            self._known = PlacementIndex(self._log, self._windows)
         return self._known
 
     def voids(self, table: TableId, at: Break) -> None:
@@ -140,21 +143,19 @@ class Placing:
         *,
         fresh: bool,
     ) -> list[Any]:
-        position = self._log.position_at(reach.end)
-        if not staged or position is None:
+        if not staged:
             return []
         at_end = TableAtEnd(
             start=since,
-            start_gtids=self._index.gtids_at(since),
+            start_state=self._index.state_at(since),
             schema_version=verdict.version if verdict is not None else state.schema.version,
-            start_position=self._log.position_at(since),
             fresh=fresh and not (state.replaces or moves_rows(state.schema)),
             cascades=bool(state.schema.foreign_keys),
             breaks=tuple(self.breaks_of(state, reach)),
         )
-        by_gtids = any(one.watermarks.high_gtids is not None for one in staged)
-        gtids = self._log.gtids_at(reach.end) if by_gtids else None
-        end = EpochEnd(reach, position, self._log.server_uuid_at(reach.end), gtids)
+        executed = any(self._index.window(one).holds_on_every_server for one in staged)
+        state_at_end = self._index.state_at(reach.end, executed=executed)
+        end = EpochEnd(reach, state_at_end, self._log.server_uuid_at(reach.end))
         return list(place_all(staged, end, at_end, self._index, self._limits))
 
     def breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:
@@ -183,10 +184,10 @@ class Placing:
         if not group:
             return []
         scans = []
-        for scan in shared_scans(group):
+        for scan in shared_scans(group, self._windows.common):
             splits = tuple(self._log.splits(scan.range, state.table, bytes_aim=WHOLE_BYTES))
             if splits and state.schema.key:
-                scans.append(Scan(splits, scan.exclude_gtids))
+                scans.append(Scan(splits, scan.seen))
         chunks = tuple(item.chunk for item in group)
         window = min(item.window for item in group) if state.schema.foreign_keys else None
         return [PlaceChunks(chunks, tuple(scans), "changes" if self._append_only else mode, window)]

@@ -57,6 +57,7 @@ from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.placement import Break, PlacementLimits
 from penstock.snapshot.single_view import first_steps, kept_for_later, placed_whole, untrue
 from penstock.sources.statements import Statements
+from penstock.sources.windows import Windows
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class Planner:
         relay_log: RelayLog,
         statements: Statements,
         *,
+        windows: Windows,
         policies: Policies,
         discard: Callable[[StagedChunk], None],
         limits: PlannerLimits,
@@ -101,6 +103,7 @@ class Planner:
             state,
             relay_log,
             statements,
+            windows=windows,
             append_only=policies.append_only,
             discard=discard,
             limits=limits.placement,

@@ -149,6 +149,7 @@ def make_planner(
         state,
         log,
         statements,
+        windows=source.windows,
         policies=Policies.of(config, append_only=not isinstance(sink, TableSink)),
         discard=staging.discard,
         limits=planner_limits(config),

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock._core import GtidSet
+from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.unprotected import statements_left
+from penstock.sources.windows import LogState, Window, Windows
 
 
 class ChunkLog:
@@ -46,26 +48,42 @@ class ChunkLog:
             return int(log.end - log.window_start(GtidSet(executed), not_after=log.end))
 
 
+class Places:
+    """`sources.windows.LogPlaces` over the relay log as far as it is known. `not_after`: no later offset is
+    asked for."""
+
+    def __init__(self, relay_log: RelayLog, *, not_after: Offset) -> None:
+        self._log = relay_log
+        self._not_after = not_after
+
+    def window_start(self, gtids: str) -> Offset:
+        return self._log.window_start(GtidSet(gtids), not_after=self._not_after)
+
+    def offset_within(self, position: SourcePosition) -> Offset:
+        return self._log.offset_within(position)
+
+
 class PlacementIndex:
     """`snapshot.place.LogIndex` over the relay log as it is now. Many tables begin at the same offset, and
     ask the same: each answer is kept."""
 
-    def __init__(self, relay_log: RelayLog) -> None:
+    def __init__(self, relay_log: RelayLog, windows: Windows) -> None:
         self._log = relay_log
+        self._windows = windows
         self._end = relay_log.end
-        self._windows: dict[str, Offset] = {}
+        self._window_starts: dict[str, Offset] = {}
         self._tables: dict[LogRange, dict[TableId, tuple[int, int]]] = {}
         self._statements: dict[LogRange, list[Statement]] = {}
-        self._gtids: dict[Offset, str] = {}
+        self._executed: dict[Offset, GtidSet] = {}
 
     @property
     def is_current(self) -> bool:
         return self._log.end == self._end
 
     def window_start(self, gtids: str) -> Offset:
-        if gtids not in self._windows:
-            self._windows[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._end)
-        return self._windows[gtids]
+        if gtids not in self._window_starts:
+            self._window_starts[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._end)
+        return self._window_starts[gtids]
 
     def offset_within(self, position: SourcePosition) -> Offset:
         return self._log.offset_within(position)
@@ -81,7 +99,11 @@ class PlacementIndex:
             self._statements[log_range] = statements_left(self._log, log_range)
         return self._statements[log_range]
 
-    def gtids_at(self, offset: Offset) -> str:
-        if offset not in self._gtids:
-            self._gtids[offset] = str(self._log.gtids_at(offset))
-        return self._gtids[offset]
+    def window(self, chunk: StagedChunk) -> Window:
+        return self._windows.of(chunk.watermarks)
+
+    def state_at(self, offset: Offset, *, executed: bool = True) -> LogState:
+        """`executed`: somebody needs to know what was executed there."""
+        if executed and offset not in self._executed:
+            self._executed[offset] = self._log.gtids_at(offset)
+        return LogState(self._log.position_at(offset), self._executed[offset] if executed else None)

@@ -68,7 +68,7 @@ where changes in its window may appear twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -77,22 +77,21 @@ import pyarrow as pa
 from penstock import _core
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.chunk import StagedChunk
-from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.offset import LogRange, Offset
 from penstock.model.partial_snapshot import KeyValues
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
 from penstock.sources.named_keys import missing_keys
+from penstock.sources.windows import LogPlaces, LogState, Window
 
 Mode = Literal["append", "merge"]
 
 
 @dataclass(frozen=True)
 class KeyScan:
-    """Keys that occur in `range` are dropped, but for transactions in `exclude_gtids` (a GTID set; None:
-    none).
-    """
+    """Keys that occur in `range` are dropped, but for transactions in `seen` (`Window.seen`; None: none)."""
 
     range: LogRange
-    exclude_gtids: str | None = None
+    seen: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,16 +133,11 @@ Placement = Placed | Waiting | Void | ReadAgain
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """The epoch that is being planned, and what the source said at its end.
-
-    `position` is the source's own place at `range.end`, in the binary log of the server `server_uuid`.
-    `gtids` are all transactions of `prefix(range.end)`; None: no chunk's high mark needs them.
-    """
+    """The epoch that is being planned. `state`: of the log at `range.end`, which is that of `server_uuid`."""
 
     range: LogRange
-    position: SourcePosition
+    state: LogState
     server_uuid: str
-    gtids: _core.GtidSet | None = None
 
 
 @dataclass(frozen=True)
@@ -162,19 +156,17 @@ class Break:
 class TableAtEnd:
     """What is known of one table at the epoch's end.
 
-    `start_gtids` is what the log had executed at `start`; a chunk that was read before it (by a task that
-    outlived an earlier snapshot of the table) is told by it, or by `start_position` where there are no
-    GTIDs. `breaks` are those after `start`. `fresh`: the target held no row of this table when the log was
-    at `start`, and nothing but this pipeline has written it since. `cascades`: foreign keys change rows of
-    the table, so a row that is kept must have no event at all behind the window: `spark/cascades.py` relies
-    on it."""
+    `start_state` is that of the log at `start`; a chunk that was read before it (by a task that outlived an
+    earlier snapshot of the table) is told by it. `breaks` are those after `start`. `fresh`: the target held
+    no row of this table when the log was at `start`, and nothing but this pipeline has written it since.
+    `cascades`: foreign keys change rows of the table, so a row that is kept must have no event at all behind
+    the window: `spark/cascades.py` relies on it."""
 
     start: Offset
-    start_gtids: str
+    start_state: LogState
     schema_version: int
     fresh: bool
     breaks: tuple[Break, ...] = ()
-    start_position: SourcePosition | None = None
     cascades: bool = False
 
 
@@ -186,17 +178,13 @@ class PlacementLimits:
     append_bytes_max: int
 
 
-class LogIndex(Protocol):
+class LogIndex(LogPlaces, Protocol):
     """What placement asks of the relay log. Answers come from the index alone and never change for old
     offsets.
     """
 
-    def window_start(self, gtids: str) -> Offset:
-        """The greatest known offset O with every transaction of `prefix(O)` in `gtids`."""
-
-    def offset_within(self, position: SourcePosition) -> Offset:
-        """A known offset O, the greater the better, with every transaction of `prefix(O)` at or before
-        `position` in the log of the server followed now; 0 if none is known."""
+    def window(self, chunk: StagedChunk) -> Window:
+        """What the chunk's watermarks say."""
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
         """Bytes of row events of the table in the range; an upper estimate will do."""
@@ -215,12 +203,13 @@ def place(
     chunk: StagedChunk, epoch: EpochEnd, table: TableAtEnd, log: LogIndex, limits: PlacementLimits
 ) -> Placement:
     """Decides about one staged chunk at the end of one epoch that is being planned. Pure."""
-    if (wait := _before_high(chunk, epoch)) is not None:
+    view = log.window(chunk)
+    if (wait := _before_high(chunk, view, epoch)) is not None:
         return wait
-    if not _read_after_start(chunk, table):
+    if not view.shows(table.start_state):
         return ReadAgain(chunk, "it was read before the table's start")
     end = epoch.range.end
-    window = min(max(_known_visible(chunk, log), table.start), end)
+    window = min(max(view.visible_to(log), table.start), end)
     if (found := _void_reason(chunk, table, window, end)) is not None:
         return Void(chunk, found)
     name = str(chunk.chunk.table)
@@ -233,27 +222,22 @@ def place(
         )
     # What the epoch holds from before the table's start is not in the stream.
     since = LogRange(min(max(epoch.range.start, table.start), end), end)
-    scans = _merge_scans(chunk, Offset(window), since, every=table.cascades)
+    scans = _merge_scans(view, Offset(window), since, every=table.cascades)
     return Placed(chunk, "merge", scans, Offset(window))
 
 
-def _before_high(chunk: StagedChunk, epoch: EpochEnd) -> Waiting | ReadAgain | None:
-    """None: the epoch's end has reached the chunk's high mark."""
-    marks = chunk.watermarks
+def _before_high(chunk: StagedChunk, view: Window, epoch: EpochEnd) -> Waiting | ReadAgain | None:
+    """None: the epoch's end has reached the chunk's high watermark."""
     same = chunk.server_uuid == epoch.server_uuid
-    if marks.high_gtids is not None:
-        if epoch.gtids is not None and _core.GtidSet(marks.high_gtids).issubset(epoch.gtids):
-            return None
-        if same:
-            return Waiting(chunk)
-        return ReadAgain(chunk, "the log is another server's now, where its high mark may never come")
-    if not same:
-        return ReadAgain(
-            chunk,
-            f"it was read from server {chunk.server_uuid}, whose marks say nothing about"
-            f" the log of {epoch.server_uuid}",
-        )
-    return Waiting(chunk) if marks.high.order > epoch.position.order else None
+    if (same or view.holds_on_every_server) and view.is_passed(epoch.state):
+        return None
+    if same:
+        return Waiting(chunk)
+    return ReadAgain(
+        chunk,
+        f"its high watermark is of the log of server {chunk.server_uuid}, and may never come in that of "
+        f"{epoch.server_uuid}",
+    )
 
 
 def place_all(
@@ -270,23 +254,6 @@ def place_all(
     ]
 
 
-def _read_after_start(chunk: StagedChunk, table: TableAtEnd) -> bool:
-    marks = chunk.watermarks
-    if not _core.GtidSet(table.start_gtids).issubset(_core.GtidSet(marks.low)):
-        return False
-    if marks.low or marks.low_position is None or table.start_position is None:
-        return True
-    return not table.start_position.file or table.start_position.order <= marks.low_position.order
-
-
-def _known_visible(chunk: StagedChunk, log: LogIndex) -> Offset:
-    """An offset up to which the chunk's view held all of the log."""
-    marks = chunk.watermarks
-    if marks.low_position is None:
-        return log.window_start(marks.low)
-    return log.offset_within(marks.low_position)
-
-
 def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -> str | None:
     for broken in table.breaks:
         if window < broken.end <= end:
@@ -296,34 +263,31 @@ def _void_reason(chunk: StagedChunk, table: TableAtEnd, window: int, end: int) -
     return None
 
 
-def _merge_scans(chunk: StagedChunk, window: Offset, epoch: LogRange, *, every: bool) -> tuple[KeyScan, ...]:
+def _merge_scans(view: Window, window: Offset, epoch: LogRange, *, every: bool) -> tuple[KeyScan, ...]:
     before = LogRange(min(window, epoch.start), epoch.start)
-    by_place = chunk.watermarks.low_position is not None
-    scans = (KeyScan(before, None if by_place or every else chunk.watermarks.low), KeyScan(epoch))
+    scans = (KeyScan(before, None if every else view.seen), KeyScan(epoch))
     return tuple(scan for scan in scans if scan.range)
 
 
-def shared_scans(placed: Sequence[Placed]) -> tuple[KeyScan, ...]:
+def shared_scans(placed: Sequence[Placed], common: Callable[[Sequence[str]], str]) -> tuple[KeyScan, ...]:
     """Scans that serve several placed chunks of one table and epoch at once: the union of theirs, or more.
 
     One key set for all chunks costs one pass over the log instead of one per chunk. More is dropped from
     some chunks than their own scans ask for, which is right as long as it lies within `(S, E]` (see above):
-    every scan does.
+    every scan does. `common`: see `sources.windows.Windows`.
     """
-    lows = {scan.exclude_gtids for item in placed for scan in item.scans if scan.exclude_gtids is not None}
-    shared: _core.GtidSet | None = None
-    for low in sorted(lows):
-        shared = _core.GtidSet(low) if shared is None else shared.intersection(_core.GtidSet(low))
+    seen = [scan.seen for item in placed for scan in item.scans if scan.seen is not None]
+    shared = common(seen) if seen else None
     ranges: dict[bool, LogRange] = {}
     for item in placed:
         for scan in item.scans:
-            excluded = scan.exclude_gtids is not None
+            excluded = scan.seen is not None
             known = ranges.get(excluded, scan.range)
             ranges[excluded] = LogRange(
                 Offset(min(known.start, scan.range.start)), Offset(max(known.end, scan.range.end))
             )
     return tuple(
-        KeyScan(ranges[excluded], str(shared) if excluded else None)
+        KeyScan(ranges[excluded], shared if excluded else None)
         for excluded in (True, False)
         if excluded in ranges
     )

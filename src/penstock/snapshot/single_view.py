@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock._core import GtidSet
 from penstock.cascades.keys import is_held, refers_to_itself, upstream
 from penstock.errors import TransientError
-from penstock.model.chunk import StagedChunk, Watermarks
+from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
     ColumnOrigin,
@@ -40,8 +39,10 @@ from penstock.model.plan import (
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import TableState, is_catching_up
 from penstock.relaylog.reader import RelayLog
+from penstock.snapshot.chunk_log import Places
 from penstock.snapshot.placement import Break
 from penstock.sources.chunks import Views
+from penstock.sources.windows import Window
 
 VIEWS_SECONDS_MAX = 60.0
 """How long views are opened until one can be placed."""
@@ -58,13 +59,13 @@ class Whole:
     tables: frozenset[TableId]
     after: Offset
 
-    def open(self, marks: Views) -> tuple[Watermarks, Offset]:
+    def open(self, views: Views) -> tuple[Window, Offset]:
         """Leaves a view open in the session, and tells its offset. `TransientError` when none can be had."""
         log = RelayLog.open(self.relay_log)
         deadline = time.monotonic() + VIEWS_SECONDS_MAX
         while True:
-            opened = marks.open_view()
-            self._wait_for(log, opened, marks.server_uuid)
+            opened = views.open_view()
+            self._wait_for(log, opened, views.server_uuid)
             at = offset_of(opened, self.tables, log)
             if at is not None and at > self.after:
                 return opened, at
@@ -76,26 +77,22 @@ class Whole:
                 )
             time.sleep(PAUSE_SECONDS)  # for the next group of commits
 
-    def _wait_for(self, log: RelayLog, opened: Watermarks, server_uuid: str) -> None:
+    def _wait_for(self, log: RelayLog, opened: Window, server_uuid: str) -> None:
         deadline = time.monotonic() + REACH_SECONDS_MAX
         log.refresh()
-        while log.source_uuid != server_uuid or not log.reached(opened.high):
+        while log.source_uuid != server_uuid or not log.reached(opened.end):
             if time.monotonic() > deadline:
-                raise TransientError(f"The relay log has not reached {opened.high}, where a view was opened.")
+                raise TransientError(f"The relay log has not reached {opened.end}, where a view was opened.")
             time.sleep(PAUSE_SECONDS)  # the receiver writes it
             log.refresh()
 
 
-def offset_of(opened: Watermarks, tables: Iterable[TableId], log: RelayLog) -> Offset | None:
+def offset_of(opened: Window, tables: Iterable[TableId], log: RelayLog) -> Offset | None:
     """Where the log holds, of the tables, what the view shows; None: that is not certain."""
-    at = log.offset_reaching(opened.high)
+    at = log.offset_reaching(opened.end)
     if at is None:
         return None
-    if opened.low_position is not None:
-        low = log.offset_within(opened.low_position)
-    else:
-        low = log.window_start(GtidSet(opened.low), not_after=at)
-    between = LogRange(min(low, at), at)
+    between = LogRange(min(opened.visible_to(Places(log, not_after=at)), at), at)
     if not between:
         return at
     if log.statements(between) or not set(tables).isdisjoint(log.tables(between, exact=True)):

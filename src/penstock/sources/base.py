@@ -26,6 +26,7 @@ from penstock.sources.receiver import Receiver
 from penstock.sources.row_images import RowImages
 from penstock.sources.statements import Statements
 from penstock.sources.table_filter import TableFilter
+from penstock.sources.windows import Windows
 
 
 class Source(Protocol):
@@ -43,6 +44,9 @@ class Source(Protocol):
 
     @property
     def chunks(self) -> Chunks: ...
+
+    @property
+    def windows(self) -> Windows: ...
 
     @property
     def row_images(self) -> RowImages: ...

@@ -17,6 +17,7 @@ from penstock.model.chunk import Chunk, Watermarks
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import Part
 from penstock.model.schema import TableSchema, TypeOptions
+from penstock.sources.windows import Window
 
 ALL_ROWS = Part()
 
@@ -74,7 +75,7 @@ class Views(Protocol):
     def server_uuid(self) -> str:
         """The server that the watermarks speak of."""
 
-    def open_view(self) -> Watermarks:
+    def open_view(self) -> Window:
         """Opens one view for all that is read until the session's transaction ends, and closes the one
         before. The watermarks were taken right around the opening."""
 
@@ -83,7 +84,7 @@ class ViewChoice(Protocol):
     """Which view a chunk reader takes for a chunk whose rows must be those of one offset. A value: it
     pickles."""
 
-    def open(self, views: Views) -> tuple[Watermarks, Offset]:
+    def open(self, views: Views) -> tuple[Window, Offset]:
         """Leaves a view open that shows the tables as they stood at the offset. `TransientError` when none
         can be had."""
 

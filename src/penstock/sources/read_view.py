@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Protocol
 
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent
-from penstock.model.chunk import Watermarks
 from penstock.model.schema import TableSchema, TypeOptions
+from penstock.sources.windows import Window
 
 
 class ReadView(Protocol):
@@ -18,8 +18,8 @@ class ReadView(Protocol):
     """
 
     @property
-    def marks(self) -> Watermarks:
-        """Taken right around the opening of the view."""
+    def window(self) -> Window:
+        """Of watermarks that were taken right around the opening of the view."""
 
     def extent(self, schema: TableSchema) -> KeyExtent:
         """How many rows there are, and between which values an integer key lies."""

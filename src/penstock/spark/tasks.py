@@ -197,7 +197,7 @@ def place(task: PlaceTask) -> Batches:
         merges = task.layout == "latest"
         keys = KeySet(task.table, types=task.types.to_json(), partial_images=merges, defaults=task.defaults)
     for scan in task.scans:
-        exclude = GtidSet(scan.exclude_gtids) if scan.exclude_gtids is not None else None
+        exclude = GtidSet(scan.seen) if scan.seen is not None else None
         for split in scan.splits:
             assert keys is not None, "a table without a key has nothing to scan for"
             keys.add_split(

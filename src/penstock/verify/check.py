@@ -20,10 +20,10 @@ from typing import Protocol
 from penstock.backoff import Backoff, Schedule
 from penstock.errors import PenstockError, SourceUnreachable, TableError
 from penstock.model.buckets import Buckets, BucketSum
-from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.sources.read_view import ReadView
+from penstock.sources.windows import Window
 from penstock.verify.plan import (
     SMALL_ROWS_MAX,
     KeyDifference,
@@ -108,7 +108,7 @@ class LogWindow(Protocol):
     """The content of the relay log between two watermarks."""
 
     def keys_touched(
-        self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
+        self, schema: TableSchema, window: Window, end: Offset, limit: int
     ) -> Collection[str] | None:
         """Canonical texts of the keys (before and after images) of transactions that end at or before `end`
         and are not covered by the low watermark. None: more than `limit`."""
@@ -200,7 +200,7 @@ class Verification:
             work = {name: one for name, one in work.items() if name not in large}
             # The server and Spark work in parallel. Until `result()` only the pool uses the view's session.
             computed = pool.submit(self._source_sums, view, work)
-            offset, held = self._versions.versions_at(work, view.marks.high)
+            offset, held = self._versions.versions_at(work, view.window.end)
             changed: list[TableId] = []
             targets: list[Compared] = []
             for name, one in work.items():
@@ -259,7 +259,7 @@ class Verification:
             return found
         found.listed = _affordable(different, source, target)
         try:
-            uncertain = self._window.keys_touched(one.schema, view.marks, offset, UNCERTAIN_KEYS_MAX)
+            uncertain = self._window.keys_touched(one.schema, view.window, offset, UNCERTAIN_KEYS_MAX)
             keys = self._differences(view, one.schema, one.buckets, found.listed, one.version)
         except TableError as error:
             return TableReport(one.schema.table, error=str(error))
@@ -302,12 +302,12 @@ class Verification:
             if isinstance(now, NotCompared) or now.version != schema.version:
                 break
             with self._views() as view:
-                offset, held = self._versions.versions_at([schema.table], view.marks.high)
+                offset, held = self._versions.versions_at([schema.table], view.window.end)
                 known = held[schema.table]
                 if isinstance(known, NotCompared) or known.schema_version != schema.version:
                     break
                 version = known.version
-                uncertain = self._window.keys_touched(schema, view.marks, offset, UNCERTAIN_KEYS_MAX)
+                uncertain = self._window.keys_touched(schema, view.window, offset, UNCERTAIN_KEYS_MAX)
                 if uncertain is None:
                     continue
                 numbers = buckets.numbers(open_keys)

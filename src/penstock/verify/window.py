@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from penstock import _core
-from penstock.model.chunk import Watermarks
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
 from penstock.relaylog.reader import RelayLog
+from penstock.snapshot.chunk_log import Places
 from penstock.sources.row_images import RowImages
+from penstock.sources.windows import Window
 
 _SPLIT_BYTES = 16 * 1024 * 1024
 """Bytes of log that one decoder reads."""
@@ -25,15 +26,11 @@ class RelayLogWindow:
         self._types = types
 
     def keys_touched(
-        self, schema: TableSchema, marks: Watermarks, end: Offset, limit: int
+        self, schema: TableSchema, window: Window, end: Offset, limit: int
     ) -> Collection[str] | None:
         self._log.refresh()
-        if marks.low_position is not None:
-            seen = None
-            start = max(self._log.start, self._log.offset_within(marks.low_position))
-        else:
-            seen = _core.GtidSet(marks.low)
-            start = self._log.window_start(seen, not_after=end)
+        seen = None if window.seen is None else _core.GtidSet(window.seen)
+        start = max(self._log.start, window.visible_to(Places(self._log, not_after=end)))
         table, keys = schema.to_json(), set[str]()
         defaults, types = self._images.omitted(schema, self._types), self._types.to_json()
         for split in self._log.splits(LogRange(start, end), schema.table, bytes_aim=_SPLIT_BYTES):

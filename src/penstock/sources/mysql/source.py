@@ -22,6 +22,7 @@ from penstock.sources.mysql.generated_columns import MySqlComputation, computati
 from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.snapshot.host_selection import HostSelection
+from penstock.sources.mysql.snapshot.window import MySqlWindows
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.supervisor import Supervisor
 from penstock.sources.mysql.verify.read_view import MySqlReadView, read_view
@@ -37,6 +38,7 @@ class MySqlSource:
         self.preflight = MySqlPreflight(config)
         self.catalog = SourceSession(config.source, config.relay_log_path, foreign_keys=foreign_keys)
         self.chunks = self.catalog
+        self.windows = MySqlWindows()
         self.row_images = MySqlRowImages(self._followed)
 
     def receiver(self, file: Path) -> Supervisor:

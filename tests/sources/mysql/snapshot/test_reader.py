@@ -18,6 +18,7 @@ from penstock.sources.chunks import ChunkOutdated
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader, execute, prepare_session, select_sql
 from penstock.sources.mysql.snapshot.split import MySqlChunkPlanner
+from penstock.sources.mysql.snapshot.window import MySqlWindows
 from penstock.testing import servers
 from penstock.testing.meanwhile import meanwhile
 from penstock.testing.servers import Database
@@ -123,9 +124,10 @@ def test_low_is_executed_before_and_high_lies_behind_the_rows(mysql: Database) -
     assert list(batches) == []
     reader.close()
     assert first.num_rows == 1
-    assert _core.GtidSet(read.marks.watermarks.low) == _core.GtidSet(before)
-    assert read.marks.watermarks.high.file == file
-    assert read.marks.watermarks.high.position >= position
+    window = MySqlWindows().of(read.marks.watermarks)
+    assert _core.GtidSet(window.low) == _core.GtidSet(before)
+    assert window.high.file == file
+    assert window.high.position >= position
 
 
 def test_rows_wider_than_one_packet_arrive_whole(mysql_factory: Any) -> None:

@@ -162,7 +162,9 @@ class MySqlChunkRead:
                 marks = self._watermarks.end()
             else:
                 self._connection.rollback()
-        self._marks = ReadMarks(marks, self._watermarks.server_uuid, decoder.rows, received.bytes, at)
+        self._marks = ReadMarks(
+            marks.watermarks, self._watermarks.server_uuid, decoder.rows, received.bytes, at
+        )
 
 
 def prepare_session(connection: Connection[Any]) -> None:

@@ -30,12 +30,12 @@ from pymysql.connections import Connection
 
 from penstock._core import GtidSet
 from penstock.errors import InternalError, TransientError
-from penstock.model.chunk import Watermarks
 from penstock.model.offset import SourcePosition
 from penstock.sources.mysql.connection import query, query_named
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.snapshot.replicas import ReplicaOf, of_server
 from penstock.sources.mysql.snapshot.watermark import ensure_executed, text
+from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 NOWHERE = SourcePosition("", 0)
 
@@ -62,16 +62,16 @@ class ReplicaMarks:
         self._received()
         self._uuid, self._read_only, self._low = self._state()
 
-    def end(self) -> Watermarks:
+    def end(self) -> MySqlWindow:
         received = self._received()
         uuid, read_only, executed = self._state()
         if (uuid, read_only) != (self._uuid, self._read_only):
             raise self._changed("it is another server now, or read_only was changed")
         all_ = received.union(GtidSet(executed))
         local = of_server(all_, uuid).difference(GtidSet(self._replica_of.own))
-        return Watermarks(self._low, NOWHERE, high_gtids=str(all_.difference(local)))
+        return MySqlWindow(self._low, NOWHERE, high_gtids=str(all_.difference(local)))
 
-    def open_view(self) -> Watermarks:
+    def open_view(self) -> MySqlWindow:
         raise InternalError("Views for several statements are not read from replicas.")
 
     def _received(self) -> GtidSet:

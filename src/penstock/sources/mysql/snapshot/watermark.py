@@ -41,10 +41,10 @@ from pymysql.connections import Connection
 
 from penstock._core import GtidSet
 from penstock.errors import ConfigError, SourceError, TransientError
-from penstock.model.chunk import Watermarks
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 _ER_SPECIFIC_ACCESS_DENIED = 1227
 _ER_OPTION_PREVENTS_STATEMENT = 1290
@@ -70,10 +70,10 @@ class Marks(Protocol):
     def begin(self) -> None:
         """Right before the SELECT."""
 
-    def end(self) -> Watermarks:
+    def end(self) -> MySqlWindow:
         """Right after its last row."""
 
-    def open_view(self) -> Watermarks:
+    def open_view(self) -> MySqlWindow:
         """Opens one view for all that is read until the session's transaction ends."""
 
 
@@ -152,10 +152,10 @@ class GtidMarks:
     def begin(self) -> None:
         self._low = self.low()
 
-    def end(self) -> Watermarks:
-        return Watermarks(self._low, self.high())
+    def end(self) -> MySqlWindow:
+        return MySqlWindow(self._low, self.high())
 
-    def open_view(self) -> Watermarks:
+    def open_view(self) -> MySqlWindow:
         self.begin()
         _execute(self._connection, _OPEN_VIEW)
         return self.end()
@@ -202,12 +202,12 @@ class TableMarks:
                 raise
             raise self._unfit(f"cannot be written: {error.args[1]}") from error
 
-    def end(self) -> Watermarks:
+    def end(self) -> MySqlWindow:
         high = self._end.high()
         self._check_order()
-        return Watermarks("", high, self._low)
+        return MySqlWindow("", high, self._low)
 
-    def open_view(self) -> Watermarks:
+    def open_view(self) -> MySqlWindow:
         self.begin()
         _execute(self._connection, _OPEN_VIEW)
         return self.end()
@@ -275,15 +275,15 @@ class SnapshotMarks:
         self._end.same_server(_row(self._connection, f"SELECT {self._end.dialect.identity}")[0])
         self._place = self._open()
 
-    def end(self) -> Watermarks:
+    def end(self) -> MySqlWindow:
         _execute(self._connection, "COMMIT")
         self._end.same_server(_row(self._connection, f"SELECT {self._end.dialect.identity}")[0])
-        return Watermarks(self._proven, self._place, self._place)
+        return MySqlWindow(self._proven, self._place, self._place)
 
-    def open_view(self) -> Watermarks:
+    def open_view(self) -> MySqlWindow:
         self.begin()
         self._end.same_server(_row(self._connection, f"SELECT {self._end.dialect.identity}")[0])
-        return Watermarks(self._proven, self._place, self._place)
+        return MySqlWindow(self._proven, self._place, self._place)
 
     def _open(self) -> SourcePosition:
         """Opens a view, and tells its place in the binary log."""

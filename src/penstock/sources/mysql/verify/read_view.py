@@ -16,9 +16,9 @@ from pymysql.cursors import SSCursor
 
 from penstock.errors import TableError
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent, integer_key
-from penstock.model.chunk import Watermarks
 from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
 from penstock.sources.mysql.snapshot.watermark import marks_of
+from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.sources.mysql.verify import sql
 
 _SESSION = (
@@ -37,7 +37,7 @@ class MySqlReadView:
     """The source at one moment. Ends with the session, or with the next view in it."""
 
     connection: Connection[Any]
-    marks: Watermarks
+    window: MySqlWindow
     server_uuid: str
 
     def extent(self, schema: TableSchema) -> KeyExtent:
