@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,9 @@ class Catalog:
             raise ConfigError(self.refuses, hint="Mend it.")
         return SCHEMA
 
+    def unfollowable(self, tables: Collection[TableId], *, cascades: bool) -> dict[TableId, tuple[str, str]]:
+        return {}
+
 
 @dataclass
 class Source:
@@ -108,9 +111,7 @@ def running(file: Path, *, refuses: str = "") -> Iterator[StateStore]:
         unpark=lambda table: bring_back(state, log, sink, table, hold=lambda offset: None),
         limit=lambda limits: None, advance_log=lambda: None,
     )  # fmt: skip
-    rereads = Resnapshots(
-        state, log, source, config, sink, wait=at_once, renew=lambda: None
-    )  # fmt: skip
+    rereads = Resnapshots(state, log, source, config, sink, wait=at_once, renew=lambda: None)
     failures: list[Exception] = []
 
     def loop() -> None:
