@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 from tests.parts import PARTS, parts_of
 
 from penstock.testing import servers
@@ -15,6 +16,10 @@ from penstock.testing import servers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("untimed", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+settings.load_profile("untimed")
 
 TESTS = Path(__file__).parent
 LONG_FIRST = ("crash", "scenarios", "sinks", "properties", "verify", "relaylog")
