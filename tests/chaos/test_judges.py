@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from penstock.testing.servers import Database
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+NOW = datetime(2026, 1, 2, 3, 4, 5)
 COLUMNS = [OracleColumn("id", "int", 1), OracleColumn("v", "varchar", None)]
 
 
@@ -61,7 +63,9 @@ GOOD: list[tuple[Any, ...]] = [
 
 
 def changes(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
-    return spark.createDataFrame(rows, "_sequence LONG, _change_type STRING, id INT, v STRING")
+    committed = [(sequence, kind, NOW, *values) for sequence, kind, *values in rows]
+    names = "_sequence LONG, _change_type STRING, _commit_timestamp TIMESTAMP, id INT, v STRING"
+    return spark.createDataFrame(committed, names)
 
 
 def test_a_change_log_that_is_whole_is_the_table(source: Database, spark: SparkSession) -> None:
@@ -95,6 +99,13 @@ def test_a_change_after_a_delete_is_reported_and_a_change_while_a_row_is_read_is
     for kind in ("delete", "update_preimage"):
         _, wrong = judge.replayed([*first, (3, kind, 1, "b")], COLUMNS, read_to=1)
         assert wrong == [f"{kind} at 3 of a row that is not there"]
+
+
+def test_a_key_read_as_absent_is_reported_only_if_its_row_was_never_deleted() -> None:
+    gone = [(1, "insert", 1, "a"), (2, "delete", 1, "a"), (3, "absent", 1, None), (3, "absent", 7, None)]
+    assert judge.replayed(gone, COLUMNS) == ([], [])
+    _, wrong = judge.replayed([gone[0], gone[2]], COLUMNS)
+    assert "a change is missing" in wrong[0]
 
 
 def test_gaps_and_doubles_of_a_ledger_are_reported() -> None:

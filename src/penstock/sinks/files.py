@@ -146,23 +146,34 @@ class FileWriter:
                 path.unlink(missing_ok=True)
             raise
 
+    def empty_file(self) -> str:
+        """Writes a file without rows: its path, durable."""
+        return self._file(None, iter(()), [])[0]
+
     def _written(self, groups: Iterator[pa.Table], begun: list[Path]) -> Iterator[str]:
         group = next(groups, None)
         while group is not None:
-            path = Path(self.directory, f"{uuid.uuid4()}.parquet")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            begun.append(path)
-            with open(path, "xb") as file:
-                writer = pq.ParquetWriter(
-                    file, self.fields, compression=self.compression, store_decimal_as_integer=True
-                )
-                with writer:
-                    while group is not None and file.tell() < FILE_BYTES_MAX:
-                        writer.write_table(group, row_group_size=group.num_rows)
-                        group = next(groups, None)
-                file.flush()
-                os.fsync(file.fileno())
-            yield str(path)
+            path, group = self._file(group, groups, begun)
+            yield path
+
+    def _file(
+        self, group: pa.Table | None, groups: Iterator[pa.Table], begun: list[Path]
+    ) -> tuple[str, pa.Table | None]:
+        """Writes one file, from `group` on: its path, and the group that no longer fits into it."""
+        path = Path(self.directory, f"{uuid.uuid4()}.parquet")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        begun.append(path)
+        with open(path, "xb") as file:
+            writer = pq.ParquetWriter(
+                file, self.fields, compression=self.compression, store_decimal_as_integer=True
+            )
+            with writer:
+                while group is not None and file.tell() < FILE_BYTES_MAX:
+                    writer.write_table(group, row_group_size=group.num_rows)
+                    group = next(groups, None)
+            file.flush()
+            os.fsync(file.fileno())
+        return str(path), group
 
     def _groups(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Tables of about `ROW_GROUP_BYTES`; none is empty."""

@@ -126,6 +126,45 @@ def test_small_commits_meanwhile_stand(place: Make) -> None:
     assert whole(it) == expected
 
 
+Rewrite = Callable[[Place, Any], object]
+
+rewritten = pytest.mark.parametrize(
+    "rewrites",
+    [packed, lambda it, seen: rewrite(it.spark, seen, {"rewrite-all": "true"})],
+    ids=["ours", "Iceberg's action"],
+)
+
+
+@rewritten
+def test_rows_deleted_meanwhile_stay_deleted_when_newer_ones_have_come(
+    place: Make, rewrites: Rewrite
+) -> None:
+    it = place("iceberg").create()
+    commits(it, range(1, 5))
+    before = target(it)
+    it.sink.merge(it.table, here(it, (3, "", True, 5)), it.key, it.commit(5))
+    it.sink.merge(it.table, here(it, (90, "new", False, 6)), it.key, it.commit(6))
+    expected = it.rows()
+    rewrites(it, before)
+    assert it.rows() == expected and len(expected) == 6
+    assert folded(it) and packed(it)
+    assert it.rows() == expected
+
+
+@rewritten
+def test_rows_deleted_meanwhile_stay_deleted_when_others_are_deleted(place: Make, rewrites: Rewrite) -> None:
+    it = place("iceberg").create()
+    commits(it, range(1, 5))
+    before = target(it)
+    for n in (5, 6, 7):
+        it.sink.merge(it.table, here(it, (n - 3, "", True, n)), it.key, it.commit(n))
+    expected = it.rows()
+    rewrites(it, before)
+    assert it.rows() == expected and len(expected) == 3
+    assert folded(it) and packed(it)
+    assert it.rows() == expected and len(file_sizes(target(it))) == 1
+
+
 def test_files_that_get_a_vector_meanwhile_are_left(place: Make) -> None:
     it = place("iceberg").create()
     commits(it, range(1, 5))

@@ -201,7 +201,7 @@ def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]
         form, number = _bound_form(field.type), field_id(field)
         groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
         found = [group.statistics for group in groups if group.is_stats_set]
-        told = len(found) == len(groups) and all(one.has_min_max for one in found)
+        told = bool(found) and len(found) == len(groups) and all(one.has_min_max for one in found)
         if form is None or number is None or number >= RESERVED_IDS or not told:
             continue
         least, greatest = form(min(one.min_raw for one in found)), form(max(one.max_raw for one in found))
