@@ -39,9 +39,10 @@ def in_relay(folder: Path) -> list[str]:
     return found + [f"relay log: consumers/{name}" for name in sorted(names - owned)]
 
 
-def in_state(folder: Path) -> list[str]:
-    """After the pipeline has ended, with all snapshots done."""
-    found = [f"state: {path.name}" for path in folder.iterdir() if path.name not in _STATE]
+def in_state(folder: Path, *, by_force: bool = False) -> list[str]:
+    """After the pipeline has ended, with all snapshots done. `by_force`: its last report stays."""
+    known = _STATE | {"status.json"} if by_force else _STATE
+    found = [f"state: {path.name}" for path in folder.iterdir() if path.name not in known]
     for name in ("chunks", "cascades", "tmp", "secrets"):
         found += [
             f"state: {path.relative_to(folder)}" for path in (folder / name).rglob("*") if path.is_file()

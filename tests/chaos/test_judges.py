@@ -147,6 +147,9 @@ def test_files_that_nobody_owns_are_reported_in_relay_log_and_state(tmp_path: Pa
     (state / "tmp" / "left").touch()
     (state / "state.sqlite.draft").touch()
     assert len(orphans.in_state(state)) == 3
+    (state / "status.json").touch()
+    assert len(orphans.in_state(state)) == 4
+    assert len(orphans.in_state(state, by_force=True)) == 3
 
 
 @pytest.mark.parametrize("sink", ["iceberg", "delta", "parquet"])

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from penstock.config.secret import Secret, lent
 from penstock.runtime import shutdown
-from penstock.runtime.shutdown import BY_FORCE, FINISHED_SECONDS, Ending
+from penstock.runtime.shutdown import BY_FORCE, FINISHED_SECONDS, Ending, leave_by_force
+from penstock.state.report import read_end
 
 HANGS = """
 import sys, threading
@@ -108,3 +112,12 @@ def test_a_process_that_hangs_ends_also_where_what_it_says_finds_no_room() -> No
         read = len(process.stderr.read())
         process.stderr.close()
     assert read > 10_000, "the pipe was full"
+
+
+def test_a_run_that_ends_by_force_leaves_its_reason_and_no_password(tmp_path: Path) -> None:
+    stack = contextlib.ExitStack()  # never closed: the process ends
+    stack.enter_context(lent(Secret("hunter2"), tmp_path))
+    leave_by_force(tmp_path, "The disk does not answer.")
+    assert list((tmp_path / "secrets").iterdir()) == []
+    end = read_end(tmp_path)
+    assert end is not None and end["message"] == "The disk does not answer."

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from penstock.config.secret import Secret, lent
+from penstock.config.secret import Secret, lent, take_back
 from penstock.config.sections import (
     EpochConfig,
     RelayLogConfig,
@@ -60,6 +60,7 @@ __all__ = [
     "load",
     "parse",
     "save",
+    "take_back",
     "with_lent_password",
 ]
 

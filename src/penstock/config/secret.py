@@ -125,8 +125,7 @@ def lent(secret: Secret, state: Path) -> Iterator[Secret]:
     folder = state / "secrets"
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
-    for left in folder.iterdir():  # by a run that was killed: the state has one run at a time
-        left.unlink(missing_ok=True)
+    take_back(state)  # what a run that was killed has left: the state has one run at a time
     file = (folder / uuid.uuid4().hex).absolute()
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
@@ -135,3 +134,10 @@ def lent(secret: Secret, state: Path) -> Iterator[Secret]:
         yield Secret(secret.reveal(), file=file)
     finally:
         file.unlink(missing_ok=True)
+
+
+def take_back(state: Path) -> None:
+    """Removes the files of all secrets that were lent for this state."""
+    with contextlib.suppress(FileNotFoundError):
+        for file in (state / "secrets").iterdir():
+            file.unlink(missing_ok=True)

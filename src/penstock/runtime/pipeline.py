@@ -37,7 +37,7 @@ from penstock.runtime.log_needs import needed, register
 from penstock.runtime.planning_loop import Attention, Planning, Renewal, make_planner
 from penstock.runtime.progress import Progress
 from penstock.runtime.query_watch import QueryWatch
-from penstock.runtime.shutdown import Ending
+from penstock.runtime.shutdown import Ending, leave_by_force
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
 from penstock.signals.channels import open_channels, rest_server, send
@@ -61,7 +61,7 @@ from penstock.sources.preflight import Finding, refuse
 from penstock.sources.receiver import Receiver
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
-from penstock.state.report import forget_report, forget_status, note_end
+from penstock.state.report import forget_report, forget_status
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Pipeline:
                 directory.make(config.state / name, "state")
             stack.callback(forget_report, config.state)
             ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
-            ending.forced = partial(note_end, config.state)
+            ending.forced = partial(leave_by_force, config.state)
             config = stack.enter_context(configuration.with_lent_password(config))
             stack.enter_context(explained("The pipeline stopped", config.state))
             targets.check_paths(config)

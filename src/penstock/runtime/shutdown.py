@@ -22,10 +22,13 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from penstock.config import take_back
 from penstock.printable import printable
+from penstock.state.report import note_end
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +178,13 @@ class Ending:
             text = "\n".join(filter(None, (self._why, message)))
             print(f"penstock: {printable(text, lines=True)}", file=sys.stderr, flush=True)
         log.error("%s", message)
+
+
+def leave_by_force(state: Path, message: str) -> None:
+    """What still has to be done for a run that ends by force: `Ending.forced`. The password leaves the disk,
+    and the reason stays for `penstock status`."""
+    take_back(state)
+    note_end(state, message)
 
 
 def _try(action: Callable[[], None]) -> None:
