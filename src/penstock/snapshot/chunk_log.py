@@ -1,4 +1,4 @@
-"""The relay log as snapshots see it."""
+"""What snapshots ask the relay log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from penstock.sources.windows import LogState, Window, Windows
 
 
 class ChunkLog:
-    """For the threads that read chunks: a reader of their own, since one reader serves one thread."""
+    """Answers the threads that read chunks. It has a reader of its own, because a reader of the relay log
+    may be used by one thread only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -33,24 +34,25 @@ class ChunkLog:
             yield self._log
 
     def executed_at(self, offset: Offset) -> str:
-        """What the source had executed at an offset, as `sources.chunks.ChunkReader.require` takes it."""
+        """What the source had executed at an offset, in the form that `sources.chunks.ChunkReader.require`
+        takes."""
         with self._refreshed() as log:
             return str(log.gtids_at(offset))
 
     def bytes_behind(self, applied: Offset | None) -> int:
-        """Log that is still to be applied."""
+        """Bytes of log that are not applied yet."""
         with self._refreshed() as log:
             return int(log.end - (applied or log.start))
 
     def bytes_outside(self, executed: str) -> int:
-        """Log from the first transaction on that is not in what a server has executed."""
+        """Bytes of log from the first transaction that a server has not executed to the end of the log."""
         with self._refreshed() as log:
             return int(log.end - log.window_start(GtidSet(executed), not_after=log.end))
 
 
 class Places:
-    """`sources.windows.LogPlaces` over the relay log as far as it is known. `not_after`: no later offset is
-    asked for."""
+    """Implements `sources.windows.LogPlaces` with the relay log. Offsets after `not_after` are never
+    needed."""
 
     def __init__(self, relay_log: RelayLog, *, not_after: Offset) -> None:
         self._log = relay_log
@@ -64,8 +66,8 @@ class Places:
 
 
 class PlacementIndex:
-    """`snapshot.place.LogIndex` over the relay log as it is now. Many tables begin at the same offset, and
-    ask the same: each answer is kept."""
+    """Implements `snapshot.placement.LogIndex` with the relay log. It keeps every answer, because many
+    tables start at the same offset and ask the same questions."""
 
     def __init__(self, relay_log: RelayLog, windows: Windows) -> None:
         self._log = relay_log
@@ -78,6 +80,7 @@ class PlacementIndex:
 
     @property
     def is_current(self) -> bool:
+        """Whether the log has not grown since the answers were given."""
         return self._log.end == self._end
 
     def window_start(self, gtids: str) -> Offset:
@@ -94,7 +97,7 @@ class PlacementIndex:
         return self._tables[log_range].get(TableId.parse(table), (0, 0))[1]
 
     def statements(self, log_range: LogRange) -> list[Statement]:
-        """As far back as the log still reaches."""
+        """The statements of the range, as far back as the log still exists."""
         if log_range not in self._statements:
             self._statements[log_range] = statements_left(self._log, log_range)
         return self._statements[log_range]
@@ -103,7 +106,8 @@ class PlacementIndex:
         return self._windows.of(chunk.watermarks)
 
     def state_at(self, offset: Offset, *, executed: bool = True) -> LogState:
-        """`executed`: somebody needs to know what was executed there."""
+        """The state of the log at an offset. Without `executed`, the set of executed transactions is left
+        out, which is costly to compute."""
         if executed and offset not in self._executed:
             self._executed[offset] = self._log.gtids_at(offset)
         return LogState(self._log.position_at(offset), self._executed[offset] if executed else None)

@@ -1,10 +1,10 @@
-"""Which chunks the driver reads and places itself.
+"""Decides which chunks the driver reads and places without a Spark job.
 
-A Spark job costs a tenth of a second or two before its task does anything, and a connection some
-milliseconds. For a large chunk that is nothing; for a table of ten rows it is nearly all. So the driver does
-by itself what is small: with the very functions that tasks call, a batch at a time, and with the same
-manifests, marks and plans. Whether a chunk went the one way or the other can be seen nowhere afterwards, so
-a guess that was wrong costs time and nothing else.
+A Spark job takes 0.1 to 0.2 s before its task starts, and opening a connection takes some milliseconds.
+That is nothing for a large chunk, but nearly all of the time for a table of ten rows. So the driver handles
+small chunks alone. It calls the same functions as the tasks, works batch by batch, and leaves the same
+manifests, watermarks and plans. Nobody can tell afterwards which way a chunk went, so a wrong guess only
+costs time.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from penstock.model.chunk import Chunk
 from penstock.model.plan import PlaceChunks
 
 ROWS_MAX = 10_000
-"""Rows that are few."""
+"""Rows of a small table. The driver reads so many in less time than a Spark job takes to start."""
 
 
 def reads_here(chunk: Chunk, rows_guess: int) -> bool:
-    """Whether the driver reads a chunk, over a connection that it keeps from one such chunk to the next.
+    """Whether the driver reads this chunk. It keeps one connection for all such chunks.
 
-    It does if the chunk is all of a table that the server takes for small (`rows_guess`), or names its keys,
-    which are some hundred at most. The guess is old or zero at times. But that all of a table is one chunk
-    says already that it has no more rows than a chunk aims at, by an estimate of another kind; and rows are
-    staged as they come, a batch at a time, however many they turn out to be.
+    It does so in two cases. The chunk names its keys, which are some hundred at most. Or the chunk is the
+    whole table, and the server estimates at most `ROWS_MAX` rows (`rows_guess`). This estimate may be old,
+    or 0. But a table is one chunk only if a second, different estimate says that it is small. And the
+    driver never holds more than one batch of rows, however many there are.
     """
     if chunk.keys:
         return True
@@ -31,13 +31,14 @@ def reads_here(chunk: Chunk, rows_guess: int) -> bool:
 
 
 def places_here(step: PlaceChunks, bytes_max: int) -> bool:
-    """Whether the driver may make the rows of placed chunks itself, for a sink that can do without a Spark
+    """Whether the driver may produce the rows of these chunks, for a sink that can write without a Spark
     job.
 
-    It may while what was read and what is scanned for keys is at most `bytes_max` together. Rows that are
-    merged, not appended, have to be few besides, since each leaves an equality delete; all that the target
-    has of their keys must be older (`PlaceChunks.newer`), and no foreign key may change them in another step
-    of their epoch. A chunk that was staged by a version that did not count what it read goes to Spark.
+    The rows and the log that is scanned for their keys must have at most `bytes_max` bytes together. If the
+    rows are merged, there are more conditions. There must be few of them, because each one adds an equality
+    delete. The rows that the target has for their keys must be older (`PlaceChunks.newer`). No foreign key
+    may change the rows in another step of the epoch. A chunk without a byte count, staged by an older
+    version, is left to Spark.
     """
     if any(chunk.rows and not chunk.bytes_read for chunk in step.chunks):
         return False

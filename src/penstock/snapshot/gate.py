@@ -1,11 +1,11 @@
-"""The gate before each chunk: whether it may begin now, and from which server it is read.
+"""The gate before each chunk: decides whether a chunk may start now, and from which server it is read.
 
-A chunk begins when less than `parallel` are being read, what was read before is paid for
-(`rate_limits.py`), not too much log waits to be applied, and among the hosts is a server that is fit and not
-too busy. Once it has begun it is read to its end: a chunk that is cut off has cost as much, for nothing.
+A chunk may start when all of these hold: fewer than `parallel` chunks are being read; the rates in
+`rate_limits.py` allow it; not too much log waits to be applied; one of the servers is reachable and not too
+busy. A chunk that has started is read to its end. Interrupting it would waste what it has already cost.
 
-A thread of the gate's looks at the servers about once a second, only while chunks want to begin. What it saw
-too long ago does not count.
+A thread checks the servers about once a second, but only while a chunk waits to start. Old observations are
+ignored.
 """
 
 from __future__ import annotations
@@ -23,21 +23,25 @@ from penstock.sources.chunks import Host
 from penstock.sources.hosts import Sight, SnapshotHosts
 
 LOOK_SECONDS = 1.0
+"""Time between two checks of the servers. Each costs a query on each server."""
 WANTED_SECONDS = 3.0
-"""After this long without a chunk that wants to begin, nobody looks and nothing is said."""
+"""If no chunk has asked to start for this long, the servers are not checked and no reason for waiting is
+reported. A waiting thread asks several times in it."""
 STALE_SECONDS = 15.0
-"""What was seen of the servers longer ago says nothing about now: no chunk begins."""
+"""Older observations of the servers are ignored, and no chunk starts. It is several times `LOOK_SECONDS`,
+because a busy server answers late."""
 
 
 @dataclass(frozen=True)
 class Permit:
-    """To read one chunk."""
+    """Allows a thread to read one chunk from this host."""
 
     host: Host
 
 
 class Gate:
-    """Thread-safe. `allowed`: False while too much log waits."""
+    """Gives permits to read chunks. Thread-safe. `allowed` returns False while too much log waits to be
+    applied."""
 
     def __init__(
         self,
@@ -67,7 +71,8 @@ class Gate:
     # chunks -------------------------------------------------------------------------------------------------
 
     def enter(self, *, at_source: bool = False) -> Permit | None:
-        """None: not now. Who gets a permit gives it back by `leave`. `at_source`: not from a replica."""
+        """A permit for one chunk, or None if no chunk may start now. The caller returns it with `leave`.
+        `at_source`: do not read from a replica."""
         allowed = self._allowed()
         with self._lock:
             self._wanted_at = self._clock()
@@ -82,8 +87,8 @@ class Gate:
             return Permit(host)
 
     def goes_on(self, permit: Permit, *, rows: int, bytes_: int) -> bool:
-        """A chunk was read under the permit, so much of it: whether another may begin under the same one.
-        The permit is still to be given back."""
+        """Reports the size of a chunk that was read, and asks whether the next chunk may start under the
+        same permit. Either way the caller still has to return the permit."""
         self._pace.spend(rows=rows, bytes_=bytes_)
         allowed = self._allowed()
         with self._lock:
@@ -95,12 +100,13 @@ class Gate:
             return self._waits is None and permit.host in self._hosts()
 
     def leave(self, permit: Permit, *, rows: int = 0, bytes_: int = 0) -> None:
-        """The attempt is over; so much was read."""
+        """Returns a permit and reports the size of what was read under it since the last report."""
         self._pace.spend(rows=rows, bytes_=bytes_)
         with self._lock:
             self._reading[permit.host.address] -= 1
 
     def _reason(self, allowed: bool) -> tuple[str, str] | None:
+        """Why no chunk may start: a text for people, and a word for programs. None: one may."""
         if not allowed:
             return "too much log waits to be applied", "pause_when_behind"
         if self._servers.is_needed:
@@ -128,15 +134,16 @@ class Gate:
         rows_per_second: int | None = None,
         bytes_per_second: int | None = None,
     ) -> None:
-        """Other limits from now on; None: as it is. Chunks that are being read go on to their end."""
+        """Sets other limits; None leaves a limit unchanged. Chunks that are being read are not
+        interrupted."""
         with self._lock:
             if parallel is not None:
                 self._parallel = parallel
         self._pace.set(rows_per_second=rows_per_second, bytes_per_second=bytes_per_second)
 
     def to_json(self) -> dict[str, Any]:
-        """What holds chunks up now (`throttled` for people, `paused_by` for programs; null: nothing), and the
-        limits."""
+        """The limits, and why chunks wait: `throttled` for people, `paused_by` for programs. Both are null
+        while nothing holds them up."""
         with self._lock:
             wanted = self._clock() - self._wanted_at <= WANTED_SECONDS
             reason, paused_by = (self._waits if wanted else None) or (None, None)
@@ -154,13 +161,14 @@ class Gate:
     # looking ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Starts the thread that checks the servers, if a limit depends on them."""
         if self._servers.is_needed:
             self._watcher = threading.Thread(target=self._watch, name="snapshot-load", daemon=True)
             self._watcher.start()
 
     def stop(self, seconds: float = 10.0) -> None:
-        """Returns once nobody looks any more, or when the time is up: a look at a silent server takes a
-        while, and its thread ends by itself."""
+        """Ends the thread that checks the servers, and waits for it at most `seconds`. A check of a silent
+        server may last longer; its thread then ends later on its own."""
         self._stopping.set()
         self._wake.set()
         if self._watcher is not None:

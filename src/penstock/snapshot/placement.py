@@ -1,69 +1,73 @@
-"""The placement rule: when the rows of a staged chunk may enter the stream, and which of them.
+"""The placement rule: decides when the rows of a staged chunk may enter the stream, and which of them.
 
-Terms. The log is a sequence of transactions; `prefix(X)` are those that end at or before offset X. A chunk
-was read in a view V: the transactions whose effects its SELECT saw. Its marks promise `low ⊆ V ⊆
-prefix(high)` (`sources/mysql/snapshot/watermark.py` says why they do). Neither V nor `low` need be a prefix
-of the log: servers make transactions visible out of the log's order. S is the table's start, E the end of the
-epoch that places the chunk.
+**Terms.** The log is a sequence of transactions. `prefix(X)` is the set of those that end at or before
+offset X. A chunk was read in a view V: the set of transactions whose effects its SELECT saw. Its watermarks
+guarantee `low ⊆ V ⊆ prefix(high)` (`sources/mysql/snapshot/watermark.py` argues why). Neither V nor `low`
+has to be a prefix of the log, because servers make transactions visible in another order than the log's. S
+is the table's start. E is the end of the epoch that places the chunk.
 
-The rule. A chunk is placed at the end of an epoch that
+**The rule.** A chunk is placed at the end of an epoch under these conditions:
 
-1. is planned after the chunk was staged, and whose E has reached the chunk's high mark;
-2. without the rows whose key occurs (before or after image) in a transaction of `(S, E]` that is not in
-   `low`;
-3. unless a DDL that removes or replaces rows stands in `prefix(E)` outside `low`, or the schema changed
-   since: then the chunk is void;
-4. and S is such that every epoch after S carries this table, and `prefix(S) ⊆ low`.
+1. The epoch is planned after the chunk was staged, and its end E has reached the chunk's high watermark.
+2. Rows are dropped if their key occurs (in a before or after image) in a transaction of `(S, E]` that is
+   not in `low`.
+3. The chunk is void if `prefix(E)` contains, outside `low`, a DDL that removes or replaces rows, or if the
+   schema has changed since.
+4. S is such that every epoch after S includes this table, and `prefix(S) ⊆ low`.
 
-E has reached a high mark that is a place in the log of the server that is followed when it stands at that
-place or behind it. Where the chunk was read from a replica of that server (`snapshot.hosts`), the high mark
-is a GTID set that holds V, and E has reached it when `prefix(E)` holds all of it: `V ⊆ high ⊆ prefix(E)`.
-Nothing else changes: `low` is a set as ever, if one that may lack far more of the log, and the argument does
-not ask who answered. Two things follow from V being older than what the source shows. `prefix(S) ⊆ low` is
-not true by itself, so the replica is waited for. And at its SELECT the replica may have yet to make a change
-of the definition that the chunk was planned with, which shows when names or types are gone, but not when two
-columns swapped names: so `low` must hold that statement as well. Transactions that the source loses in a
-failover can be in `high` and then never come: such a chunk is read again once another server is followed.
+When has E reached the high watermark? If the watermark is a place in the log of the followed server: when E
+is at or after that place. If the chunk was read from a replica (`snapshot.hosts`), the high watermark is a
+GTID set that contains V. E has reached it when `prefix(E)` contains the whole set: `V ⊆ high ⊆ prefix(E)`.
+The rest of the rule is the same: `low` is a set as before, though it may lack much more of the log, and the
+argument does not depend on the server that answered. But a replica's V is older than the source's state,
+which has two consequences. First, `prefix(S) ⊆ low` does not hold automatically, so the reader waits for
+the replica. Second, the replica may not yet have executed a schema change that the chunk was planned with.
+Missing names or changed types would show, but two columns that swapped their names would not. So `low` must
+also contain that statement. A failover can lose transactions that are in `high`, so that E never reaches
+it. Such a chunk is read again once another server is followed.
 
-Where marks are places in the binary log instead of GTID sets (MariaDB; MySQL without GTIDs), `low` stands for
-all transactions up to its place in the log that wrote it: `prefix(low)`, a set like any other.
+Watermarks can be places in the binary log instead of GTID sets (MariaDB; MySQL without GTIDs). Then `low`
+means all transactions up to its place, in the log of the server that wrote it: `prefix(low)`, which is a
+set like any other.
 
-Why it is right. Take a row of the chunk that is kept, with key k. By (1) `low ⊆ V ⊆ prefix(E)`. By (2),
-with (4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), those of `(S,
-E]` because k was kept. So V and `prefix(E)` contain the same transactions that touch k, and the chunk's row
-*is* the row at E: newer than every earlier event of its key, older than every later one. With `_sequence` E
-it wins against all events up to E and loses against all that follow. A deleted row is not in V, or its
-deletion is outside `low`. Take a key that was dropped: it has an event in `(S, E]`, which by (4) was
-emitted in this or an earlier epoch, so the stream alone gives its state at E. Take a row that exists at E
-but is not in V: the transaction that created it is not in V, so not in `low`, so by (4) after S: the stream
-brings it. Nothing is missing, nothing is stale. The argument never needs chunks to be placed in order, nor
-soon: a later E only makes the window larger. Nor does it need the window to be minimal: **any superset
-within `(S, E]` may be dropped**, because what is dropped is in the stream. Two uses are made of that
-freedom:
+**Why it is right.** Take a row of the chunk that is kept, with key k. By (1), `low ⊆ V ⊆ prefix(E)`. By (2)
+and (4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), and those of
+`(S, E]` because k was kept. So V and `prefix(E)` contain the same transactions that touch k, and the
+chunk's row *is* the row at E: newer than every earlier event of its key, and older than every later one.
+With `_sequence` E it wins against all events up to E and loses against all later ones. A deleted row is
+either not in V, or its deletion is outside `low` and its key is dropped. Now take a key that was dropped.
+It has an event in `(S, E]`, which by (4) was emitted in this or an earlier epoch, so the stream alone gives
+its state at E. Last, take a row that exists at E but is not in V. The transaction that created it is not in
+V, so not in `low`, so by (4) it is after S: the stream brings the row. So nothing is missing and nothing is
+stale. The argument does not need chunks to be placed in order, or soon: a later E only makes the window
+larger. It does not need the smallest possible window either: **any superset of keys within `(S, E]` may be
+dropped**, because what is dropped is in the stream. Two things use this freedom:
 
-- Keys of *all* events of the epoch itself are dropped, also of transactions in `low`. So a key never comes
-  twice within one epoch, and events and placed rows may go into one commit without a reduction over both.
-- If *every* key that occurs in `(S, E]` is dropped, no kept key has an event after S: the target cannot
-  hold it from the stream. Chunks of one table do not overlap (a row that moves between chunks does so by an
-  event after S). So if the target held nothing of this table at S, kept rows can be **appended** without a
-  look at the target.
+- Keys of *all* events of the epoch itself are dropped, also of transactions in `low`. So a key never occurs
+  twice in one epoch, and events and placed rows can be committed together without a reduction over both.
+- If *every* key that occurs in `(S, E]` is dropped, no kept key has an event after S, so the stream cannot
+  have written it to the target. Chunks of one table do not overlap (a row moves between chunks only by an
+  event after S). So if the target had no row of this table at S, the kept rows can be **appended** without
+  reading the target.
 
-Void or read again, the cure is the same: the chunk is read anew, with new marks. The difference is for
-people: a void chunk is untrue, one to read again has become too costly, or its marks cannot be compared.
+A void chunk and a chunk to read again are treated alike: the chunk is read again, with new watermarks. The
+difference is for people. The rows of a void chunk are wrong. A chunk to read again would be too expensive
+to place, or its watermarks cannot be compared with the log.
 
-A part of a table (`execute-snapshot` with keys, a range or a condition) is read beside its stream, when the
-table's own snapshot has ended. The rule is the same, with S the place the pipeline had reached when the part
-was asked for, or the table's start if that is later: what the target held of the part at S may be wrong, and
-is right at E. That follows from the argument above, since it says of a kept row that it is the row at E, and
-of a dropped key that the stream has written it after S. Four things are peculiar to it. The target holds rows
-of the table, so rows are merged, never appended. E must lie behind S, not on it: else a row has no greater
-`_sequence` than the wrong one it replaces. Parts may overlap each other, and two chunks of a list of names
-may find one row by two names: so an epoch places chunks of one part only, and one chunk of such a list. And a
-key that was named and not found is deleted at E, if no event of it was dropped: then the transactions that
-touch it are in V too, and it is not there at E. The relay log is kept from S on until the part is done.
+**Partial snapshots.** `execute-snapshot` with keys, a range or a condition reads some rows of a table while
+the table is followed, after the table's own snapshot. The rule is the same. S is the pipeline's position
+when the partial snapshot was requested, or the table's start if that is later. What the target has of these
+rows at S may be wrong, and is right at E: the argument above shows that a kept row is the row at E, and
+that the stream has written a dropped key after S. Four things differ. The target has rows of the table, so
+rows are merged, never appended. E must be greater than S, because a row needs a greater `_sequence` than
+the wrong row it replaces. Partial snapshots may overlap, and two chunks of a list of keys can find one row
+under two spellings of its key; so an epoch places chunks of one partial snapshot only, and only one chunk
+of such a list. And a requested key that was not found is deleted at E, unless an event of it was dropped:
+the transactions that touch it are then in V as well, so it does not exist at E. The relay log is kept from
+S until the partial snapshot is done.
 
-A chunk of a table without a key can drop nothing. It is placed by (1) and (3) alone, for append-only targets,
-where changes in its window may appear twice.
+**Tables without a key.** Nothing can be dropped from their chunks. They are placed by (1) and (3) alone,
+and only in append-only targets, where changes in the window may appear twice.
 """
 
 from __future__ import annotations
@@ -88,7 +92,8 @@ Mode = Literal["append", "merge"]
 
 @dataclass(frozen=True)
 class KeyScan:
-    """Keys that occur in `range` are dropped, but for transactions in `seen` (`Window.seen`; None: none)."""
+    """Keys that occur in `range` are dropped, except in transactions that are in `seen` (`Window.seen`;
+    None: no exception)."""
 
     range: LogRange
     seen: str | None = None
@@ -96,8 +101,8 @@ class KeyScan:
 
 @dataclass(frozen=True)
 class Placed:
-    """The chunk is placed at the epoch's end, without the keys of `scans`. Its view held all of the log up to
-    `window`."""
+    """The chunk is placed at the epoch's end, without the keys that `scans` find. Its view contains all of
+    the log up to `window`."""
 
     chunk: StagedChunk
     mode: Mode
@@ -107,14 +112,14 @@ class Placed:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The epoch ends before the chunk's high mark."""
+    """The epoch ends before the chunk's high watermark."""
 
     chunk: StagedChunk
 
 
 @dataclass(frozen=True)
 class Void:
-    """The chunk's rows are no longer true. Discard it and read it again (or plan the table anew)."""
+    """The chunk's rows are no longer true. It is discarded and read again, or the table is split anew."""
 
     chunk: StagedChunk
     reason: str
@@ -122,7 +127,7 @@ class Void:
 
 @dataclass(frozen=True)
 class ReadAgain:
-    """The chunk can't be placed, or only at too high a cost. Discard it and read it again."""
+    """The chunk cannot be placed, or only at too high a cost. It is discarded and read again."""
 
     chunk: StagedChunk
     reason: str
@@ -133,7 +138,8 @@ Placement = Placed | Waiting | Void | ReadAgain
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """The epoch that is being planned. `state`: of the log at `range.end`, which is that of `server_uuid`."""
+    """The epoch that is being planned. `state`: the state of the log at `range.end`. `server_uuid`: the
+    server that wrote this log."""
 
     range: LogRange
     state: LogState
@@ -142,10 +148,10 @@ class EpochEnd:
 
 @dataclass(frozen=True)
 class Break:
-    """A DDL after which rows read before it are untrue: TRUNCATE, DROP, CREATE, RENAME, partition DDL.
+    """A DDL that makes rows read before it untrue: TRUNCATE, DROP, CREATE, RENAME, partition DDL.
 
-    A chunk that was read after it counts as read before it if the log cannot tell: it is then read once more
-    needlessly, and never kept wrongly.
+    If the log cannot tell whether a chunk was read before or after it, the chunk counts as read before.
+    Then it is read once more than necessary, but never kept wrongly.
     """
 
     end: Offset
@@ -154,13 +160,14 @@ class Break:
 
 @dataclass(frozen=True)
 class TableAtEnd:
-    """What is known of one table at the epoch's end.
+    """A table at the end of the epoch.
 
-    `start_state` is that of the log at `start`; a chunk that was read before it (by a task that outlived an
-    earlier snapshot of the table) is told by it. `breaks` are those after `start`. `fresh`: the target held
-    no row of this table when the log was at `start`, and nothing but this pipeline has written it since.
-    `cascades`: foreign keys change rows of the table, so a row that is kept must have no event at all behind
-    the window: `spark/cascades.py` relies on it."""
+    `start_state`: the state of the log at `start`. It reveals chunks that were read before the start, by a
+    task that outlived an earlier snapshot of the table. `breaks`: those after `start`. `fresh`: the target
+    had no row of this table when the log was at `start`, and only this pipeline has written to it since.
+    `cascades`: foreign keys change rows of the table. Then a kept row must have no event at all after the
+    window, which `spark/cascades.py` relies on.
+    """
 
     start: Offset
     start_state: LogState
@@ -172,29 +179,30 @@ class TableAtEnd:
 
 @dataclass(frozen=True)
 class PlacementLimits:
-    """Bytes of one table's log that a placement may scan for keys."""
+    """How many bytes of one table's log may be scanned for keys to place a chunk: by a merge, and by an
+    append."""
 
     window_bytes_max: int
     append_bytes_max: int
 
 
 class LogIndex(LogPlaces, Protocol):
-    """What placement asks of the relay log. Answers come from the index alone and never change for old
-    offsets.
-    """
+    """What placement asks about the relay log. The index alone answers, and answers about old offsets never
+    change."""
 
     def window(self, chunk: StagedChunk) -> Window:
-        """What the chunk's watermarks say."""
+        """What the chunk's watermarks mean for the log."""
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
-        """Bytes of row events of the table in the range; an upper estimate will do."""
+        """Bytes of the table's row events in the range. An upper bound is enough."""
 
 
 def table_start(*, last_planned_end: Offset, log_start: Offset) -> Offset:
-    """The start of a table that is added now: the first offset no planned epoch has decided about.
+    """The start of a table that is added now: the first offset that no planned epoch includes.
 
-    Events before it belong to epochs whose plans left the table out and stay as they are. It must be durable
-    before the table's first chunk is planned, and `ensure_executed` holds for it on every server that reads.
+    Earlier events belong to epochs whose plans do not include the table, and those plans never change. The
+    start must be durable before the table's first chunk is planned. Every server that chunks are read from
+    must have executed the log up to it.
     """
     return max(last_planned_end, log_start)
 
@@ -202,7 +210,7 @@ def table_start(*, last_planned_end: Offset, log_start: Offset) -> Offset:
 def place(
     chunk: StagedChunk, epoch: EpochEnd, table: TableAtEnd, log: LogIndex, limits: PlacementLimits
 ) -> Placement:
-    """Decides about one staged chunk at the end of one epoch that is being planned. Pure."""
+    """Decides about one staged chunk at the end of the epoch that is being planned. Pure."""
     view = log.window(chunk)
     if (wait := _before_high(chunk, view, epoch)) is not None:
         return wait
@@ -220,14 +228,14 @@ def place(
         return ReadAgain(
             chunk, f"more than {limits.window_bytes_max} bytes of the table's log have come since it was read"
         )
-    # What the epoch holds from before the table's start is not in the stream.
+    # Events of this epoch before the table's start are not in the stream.
     since = LogRange(min(max(epoch.range.start, table.start), end), end)
     scans = _merge_scans(view, Offset(window), since, every=table.cascades)
     return Placed(chunk, "merge", scans, Offset(window))
 
 
 def _before_high(chunk: StagedChunk, view: Window, epoch: EpochEnd) -> Waiting | ReadAgain | None:
-    """None: the epoch's end has reached the chunk's high watermark."""
+    """What to do with a chunk whose high watermark the epoch's end has not reached. None: it has."""
     same = chunk.server_uuid == epoch.server_uuid
     if (same or view.holds_on_every_server) and view.is_passed(epoch.state):
         return None
@@ -247,7 +255,7 @@ def place_all(
     log: LogIndex,
     limits: PlacementLimits,
 ) -> list[Placement]:
-    """One table's staged chunks, in the order of their numbers."""
+    """Decides about the staged chunks of one table, in the order of their numbers."""
     return [
         place(chunk, epoch, table, log, limits)
         for chunk in sorted(chunks, key=lambda item: item.chunk.number)
@@ -270,11 +278,12 @@ def _merge_scans(view: Window, window: Offset, epoch: LogRange, *, every: bool) 
 
 
 def shared_scans(placed: Sequence[Placed], common: Callable[[Sequence[str]], str]) -> tuple[KeyScan, ...]:
-    """Scans that serve several placed chunks of one table and epoch at once: the union of theirs, or more.
+    """Scans for several chunks of one table that are placed by one epoch: the union of their scans, or
+    more.
 
-    One key set for all chunks costs one pass over the log instead of one per chunk. More is dropped from
-    some chunks than their own scans ask for, which is right as long as it lies within `(S, E]` (see above):
-    every scan does. `common`: see `sources.windows.Windows`.
+    One set of keys for all chunks needs one pass over the log instead of one pass per chunk. It drops more
+    rows of some chunks than their own scans would. That is right as long as all scans lie within `(S, E]`,
+    and they do (see the module's argument). `common`: see `sources.windows.Windows`.
     """
     seen = [scan.seen for item in placed for scan in item.scans if scan.seen is not None]
     shared = common(seen) if seen else None
@@ -302,9 +311,10 @@ def place_rows(
     layout: Literal["latest", "changelog"] = "latest",
     types: TypeOptions = DEFAULT_TYPES,
 ) -> Iterator[pa.RecordBatch]:
-    """A chunk's rows in the layout of the epoch: without the keys in `keys`, with `_sequence` = `end`.
+    """The rows of a chunk without the keys in `keys`, in the layout of the epoch, with `_sequence` = `end`.
 
-    `keys` is None for a table without a key. A placed row has no commit time: it was read, not logged.
+    `keys` is None for a table without a key. Placed rows have no commit time, because they were read and
+    not logged.
     """
     target = _core.arrow_schema(schema.to_json(), layout, types.to_json())
     for batch in batches:
@@ -323,8 +333,8 @@ def place_named(
     layout: Literal["latest", "changelog"] = "latest",
     types: TypeOptions = DEFAULT_TYPES,
 ) -> Iterator[pa.RecordBatch]:
-    """The same for a chunk of `named` keys: one that was not there and has no event in the window is not
-    there at `end` either, so its row is deleted at the target."""
+    """The same for a chunk that was read by a list of keys, `named`. A key that was not found, and has no
+    event in the window, does not exist at `end` either. So its row is deleted at the target."""
     read = list(batches)
     yield from place_rows(read, keys, end, schema, layout=layout, types=types)
     fields = _core.arrow_schema(schema.to_json(), "rows", types.to_json())

@@ -1,4 +1,4 @@
-"""How far a snapshot is: arithmetic over counts. Collecting and drawing them is others' business."""
+"""Computes how much of a snapshot is done. Other modules collect the counts and show the results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TableProgress:
-    """One table's snapshot. `rows_guess` is the server's, from its statistics; `active`: it is not finished,
-    and goes on; `finding`: more chunks are still being found."""
+    """The counts of one table's snapshot. `rows_guess`: the number of rows by the server's statistics.
+    `active`: the snapshot has not ended and is not paused. `finding`: the table is still being split into
+    chunks."""
 
     chunks: int
     chunks_read: int
@@ -22,8 +23,8 @@ class TableProgress:
 
     @property
     def rows_estimate(self) -> int:
-        """Rows of the whole snapshot. Chunks hold about the same number each, so those that were read say
-        more than the server's guess."""
+        """Estimated rows of the whole snapshot. All chunks have about the same number of rows, so the
+        chunks that were read give a better estimate than the server's statistics."""
         if not self.chunks_read:
             return self.rows_guess
         known = round(self.rows_read * self.chunks / self.chunks_read)
@@ -31,7 +32,7 @@ class TableProgress:
 
     @property
     def rows_left(self) -> int:
-        """Rows that are still to be placed at the target."""
+        """Estimated rows that have not been written to the target yet."""
         if not self.active or (self.chunks and self.chunks_placed == self.chunks and not self.finding):
             return 0
         return max(0, self.rows_estimate - self.rows_placed)
@@ -39,12 +40,12 @@ class TableProgress:
 
 @dataclass(frozen=True)
 class SnapshotProgress:
-    """Of all tables together."""
+    """The snapshots of all tables together."""
 
     tables: Sequence[TableProgress]
 
     def seconds_left(self, rows_per_s: float) -> int | None:
-        """None while there is no rate to judge by, and when nothing is left."""
+        """Estimated time until the end. None if there is no rate yet, or nothing is left."""
         if rows_per_s <= 0:
             return None
         left = sum(table.rows_left for table in self.tables)

@@ -1,12 +1,13 @@
-"""When the next chunk may begin, by how many rows and bytes were read before.
+"""Limits the rate of a snapshot: computes when the next chunk may start.
 
-What a chunk cost is known when it has been read, and a view that is held open while we wait would cost the
-source more than it saves. So nothing is slowed down inside a chunk: its cost becomes a debt, which shrinks
-at the rate that is allowed, and no chunk begins while there is one. Idle time earns nothing.
+The cost of a chunk is known only after it was read. Slowing down inside a chunk would keep its read view
+open for longer, which would cost the source more than it saves. So each chunk is read at full speed. Its
+rows and bytes become a debt, which shrinks at the allowed rate. No chunk starts while there is debt. Idle
+time is not credited.
 
-Then over any stretch of time the rate is kept but for one chunk per thread: when a chunk began, there was no
-debt, so all that had been read by then was allowed; beyond it are only the chunks that were in flight at
-that moment, one per thread.
+So the rate is kept over any period, except for one chunk per thread. When a chunk starts there is no debt,
+so the rate allowed everything that was read before. Only the chunks that are in flight at that moment, one
+per thread, can exceed it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 @dataclass
 class _Budget:
-    """`per_second` 0: no limit."""
+    """The debt of one limit. `per_second` 0: no limit."""
 
     per_second: int
     debt: float = 0.0
@@ -33,7 +34,7 @@ class _Budget:
 
 
 class Pace:
-    """Thread-safe. `clock` gives seconds and never goes back."""
+    """The limits of rows and bytes per second. Thread-safe. `clock` returns monotonic seconds."""
 
     def __init__(
         self,
@@ -49,7 +50,8 @@ class Pace:
         self._at = clock()
 
     def set(self, *, rows_per_second: int | None = None, bytes_per_second: int | None = None) -> None:
-        """Other rates from now on; None: as it is, 0: no limit. What is owed is paid at the new rate."""
+        """Sets other rates: None leaves a rate unchanged, 0 removes the limit. Existing debt shrinks at the
+        new rate."""
         with self._lock:
             self._settle()
             if rows_per_second is not None:
@@ -58,14 +60,14 @@ class Pace:
                 self._bytes.per_second = bytes_per_second
 
     def spend(self, *, rows: int, bytes_: int) -> None:
-        """A chunk has been read."""
+        """Adds the size of a chunk that was read."""
         with self._lock:
             self._settle()
             self._rows.debt += rows
             self._bytes.debt += bytes_
 
     def seconds_to_wait(self) -> float:
-        """0: a chunk may begin."""
+        """Seconds until a chunk may start; 0: now."""
         with self._lock:
             self._settle()
             return max(self._rows.seconds, self._bytes.seconds)
@@ -79,7 +81,7 @@ class Pace:
         return self._bytes.per_second
 
     def holder(self) -> str:
-        """The limit that makes chunks wait longest: `rows_per_second` or `bytes_per_second`."""
+        """The limit that chunks wait for longest: `rows_per_second` or `bytes_per_second`."""
         return "rows_per_second" if self._rows.seconds >= self._bytes.seconds else "bytes_per_second"
 
     def _settle(self) -> None:

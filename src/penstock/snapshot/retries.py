@@ -1,4 +1,4 @@
-"""What is being tried again, and why: for `penstock status`."""
+"""Remembers what is being retried, and why, for `penstock status`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class _Retry:
 
 
 class Retries:
-    """By table; None: what belongs to no table. Thread-safe."""
+    """What is being retried, by table. None stands for work that belongs to no table. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[TableId | None, _Retry] = {}
 
     def failed(self, table: TableId | None, error: BaseException, reason: str = "") -> None:
-        """An attempt failed and is going to be repeated. `reason`: if not what the error says."""
+        """An attempt failed and will be repeated. `reason` replaces the error's own text."""
         reason = (
             reason
             or (str(getattr(error, "message", "")) or str(error) or type(error).__name__).splitlines()[0]
@@ -38,19 +38,19 @@ class Retries:
             self._known[table] = _Retry(since, attempts + 1, reason)
 
     def ended(self, table: TableId | None) -> None:
-        """An attempt succeeded, or nothing is tried any more."""
+        """The work succeeded, or is not retried any more."""
         if self._known:
             with self._lock:
                 self._known.pop(table, None)
 
     def clear(self) -> None:
-        """All that was tried has succeeded."""
+        """Everything that was being retried has succeeded."""
         if self._known:
             with self._lock:
                 self._known.clear()
 
     def keep(self, tables: Collection[TableId]) -> None:
-        """Of all other tables nothing is tried any more."""
+        """Forgets all tables except these."""
         if self._known:
             with self._lock:
                 self._known = {one: at for one, at in self._known.items() if one is None or one in tables}

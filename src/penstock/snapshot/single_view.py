@@ -1,16 +1,19 @@
-"""Tables that are read in one piece, as they stood at one offset of the log, because a foreign key makes
-their rows hang on each other. Chunks would not do: a row may go, without an event, because of another that
-went before its own chunk was read.
+"""Tables that are read in one piece, as they were at one offset of the log.
 
-Such a table keeps out of epochs while it is read. Its rows are placed in an epoch of its own that holds no
-log, at that very offset, and from there it catches up with the others. What happens meanwhile to the tables
-it refers to is kept for it.
+A table needs this if a foreign key refers to the table itself. Chunks would be wrong for it: deleting a row
+can delete another row of the table without an event in the log, and each of the two may be in a different
+chunk.
 
-The offset. One read view is opened, `low ⊆ V ⊆ prefix(high)` as for every chunk (`placement.py`). What lies
-between the marks may be in V or not; so the relay log is asked, and a view is taken only if nothing there
-concerns the table or those that its rows change with. Then V shows these tables as they stood at the high
-mark. Marks are taken right around the opening of the view, not around the SELECT, so the gap between them is
-some milliseconds of log, and another view is opened until one fits.
+Such a table is not part of epochs while it is read. Its rows are placed by an epoch of its own, which
+contains no log, at exactly the offset of the read. From there the table catches up with the others. Changes
+of its parent tables are kept for it in the meantime.
+
+**How the offset is found.** One read view V is opened, with `low ⊆ V ⊆ prefix(high)` as for every chunk
+(`placement.py`). V may or may not contain the transactions between the two watermarks. So the relay log is
+asked about them. The view is used only if none of them changes the table or its parents. Then V shows these
+tables as they were at the high watermark. The watermarks are taken directly before and after the view is
+opened, not around the SELECT. So only some milliseconds of log lie between them. If a view cannot be used,
+another one is opened.
 """
 
 from __future__ import annotations
@@ -45,22 +48,27 @@ from penstock.sources.chunks import Views
 from penstock.sources.windows import Window
 
 VIEWS_SECONDS_MAX = 60.0
-"""How long views are opened until one can be placed."""
+"""How long views are opened in search of a usable one. After that the error is reported and the read is
+retried later."""
 REACH_SECONDS_MAX = 30.0
+"""How long the receiver may take to write the log up to a view's high watermark, which the source has
+already reached."""
 PAUSE_SECONDS = 0.01
+"""Pause between two attempts or checks. The source's next group commit takes about as long."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """`sources.chunks.ViewChoice`: how a table is read in one piece. `tables`: it and those that
-    its rows change with. `after`: the offset must be greater."""
+    """Reads a table in one piece. Implements `sources.chunks.ViewChoice`. `tables`: the table and all its
+    ancestors by foreign keys. `after`: the offset of the read must be greater."""
 
     relay_log: Path
     tables: frozenset[TableId]
     after: Offset
 
     def open(self, views: Views) -> tuple[Window, Offset]:
-        """Leaves a view open in the session, and tells its offset. `TransientError` when none can be had."""
+        """Opens a read view in the session and returns it with its offset. Raises `TransientError` if no
+        usable view was found in time."""
         log = RelayLog.open(self.relay_log)
         deadline = time.monotonic() + VIEWS_SECONDS_MAX
         while True:
@@ -72,8 +80,8 @@ class Whole:
             if time.monotonic() > deadline:
                 raise TransientError(
                     f"No view of {_named(self.tables)} could be placed in the log within "
-                    f"{VIEWS_SECONDS_MAX:g} s: their transactions come too fast one after the other.",
-                    hint="It is tried again; give the tables a quiet moment.",
+                    f"{VIEWS_SECONDS_MAX:g} s: transactions on these tables follow each other too fast.",
+                    hint="It is retried. If this repeats, write less to these tables for a minute.",
                 )
             time.sleep(PAUSE_SECONDS)  # for the next group of commits
 
@@ -82,13 +90,15 @@ class Whole:
         log.refresh()
         while log.source_uuid != server_uuid or not log.reached(opened.end):
             if time.monotonic() > deadline:
-                raise TransientError(f"The relay log has not reached {opened.end}, where a view was opened.")
+                raise TransientError(
+                    f"The relay log has not reached {opened.end}, the high watermark of a view."
+                )
             time.sleep(PAUSE_SECONDS)  # the receiver writes it
             log.refresh()
 
 
 def offset_of(opened: Window, tables: Iterable[TableId], log: RelayLog) -> Offset | None:
-    """Where the log holds, of the tables, what the view shows; None: that is not certain."""
+    """The offset at which the log describes the same rows of these tables as the view. None: unknown."""
     at = log.offset_reaching(opened.end)
     if at is None:
         return None
@@ -103,7 +113,7 @@ def offset_of(opened: Window, tables: Iterable[TableId], log: RelayLog) -> Offse
 def read_whole(
     tables: Callable[[], Mapping[TableId, TableState]], relay_log: Path, table: TableState
 ) -> Whole | None:
-    """How a table is read that cannot be read in chunks; None: in chunks."""
+    """How the table is read in one piece; None: it can be read in chunks."""
     if not refers_to_itself(table.schema):
         return None
     schemas = {name: one.schema for name, one in tables().items()}
@@ -115,7 +125,8 @@ def _named(tables: Iterable[TableId]) -> str:
 
 
 def untrue(state: TableState, staged: StagedChunk, breaks: Iterable[Break]) -> str | None:
-    """Why the rows cannot be placed; None: they can. `breaks`: up to the present position."""
+    """Why the rows that were read can no longer be placed; None: they can. `breaks`: those up to the
+    current position."""
     at = staged.at
     if at is None:
         return "its place in the log is not known"
@@ -127,7 +138,7 @@ def untrue(state: TableState, staged: StagedChunk, breaks: Iterable[Break]) -> s
 
 
 def placed_whole(state: TableState, staged: StagedChunk) -> TablePlan:
-    """Rows from before leave the target behind it."""
+    """The plan that places the rows. Rows of an earlier snapshot are deleted at its end."""
     assert staged.at is not None
     mode: Mode = "merge" if state.written or state.replaces else "append"
     steps = [*first_steps(state), PlaceChunks((staged,), (), mode)]
@@ -139,7 +150,8 @@ def placed_whole(state: TableState, staged: StagedChunk) -> TablePlan:
 def kept_for_later(
     reach: LogRange, tables: Mapping[TableId, TableState], log: RelayLog
 ) -> tuple[TableSchema, ...]:
-    """Tables that come to this range later by themselves, and change with others that are touched in it."""
+    """Tables that will process this range of the log later, on their own, and whose parent tables change in
+    it. What foreign keys did to them is kept."""
     later = [
         one
         for one in tables.values()
@@ -154,14 +166,14 @@ def kept_for_later(
 
 
 def first_steps(state: TableState) -> list[Step]:
-    """What makes the target ready for a table that begins."""
+    """The steps that prepare the target of a table that starts."""
     if state.target_reset == "recreate":
         return [RecreateTarget()]
     steps: list[Step] = []
     if state.last_epoch <= 0:
         steps.append(CreateTarget())
     if state.target_reset == "truncate":
-        # Above everything of the table before, below everything of this one.
+        # This sequence is above all rows of the earlier table, and below all rows of this one.
         steps.append(TruncateTarget(None, state.replaces or Offset(state.start - 1)))
     if state.target_reset != "none":
         origins = tuple(ColumnOrigin(column.name) for column in state.schema.columns)

@@ -1,22 +1,22 @@
-"""Stages chunks: rows as Parquet, then a manifest; both appear whole or not at all, and the first manifest
-wins.
+"""Stages chunks: writes the rows as a Parquet file, then a manifest. Each appears completely or not at all.
+The first manifest of a chunk wins.
 
-Layout under the chunks' directory, `TABLE` being the table's name made safe:
+Layout of the chunks' directory, where `TABLE` is the table's name in a safe form:
 
     TABLE/00000012-BOUNDS-ATTEMPT.parquet     the rows of one attempt
     TABLE/00000012-BOUNDS.json                the manifest of the attempt that counts
 
-BOUNDS is a digest of the chunk's bounds and of all else that says which rows it holds: a chunk of another
-plan of the table is another chunk, whatever its number. An attempt writes its rows under a name of its own,
-fsyncs, renames, and then links its manifest to the chunk's name, which fails if one is there. So however many
-tasks read the same chunk (retries, lost executors that live on), exactly one attempt counts from then on, and
-everybody who asks gets the same one. A plan names attempt and checksum; rows that fail the checksum are never
-placed.
+BOUNDS is a digest of the chunk's bounds, and of everything else that determines its rows. So a chunk of
+another split of the table is a different chunk, even if its number is the same. An attempt writes its rows
+under a name of its own, calls fsync, renames the file, and then links its manifest to the chunk's name. The
+link fails if the name exists. So if several tasks read one chunk (after retries, or on executors that were
+believed lost), exactly one attempt counts, and every task gets that one as its result. A plan contains the
+attempt and its checksum; rows with another checksum are never placed.
 
-A chunk that is void or to be read again is discarded first (`discard`, by the one planner, for attempts
-that no plan names): that removes the manifest and only then the rows. A straggler of the earlier round may
-still win the next one; its marks say truthfully when it was read, so the placement rule decides about it as
-about any other.
+A chunk that is void or has to be read again is discarded first. Only the planner discards, and only
+attempts that no plan contains. Discarding removes the manifest and then the rows. A slow task of an earlier
+round may still win the next round. That does no harm: its watermarks say correctly when it was read, and
+the placement rule decides by them.
 """
 
 from __future__ import annotations
@@ -42,25 +42,28 @@ from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptio
 from penstock.sources.chunks import ChunkReader, Host, ViewChoice
 
 FORMAT = 1
-"""Version of the manifest. A reader refuses what it doesn't know."""
+"""Version of the manifest's format. Manifests of another version are refused."""
 _NAME_BYTES_MAX = 150
+"""Bytes of a table's name in its directory's name. File systems allow 255, of which a digest needs some."""
 _READ_BYTES = 1024 * 1024
+"""Bytes read at once for a checksum: few system calls, and little memory."""
 
 
 class ChunkCorrupt(RelayLogCorrupt):
-    """A staged chunk is damaged or gone. Give `path=`."""
+    """A staged chunk is damaged or missing. `path=` is required."""
 
 
 # Names
 
 
 def table_directory(directory: str | Path, table: TableId) -> Path:
-    """The table's own directory: its name, with everything but ASCII letters, digits, `_`, `-` as %XX."""
+    """The table's own directory. Its name is the table's, with all characters but ASCII letters, digits,
+    `_` and `-` written as %XX."""
     name = ".".join(
         urllib.parse.quote(part, safe="").replace(".", "%2E").replace("~", "%7E")
         for part in (table.database, table.table)
     )
-    # Names that differ only in case are two tables, but may be one directory.
+    # Names that differ only in case are two tables, but one directory on some file systems.
     if len(name) > _NAME_BYTES_MAX or name != name.lower():
         digest = hashlib.sha256(f"{table.database}\0{table.table}".encode()).hexdigest()[:16]
         name = f"{name[:_NAME_BYTES_MAX]}~{digest}"
@@ -68,6 +71,7 @@ def table_directory(directory: str | Path, table: TableId) -> Path:
 
 
 def _chunk_name(chunk: Chunk) -> str:
+    """The common part of the names of a chunk's files."""
     what = [chunk.lower, chunk.upper, chunk.snapshot, chunk.part()]
     bounds = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:12]
     return f"{chunk.number:08d}-{bounds}"
@@ -86,21 +90,21 @@ def stage_chunk(
     types: TypeOptions = DEFAULT_TYPES,
     view: ViewChoice | None = None,
 ) -> StagedChunk:
-    """Reads and stages one chunk over a connection of its own: what a Spark task calls.
+    """Reads and stages one chunk over a connection of its own. Spark tasks call this.
 
-    No connection outlives its chunk: Spark runs each task in whichever process is free, so connections that
-    wait in processes for their next chunk would soon be more than chunks are read at once.
+    The connection is closed afterwards. Spark runs each task in any free process, so kept connections would
+    soon be more than the chunks that are read at once.
     """
     with Stager(host, types=types, view=view) as stager:
         return stager.stage(schema, chunk, directory, executed=executed)
 
 
 class Stager:
-    """Stages chunks one after the other over one connection, which is opened for the first of them. Serves
-    one thread. Context manager: at its end the server has let go of the connection; after an error it is
-    closed at once.
+    """Stages chunks one after the other over one connection, which is opened for the first chunk.
 
-    `view`: see `sources.chunks.Host.open_reader`.
+    A context manager. On exit it waits until the server has closed its end of the connection; after an
+    error it closes the connection at once. For one thread only. `view`: see
+    `sources.chunks.Host.open_reader`.
     """
 
     def __init__(
@@ -122,9 +126,9 @@ class Stager:
             reader.close()
 
     def stage(self, schema: TableSchema, chunk: Chunk, directory: str, *, executed: str) -> StagedChunk:
-        """`executed`: what the log held at the table's start, and when its definition last changed; the rows
-        show all of it. If the chunk is staged already, that attempt is returned and nothing is read. After an
-        error nothing more may be staged."""
+        """Stages one chunk. Its rows show everything in `executed`, which must include the log up to the
+        table's start and its last schema change. If the chunk is already staged, nothing is read. After an
+        error the object must not be used again."""
         if (known := find(directory, chunk)) is not None:
             return known
         if self._reader is None:
@@ -141,9 +145,7 @@ def stage(
     *,
     types: TypeOptions = DEFAULT_TYPES,
 ) -> StagedChunk:
-    """One attempt: reads the chunk with `reader` and returns the attempt that counts, this one or an
-    earlier one.
-    """
+    """Makes one attempt to read the chunk. Returns the attempt that counts: this one or an earlier one."""
     folder = table_directory(directory, chunk.table)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     attempt = uuid.uuid4().hex
@@ -172,7 +174,7 @@ def stage(
 
 
 def _write_rows(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """One row group per batch. On return the file's bytes are durable."""
+    """Writes one row group per batch. The file's content is durable on return."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         with pq.ParquetWriter(
@@ -190,9 +192,8 @@ def _write_rows(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 
 
 def _publish(folder: Path, staged: StagedChunk) -> StagedChunk:
-    """Links the manifest to the chunk's name if nothing is there; returns the manifest that is there
-    afterwards.
-    """
+    """Links the manifest to the chunk's name, unless the name exists. Returns the manifest that then has
+    the name."""
     document = {"format": FORMAT, **staged.to_json(), "path": Path(staged.path).name}
     temporary = folder / f"{_chunk_name(staged.chunk)}-{staged.attempt}.manifest.tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -200,8 +201,8 @@ def _publish(folder: Path, staged: StagedChunk) -> StagedChunk:
         json.dump(document, file, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())
-    # The rows' name, and those of the directories above it, are durable before a manifest names them. To sync
-    # a directory in which nothing was made costs next to nothing.
+    # The names of the file and of the directories above it must be durable before a manifest refers to them.
+    # An fsync of a directory without changes costs next to nothing.
     for made in (folder, folder.parent, folder.parent.parent):
         sync(made)
     final = folder / f"{_chunk_name(staged.chunk)}.json"
@@ -223,7 +224,7 @@ def _publish(folder: Path, staged: StagedChunk) -> StagedChunk:
 
 
 def staged(directory: str | Path) -> list[StagedChunk]:
-    """Every chunk that counts, by table and number."""
+    """All staged chunks, ordered by table and number."""
     found = []
     for path in Path(directory).glob("*/*.json"):
         with suppress(FileNotFoundError):  # discarded meanwhile
@@ -232,7 +233,7 @@ def staged(directory: str | Path) -> list[StagedChunk]:
 
 
 def find(directory: str | Path, chunk: Chunk) -> StagedChunk | None:
-    """The attempt at this very chunk that counts; None if there is none yet."""
+    """The attempt that counts for exactly this chunk; None: it is not staged."""
     try:
         return _load(table_directory(directory, chunk.table) / f"{_chunk_name(chunk)}.json")
     except FileNotFoundError:
@@ -240,9 +241,9 @@ def find(directory: str | Path, chunk: Chunk) -> StagedChunk | None:
 
 
 def open_chunk(chunk: StagedChunk) -> Iterator[pa.RecordBatch]:
-    """The rows of an attempt, in layout `rows`, once its checksum has been found right.
+    """The rows of an attempt in layout `rows`, after its checksum was verified.
 
-    Raises `ChunkCorrupt` if the file is damaged or gone. Memory: one batch.
+    Raises `ChunkCorrupt` if the file is damaged or missing. Holds one batch in memory.
     """
     path = Path(chunk.path)
     try:
@@ -287,7 +288,7 @@ def _checksum(path: Path) -> tuple[str, int]:
 
 
 def folders(directory: Path) -> list[Path]:
-    """Those of snapshots for which anything was ever staged."""
+    """The directories of all snapshots that have staged chunks."""
     return list(directory.iterdir()) if directory.exists() else []
 
 
@@ -295,9 +296,8 @@ def folders(directory: Path) -> list[Path]:
 
 
 def discard(chunk: StagedChunk) -> None:
-    """Removes an attempt that is placed for good, void, or to be read again. A later attempt is left
-    alone.
-    """
+    """Removes an attempt whose rows are at the target, or that is void or will be read again. A later
+    attempt of the same chunk is not touched."""
     path = Path(chunk.path)
     manifest = path.parent / f"{_chunk_name(chunk.chunk)}.json"
     with suppress(FileNotFoundError):
@@ -309,7 +309,7 @@ def discard(chunk: StagedChunk) -> None:
 
 
 def discard_table(directory: str | Path, table: TableId) -> None:
-    """Removes every staged chunk of a table, manifests first. No task may be staging chunks of it."""
+    """Removes all staged chunks of a table, manifests first. No task may be staging chunks of the table."""
     folder = table_directory(directory, table)
     for pattern in ("*.json", "*"):
         for path in folder.glob(pattern):
@@ -319,9 +319,10 @@ def discard_table(directory: str | Path, table: TableId) -> None:
 
 
 def sweep(directory: str | Path) -> int:
-    """Removes what no manifest names: attempts that lost, or died. Returns how many files.
+    """Removes files that belong to no manifest: attempts that lost, or whose task died. Returns the number
+    of files.
 
-    Call it when no task is staging, that is before the first one is started.
+    May be called only while no task is staging: before the first one is started.
     """
     named = {item.path for item in staged(directory)}
     removed = 0

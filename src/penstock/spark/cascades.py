@@ -1,34 +1,34 @@
-"""`cascades: apply`: what foreign keys did in an epoch is worked out and staged before any table is written.
+"""`cascades: apply`: computes what foreign keys did in an epoch, and stages it before any table is written.
 
-It has to be before: rows at the target say which rows a cascade reached, and they move with the first
-commit. So the results lie in files of the epoch, `cascades/EPOCH/` in the pipeline's state, and count once
-their manifest does; an epoch that is done again finds them, whatever it had written. An epoch without
-manifest has written nothing, so it may work them out anew.
+It must come first. The rows at the target tell which rows a cascade reached, and the first commit changes
+them. The results are files in the epoch's folder, `cascades/EPOCH/` in the pipeline's state. They count
+once the folder has a manifest. A repeated epoch finds them there, whatever it had already written. An epoch
+without a manifest has not written anything, so it may compute them again.
 
-Most epochs cost one decode of the parents' images and no Spark job, since only deletions and changes of
-referenced columns go any further. `spark/consequences.py` has the rule itself. Around it:
+Most epochs need one decoding of the parents' row images and no Spark job, because only deletes and changes
+of referenced columns matter. The rule is in `spark/consequences.py`. This module does the rest:
 
-**What is staged** of a table is the last thing that happened to each key, where a foreign key did it: it
-goes to the target by a merge behind that of the log's events, with the sequence of the change at the root.
-A row that goes on has the columns of its foreign keys only; the others are those of the target, as in a log
-with partial images.
+**What is staged.** For each key of a table, the last thing that a foreign key did to its row. It is merged
+into the target after the log's own events, with the `_sequence` of the change that started the cascade. A
+row that continues to exist has only the columns of its foreign keys. The target keeps the others, as with
+partial row images.
 
-**Chunks.** A row of a chunk shows what was visible to its SELECT. Behind its window W its key has no event
-(the placement drops all keys that have one), so between W and the epoch's end only foreign keys changed it.
-Every change in (W, E] that hits the row as it was read was not visible then: had it been, the row would not
-have the old value. There is one exception, a value that comes back: parent A went (or changed) at p, later
-another parent became A and took its rows along. Then a row with A may be of either kind, and the chunk is
-read again. What had to be known of earlier epochs lies in their folders, which are kept until no snapshot
-needs them.
+**Chunks.** A row of a chunk shows what its SELECT saw. Its key has no event after the chunk's window W,
+because placement drops all keys that have one. So between W and the end E of the epoch, only foreign keys
+changed it. A change in (W, E] that matches the row as it was read was not visible to the SELECT: otherwise
+the row would not have the old value. The one exception is a value that comes back. Parent A was deleted or
+changed at p, and later another parent became A, together with its child rows. A row with the value A can be
+of either kind, so the chunk is read again. The changes of earlier epochs are in their folders, which are
+kept until no snapshot needs them.
 
-**A table that refers to itself** (`spark/self_referencing.py`) is read in one piece and catches up in epochs
-of its own. What happened to the tables it refers to is what the epochs of the others kept for it
+**A table that refers to itself** (`spark/self_referencing.py`) is read in one piece and catches up in
+epochs of its own. The epochs of the other tables keep the changes of its parents for it
 (`EpochPlan.keeps`).
 
-**What is not certain** is never passed over: the table is parked until it has been read again (`again`).
-These are texts beyond ASCII in a collation under which others may equal them, collations that are not
-known, generated columns over a column that a foreign key set, rows whose key a foreign key changed while
-the table was being read (they may have gone from a chunk not yet read to one that was).
+**What is uncertain** is never ignored: the table is parked until it has been read again (`again`).
+Uncertain are texts beyond ASCII in a collation in which different texts may be equal; unknown collations;
+generated columns that depend on a column that a foreign key set; and rows whose key a foreign key changed
+while the table was being read (they may have moved from a chunk that was not read yet to one that was).
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ from penstock.spark.small_cascades import ROWS_MAX, Few, TooMany
 from penstock.state import StateStore
 
 FORMAT = 1
+"""Version of the manifest's format."""
 MANIFEST = "manifest.json"
 
 Place = Callable[[EpochPlan, TablePlan, PlaceChunks], Rows]
@@ -77,23 +78,25 @@ class Consequences:
 
     folder: Path
     end: Offset = Offset(0)  # noqa: RUF009 (an int)
-    """Of the epoch."""
+    """The end of the epoch."""
     changes: dict[TableId, list[Known]] = field(default_factory=dict)
+    """Changes of parent tables that foreign keys pass on."""
     rows: dict[TableId, str] = field(default_factory=dict)
-    """Tables with something to merge, and the folders with it."""
+    """For each table with rows to merge, the name of the folder with these rows."""
     chunks: dict[TableId, str] = field(default_factory=dict)
-    """The same for rows of chunks that are to be placed otherwise."""
+    """For each table whose chunks need corrections, the name of the folder with these corrections."""
     unclear: set[TableId] = field(default_factory=set)
-    """Tables whose chunks are to be read again."""
+    """Tables whose chunks must be read again."""
     failed: dict[TableId, TableError] = field(default_factory=dict)
+    """Tables that cannot be followed any more, and why."""
 
     def check(self, table: TableId) -> None:
-        """Raises what keeps the table from being followed."""
+        """Raises the error if the table cannot be followed."""
         if table in self.failed:
             raise self.failed[table]
 
     def write(self) -> None:
-        """Makes all of it durable; from here on it counts."""
+        """Makes the files and the manifest durable. They count from here on."""
         document = {
             "format": FORMAT,
             "end": self.end,
@@ -110,6 +113,7 @@ class Consequences:
 
     @classmethod
     def read(cls, folder: Path) -> Consequences | None:
+        """What an earlier attempt has staged; None: nothing that counts."""
         try:
             document = json.loads((folder / MANIFEST).read_text("utf-8"))
         except FileNotFoundError:
@@ -128,7 +132,8 @@ class Consequences:
 
 
 class Cascades:
-    """Works out, keeps and removes what foreign keys did. `place`: the rows of chunks that are placed."""
+    """Computes what foreign keys did, stages it, and removes it when it is not needed any more. `place`
+    returns the rows of chunks that are placed."""
 
     def __init__(
         self,
@@ -148,7 +153,8 @@ class Cascades:
         self._own_rows_max = limits.cascade_rows_max
 
     def prepare(self, plan: EpochPlan) -> Consequences:
-        """To be called before anything of the plan is written."""
+        """Computes and stages everything for one plan. Must be called before anything of the plan is
+        written."""
         folder = self._root / f"{plan.epoch:012d}"
         concerned = {table.table: table for table in plan.tables if _is_concerned(table)}
         if not concerned and not plan.keeps:
@@ -181,7 +187,7 @@ class Cascades:
     def _decode_parents(
         self, plan: EpochPlan, schemas: dict[TableId, TableSchema], found: Consequences
     ) -> None:
-        """`schemas`: of the tables for which the changes are wanted."""
+        """Finds changes of the parents of these tables (`schemas`) in the log."""
         keys = [key for schema in schemas.values() for key in schema.foreign_keys]
         for parent in plan.tables:
             own = [key for key in keys if key.parent == parent.table]
@@ -298,7 +304,7 @@ class Cascades:
         return family.work_out(target, step.after if step is not None else Offset(0), chunks)
 
     def _save(self, folder: Path, rows: DataFrame | pa.Table) -> str:
-        """The name of the folder with the rows; empty if there are none."""
+        """Writes the rows and returns the name of their folder; an empty name if there are no rows."""
         path = folder / f"rows-{_number(folder)}"
         if isinstance(rows, pa.Table):
             if not rows.num_rows:
@@ -312,10 +318,10 @@ class Cascades:
         shutil.rmtree(path)
         return ""
 
-    # what becomes of it -------------------------------------------------------------------------------------
+    # reading the results ------------------------------------------------------------------------------------
 
     def rows(self, found: Consequences, table: TablePlan) -> Rows | None:
-        """Rows to be merged behind the log's events; None: there are none."""
+        """Rows to merge after the log's events of the table; None: there are none."""
         if table.table not in found.rows:
             return None
         schema = table.schema
@@ -337,7 +343,7 @@ class Cascades:
         return Rows(frame, present=Present({c.name: n for n, c in enumerate(schema.columns)}, strict=False))
 
     def corrected(self, found: Consequences, table: TablePlan, rows: Rows) -> Rows:
-        """Rows of chunks with what foreign keys did to them since they were read."""
+        """Rows of chunks, with the changes that foreign keys have made since the chunks were read."""
         if table.table not in found.chunks:
             return rows
         schema, places = table.schema, places_of(table.schema)
@@ -362,8 +368,8 @@ class Cascades:
     def _earlier(
         self, window: Offset, concerned: dict[TableId, TablePlan], found: Consequences
     ) -> dict[TableId, list[Known]]:
-        """Changes of epochs that ended behind the window. What could not be kept for a table that catches up
-        makes it fail now."""
+        """Changes of earlier epochs that ended after the window. Adds the errors of these epochs about
+        tables that catch up to `found`."""
         changes: dict[TableId, list[Known]] = {}
         for folder, end in self._staged():
             one = Consequences.read(folder) if end > window else None
@@ -381,7 +387,7 @@ class Cascades:
         return [(folder, end) for folder, end in ends if end is not None]
 
     def sweep(self, state: StateStore) -> None:
-        """Removes what neither a snapshot, nor a table that catches up, nor a plan will ask for."""
+        """Removes the folders that no snapshot, no table that catches up and no plan needs any more."""
         staged = self._staged()
         if not staged:
             return
@@ -390,11 +396,11 @@ class Cascades:
             planned = state.oldest_planned()
         starts = [one.start for one in waiting if one.reading]
         starts += [at for one in waiting if (at := one.catches_up_from) is not None]
-        # The table of the next plan, which may be durable by now, says already where it stands after it.
+        # The next plan may be durable already. Its table's state then shows the position after that plan.
         starts += [] if planned is None else [planned]
         for folder, end in staged:
             if not starts or end <= min(starts):
-                (folder / MANIFEST).unlink()  # never half of it
+                (folder / MANIFEST).unlink()  # first: what is left without it does not count
                 shutil.rmtree(folder)
 
 
@@ -410,7 +416,7 @@ def _is_alone(table: TablePlan) -> bool:
 
 
 def _window(table: TablePlan, plan: EpochPlan) -> Offset | None:
-    """From where on changes of earlier epochs matter; None: they do not."""
+    """The offset after which changes of earlier epochs matter for this table; None: they do not matter."""
     return plan.range.start if _is_alone(table) else _chunk_window(table)
 
 

@@ -1,10 +1,11 @@
-"""An archive of the classes that Spark loads, so that the JVM maps them instead of parsing them.
+"""An archive of the classes that Spark loads, so that the JVM can map them into memory instead of parsing
+them.
 
-A Spark driver loads some 15,000 classes from 280 jars, one after the other, before the first row moves.
-Java's class-data sharing writes what one run has loaded into a file that later runs with the same class path
-map into memory (measured, two cores: session and first job 17.5 s without, 9.5 s with). `prepare` makes that
-file by doing once, on made-up rows, what a pipeline does. A JVM that finds the archive not to fit (other
-Java, other jars) goes on without it, so it is never wrong to name one.
+A Spark driver loads about 15,000 classes from 280 jars before it processes the first row. Java's class-data
+sharing writes the classes of one run into a file, and later runs with the same class path map that file
+into memory. Measured on two cores: session and first job take 17.5 s without the archive and 9.5 s with it.
+`prepare` makes the archive: it does once, with invented rows, what a pipeline does. A JVM to which the
+archive does not fit (another Java, other jars) ignores it, so it is always safe to name one.
 """
 
 from __future__ import annotations
@@ -34,19 +35,21 @@ if TYPE_CHECKING:
     from penstock.sinks.base import Sink
 
 QUIET = "-Xlog:disable -Xlog:all=warning:stderr"
-"""The JVM's own warnings, which it would print to stdout, where `--json` has its documents."""
+"""Sends the JVM's own warnings to stderr. By default they go to stdout, which is for documents of
+`--json`."""
 
 ARCHIVES_KEPT = 6
-"""200 MB each."""
+"""Archives that are kept, with 200 MB each: enough for two environments with each sink."""
 
 JVM_EXIT_SECONDS = 120
+"""Limit for the end of a JVM that writes its archive, which takes some seconds."""
 QUERY_SECONDS = 60
-"""Limits of what goes by in seconds: the end of a JVM that has written its archive, the start of a query."""
+"""Limit for the start of a query, which takes some seconds."""
 
 
 def archive(paths: Iterable[Path]) -> Path:
-    """Where the archive for this Java, PySpark and extra jars is, or would be."""
-    # Resolved, as the JVM is given them: a virtual environment may be a link to another one.
+    """The path of the archive for this Java, PySpark and additional jars, whether it exists or not."""
+    # Resolved like the paths given to the JVM, because a virtual environment may be a link to another one.
     jars = sorted(Path(pyspark.__file__).resolve().parent.joinpath("jars").iterdir())
     facts = [_fact(Path(java()).resolve()), *[_fact(path) for path in (*paths, *jars)]]
     name = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
@@ -54,16 +57,17 @@ def archive(paths: Iterable[Path]) -> Path:
 
 
 def java_options(paths: Iterable[Path]) -> str:
+    """Options with which a JVM uses the archive, if it exists."""
     path = archive(paths)
     if not path.exists():
         return QUIET
-    with contextlib.suppress(OSError):  # it may belong to somebody else
-        os.utime(path)  # of use, not of making: `_forget` goes by it
+    with contextlib.suppress(OSError):  # the file may belong to another account
+        os.utime(path)  # the time of its last use, for `_forget`
     return f'{QUIET} -Xshare:auto "-XX:SharedArchiveFile={path}"'
 
 
 def prepare(sink_name: str) -> Path:
-    """Makes the archive for pipelines into this sink, unless it is there. Takes half a minute."""
+    """Makes the archive for pipelines with this sink, unless it exists. Takes half a minute."""
     from penstock.spark.jars import jars
     from penstock.spark.session import session_options, start
 
@@ -94,19 +98,20 @@ def prepare(sink_name: str) -> Path:
 
 
 def _forget(folder: Path) -> None:
-    """Archives of Javas and environments that have gone stay behind: those not used for longest are
-    removed."""
+    """Removes the archives that were not used for longest. Otherwise those of removed Javas and
+    environments would stay."""
     for old in sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime)[:-ARCHIVES_KEPT]:
         old.unlink(missing_ok=True)
 
 
 def _fact(path: Path) -> str:
+    """Identifies a file by its path, size and time."""
     status = path.stat()
     return f"{path} {status.st_size} {status.st_mtime_ns}"
 
 
 def _end(spark: SparkSession) -> None:
-    """Stops Spark and its JVM, and waits for the JVM, which writes the archive at its end."""
+    """Stops Spark and its JVM, and waits for the JVM, which writes the archive when it ends."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -121,7 +126,7 @@ def _end(spark: SparkSession) -> None:
 
 
 def _exercise(spark: SparkSession, options: SinkOptions, state: Path) -> None:
-    """Every kind of write and read that a pipeline and its verification do, on a table of a few types."""
+    """Does every kind of write and read of a pipeline and its verification, on a table with a few types."""
     from penstock.sinks.registry import open_sink
     from penstock.spark.stream import start_query
     from penstock.state import StateStore
@@ -183,7 +188,7 @@ def _arrow(schema: Any, layout: str) -> pa.Schema:
 
 
 def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
-    """A thousand rows, made in tasks as a pipeline's are."""
+    """A thousand rows, made by tasks like those of a pipeline."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from penstock.sinks.files import Rows
@@ -194,13 +199,13 @@ def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
 
 
 def _few(spark: SparkSession, schema: Any) -> Any:
-    """The same, and a hundred of them made here, for a sink that has a use for that."""
+    """The same, with a hundred of them also made in the driver, for sinks that can use that."""
     here = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])
     return replace(_rows(spark, schema, "latest"), newer=True, here=here)
 
 
 def _made(arrow: pa.Schema, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """NULL wherever that is allowed."""
+    """Rows with invented values, and NULL where it is allowed."""
     for batch in indexes:
         count = batch.num_rows
         known = {

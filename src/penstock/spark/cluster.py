@@ -1,5 +1,5 @@
-"""What is asked of a cluster before anything is planned on it: does a master answer, do the workers have what
-our tasks need, do the jars exist. Each question has a limit of `spark.start_timeout`."""
+"""Checks a cluster before anything is planned on it: does a master answer, do the workers have what
+Penstock's tasks need, do the jars exist. Each check is limited by `spark.start_timeout`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Facts = dict[str, str]
 
 
 def missing_jars(options: Mapping[str, str]) -> list[str]:
-    """Local files that the options put on Spark's class path, and that are not there. Spark only logs that,
-    and goes on without them."""
+    """Local files that options put on Spark's class path and that do not exist. Spark only logs this and
+    continues without them."""
     named = [one.strip() for one in options.get("spark.jars", "").split(",")]
     named += options.get("spark.driver.extraClassPath", "").split(":")
     local = [urlsplit(one).path if one.startswith("file:") else one for one in named]
@@ -64,8 +64,9 @@ def masters(master: str) -> list[tuple[str, int]]:
 
 
 def check_master(jvm: Any, master: str, seconds: float) -> None:
-    """Raises `ConfigError` if no master of the cluster can be reached. Spark itself tries for a minute, and
-    then says something else. The JVM asks, because it is the JVM that will have to reach them."""
+    """Raises `ConfigError` if no master of the cluster can be reached. Spark itself would try for a minute
+    and then report something else. The JVM makes the connection, because it is the JVM that needs it later.
+    """
     addresses = masters(master)
     reasons = [_refuses(jvm, host, port, seconds / len(addresses)) for host, port in addresses]
     if reasons and all(reasons):
@@ -77,7 +78,7 @@ def check_master(jvm: Any, master: str, seconds: float) -> None:
 
 
 def _refuses(jvm: Any, host: str, port: int, seconds: float) -> str:
-    """Why no connection can be made; empty if one can."""
+    """Why no connection is possible; empty: it is possible."""
     connection = jvm.java.net.Socket()
     try:
         connection.connect(jvm.java.net.InetSocketAddress(host, port), max(1, int(seconds * 1000)))
@@ -90,13 +91,14 @@ def _refuses(jvm: Any, host: str, port: int, seconds: float) -> str:
 
 
 def worker_facts(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """In a worker: what its Python is and has."""
+    """The Python of a worker, and what it has installed. Runs in a worker."""
     facts = {"host": socket.gethostname(), **own_facts()}
     for batch in batches:
         yield pa.record_batch({"facts": pa.array([json.dumps(facts)] * batch.num_rows, pa.string())})
 
 
 def own_facts() -> Facts:
+    """The same about this process."""
     import penstock
     import penstock._core  # what a worker may lack although the Python part is there
 
@@ -110,7 +112,7 @@ def own_facts() -> Facts:
 
 
 def differences(workers: Sequence[Facts], own: Facts) -> list[str]:
-    """How workers differ from the driver, one sentence part for each host. Pure."""
+    """How workers differ from the driver, one part of a sentence for each host. Pure."""
     found = []
     for facts in workers:
         other = [
@@ -124,8 +126,8 @@ def differences(workers: Sequence[Facts], own: Facts) -> list[str]:
 
 
 def check_workers(spark: SparkSession, seconds: float, state: Path) -> None:
-    """One small task for each slot that imports our core. Raises `ConfigError` if no executor comes within
-    the limit, or if a worker's Python lacks something."""
+    """Runs one small task per slot that imports the core. Raises `ConfigError` if no executor runs it
+    within the limit, or if a worker's Python lacks something."""
     own = own_facts()
     answer, error = _within(lambda: _ask(spark), spark, seconds)
     if error is not None:
@@ -153,7 +155,7 @@ def _ask(spark: SparkSession) -> list[Facts]:
 def _within(
     ask: Callable[[], list[Facts]], spark: SparkSession, seconds: float
 ) -> tuple[list[Facts] | None, Exception | None]:
-    """The answer, or the error, or neither when the time is over; then the job is cancelled."""
+    """The answer, or the error, or neither if the time is up; then the job is cancelled."""
     answers: list[list[Facts]] = []
     errors: list[Exception] = []
 
@@ -190,8 +192,8 @@ def _cure(own: Facts) -> str:
 
 
 def check_options(spark: SparkSession) -> None:
-    """Makes Spark read its SQL options now. Of a value that it cannot use PySpark makes an endless recursion:
-    to show an error it asks for an option, which fails in the same way. So py4j converts errors here."""
+    """Makes Spark read its SQL options now. If one has an unusable value, PySpark recurses without end: to
+    show the error it asks for an option, which fails in the same way. So py4j converts the errors here."""
     converting = py4j.java_gateway.get_return_value
     py4j.java_gateway.get_return_value = py4j.protocol.get_return_value
     try:
@@ -201,7 +203,8 @@ def check_options(spark: SparkSession) -> None:
 
 
 def check_version(spark: SparkSession) -> None:
-    """Raises `ConfigError` if Spark's jars are of another version than PySpark: SPARK_HOME names others."""
+    """Raises `ConfigError` if Spark's jars have another version than PySpark, because SPARK_HOME names
+    others."""
     if spark.version.split("-")[0] != pyspark.__version__.split(".dev")[0]:
         raise ConfigError(
             f"Spark's jars are of version {spark.version}, PySpark is {pyspark.__version__}.",

@@ -1,25 +1,27 @@
-"""What foreign keys did to the rows of one table, worked out from what happened to its parents.
+"""Computes what foreign keys did to the rows of one table, from the changes of its parents.
 
-A *version* is a row (`c0…`, by the columns' places) with the span of sequences in which it stood so: from
-`_from`, when it came to be, to `_to`, the next event of its key in the log. Versions come from the target,
-from the log's images, and from chunks of a snapshot that are being placed (`_chunk`; they stood so at the
-chunk's window, behind which their keys have no events). A *change* is what happened to a parent's row
-(`cascades/parent_changes.py`); its `p` is a sequence too.
+A *version* is a row (columns `c0…`, numbered by their place in the table) and the span of sequences in
+which the row had these values: from `_from`, when it got them, to `_to`, the next event of its key in the
+log. Versions come from the target, from row images in the log, and from chunks that are being placed
+(`_chunk`: their rows had these values at the chunk's window, and their keys have no events after it). A
+*change* is something that happened to a row of a parent (`cascades/parent_changes.py`); its sequence is
+`p`.
 
-The rule. A change hits a version if it took place while the version stood (`_from < p < _to`) and the
-columns of the foreign key equal the values before it. The first one hits: the version ends at p, and unless
-the row is gone it goes on from p as another version with other values, which later changes may hit in turn.
-So much for one table; what happens to its rows is a change for those that refer to it, at the same p.
+**The rule.** A change hits a version if it happened while the version existed (`_from < p < _to`) and the
+columns of the foreign key equal the parent's old values. The earliest such change hits. The version then
+ends at p. Unless the row is deleted, another version starts at p, with other values, which later changes
+may hit in turn. So much for one table. What happens to its rows is a change for the tables that refer to
+it, with the same p.
 
-Why it is right. The server holds locks on the parent's row and on the rows it changes until the transaction
-is in the log, so the log's order is the order of everything that touches one row, and within a transaction
-it is the order of execution. A cascade takes place inside the change of the root row, so all it does on
-every level has the place of that row's image: nothing that stands in the log lies between. By induction on
-p: if all versions and changes before p are right, so is what p hits, level by level from the root. (A table
-that refers to itself is not worked out here but in `cascades/replay.py`, by the same rule.)
+**Why it is right.** The server locks the parent's row and all rows it changes until the transaction is in
+the log. So the order of the log is the order of all changes of one row, and inside a transaction it is the
+order of execution. A cascade happens inside the change of the row that started it. So everything it does,
+on every level, happens at the place of that row's image: nothing else in the log is between them. By
+induction on p: if all versions and changes before p are right, so is what p hits, level by level from the
+start. (Tables that refer to themselves are computed in `cascades/replay.py`, by the same rule.)
 
-Two changes at one p that hit one version come from one root over two keys: both are done, and a deletion
-wins.
+Two changes with the same p that hit one version come from one row over two foreign keys. Both are applied,
+and a deletion wins.
 """
 
 from __future__ import annotations
@@ -38,12 +40,13 @@ from penstock.model.schema import CascadingKey
 from penstock.spark.scratch import Scratch
 
 ROUNDS_MAX = 10_000
-"""Of anything that is done until nothing new comes: more than any log holds."""
+"""Limit of all loops that run until nothing new is found. No log has chains of so many changes of one row."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A foreign key: the child's columns, the parent's, how they compare, and what happened to the parent."""
+    """A foreign key: the columns of the child and of the parent, how they are compared, and the parent's
+    changes."""
 
     key: CascadingKey
     columns: tuple[int, ...]
@@ -52,8 +55,8 @@ class Edge:
     changes: DataFrame
 
     def effective(self) -> DataFrame:
-        """Changes that make the key do something, as `q0…` (values before, in the form in which they are
-        compared), `_ends` (the row goes), `v0…` (what its columns become) and `p`."""
+        """The changes to which the key reacts: `q0…` (the old values, in the form in which they are
+        compared), `_ends` (the child's row is deleted), `v0…` (the child's new values) and `p`."""
         gone = f.col("gone")
         differ = any_of([~f.col(f"o{n}").eqNullSafe(f.col(f"n{n}")) for n in self.referenced])
         deletes = f.lit(self.key.on_delete in ("CASCADE", "SET NULL"))
@@ -70,7 +73,7 @@ class Edge:
         ).dropna(subset=[f"q{at}" for at in range(len(self.columns))])  # fmt: skip
 
     def by_value(self) -> DataFrame:
-        """One row for each value before: all its changes in order."""
+        """One row for each old value, with all its changes in order."""
         count = len(self.columns)
         change = f.struct("p", "_ends", *[f"v{at}" for at in range(count)])
         return (
@@ -82,8 +85,9 @@ class Edge:
 
 @dataclass(frozen=True)
 class Child:
-    """A table with cascading keys. `versions`: `c0…` of the places `columns`, `_from`, `_chunk`. `logged`:
-    `c…` of the key and `_sequence` of every image of the table in the epoch; None: there are none."""
+    """A table with cascading foreign keys. `versions`: `c…` of the columns `columns`, `_from`, `_chunk`.
+    `logged`: `c…` of the key and `_sequence` of each row image of the table in the epoch; None: the log has
+    none."""
 
     key: tuple[int, ...]
     columns: tuple[int, ...]
@@ -95,7 +99,8 @@ class Child:
 
 
 def compared(column: Column, how: Comparison) -> Column:
-    """Equal results: equal for the server, as far as `doubtful` finds nothing."""
+    """The column in a form in which two values are equal if the server considers them equal. Values for
+    which this is unsure were refused before."""
     if "padded" in how:
         column = f.rtrim(column)
     return f.lower(column) if "folded" in how else column
@@ -106,13 +111,13 @@ def any_of(conditions: Sequence[Column]) -> Column:
 
 
 def follow(child: Child, scratch: Scratch) -> tuple[DataFrame | None, DataFrame | None]:
-    """All hits (see `_hits`; None: there are none), and the changes that they are for other tables."""
+    """All hits (see `_hits`; None: there are none), and the resulting changes for other tables."""
     found = _settle(child, scratch)
     return found, None if found is None else scratch.keep(_derived(child, found))[0]
 
 
 def _settle(child: Child, scratch: Scratch) -> DataFrame | None:
-    """All hits when the changes are those of the edges."""
+    """All hits that result from the changes of the parents."""
     lists = [edge.by_value() for edge in child.edges]
     standing = _bounded(child, child.versions)
     rounds: list[DataFrame] = []
@@ -129,7 +134,7 @@ def _settle(child: Child, scratch: Scratch) -> DataFrame | None:
 
 
 def _bounded(child: Child, versions: DataFrame) -> DataFrame:
-    """With `_to`: the next image of the key in the log."""
+    """The versions with `_to`: the next image of their key in the log."""
     if child.logged is None:
         return versions.withColumn("_to", f.lit(LAST))
     images = child.logged.groupBy(*[f.col(f"c{n}").alias(f"k{n}") for n in child.key]).agg(
@@ -145,7 +150,7 @@ def _bounded(child: Child, versions: DataFrame) -> DataFrame:
 
 
 def _hits(child: Child, lists: list[DataFrame], standing: DataFrame) -> DataFrame:
-    """Of each version that is hit: the version, `_p`, `_ends`, and `a…`, its columns from `_p` on."""
+    """For each version that is hit: the version, `_p`, `_ends`, and `a…`, its columns from `_p` on."""
     frame = standing
     for number, (edge, changes) in enumerate(zip(child.edges, lists, strict=True)):
         same = [
@@ -172,7 +177,7 @@ def _hits(child: Child, lists: list[DataFrame], standing: DataFrame) -> DataFram
 
 
 def _gone_on(child: Child, hits: DataFrame) -> DataFrame:
-    """The versions that begin where others were hit."""
+    """The versions that start where other versions were hit."""
     return hits.where("NOT _ends").select(
         *[f.col(f"a{place}").alias(f"c{place}") for place in child.columns],
         f.col("_p").alias("_from"), "_to", "_chunk",
@@ -194,8 +199,8 @@ def _derived(child: Child, hits: DataFrame) -> DataFrame:
 
 
 def outcome(child: Child, hits: DataFrame) -> DataFrame:
-    """What is left of the hits at the epoch's end: for each key the last thing that happened to it, if that
-    is not in the log. `c…`, `_deleted`, `_sequence`."""
+    """For each key, the last thing that a foreign key did to it, unless the log has a later event of the
+    key: `c…`, `_deleted`, `_sequence`."""
     before = [f.col(f"c{n}").alias(f"c{n}") for n in child.columns]
     after = [f.col(f"a{n}").alias(f"c{n}") for n in child.columns]
     moved = any_of([~f.col(f"c{n}").eqNullSafe(f.col(f"a{n}")) for n in child.key])
@@ -215,7 +220,8 @@ def outcome(child: Child, hits: DataFrame) -> DataFrame:
 
 
 def _last(child: Child, events: DataFrame) -> DataFrame:
-    """The newest row of each key; where one goes and another comes at the same moment, the one that comes."""
+    """The newest row of each key. If one row is deleted and another inserted at the same sequence, the
+    inserted one."""
     names = [name for name in events.columns if name not in {f"c{n}" for n in child.key}]
     order = f.struct(SEQUENCE, (~f.col(DELETED)).alias("stays"))
     rest = f.struct(*names)

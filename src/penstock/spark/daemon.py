@@ -1,17 +1,17 @@
-"""Spark's Python daemon with the waste taken out of its start and of each task
-(`spark.python.daemon.module`).
+"""Spark's Python daemon (`spark.python.daemon.module`), with a faster start of workers and tasks.
 
-Spark puts `pyspark.zip` in front of the path. It holds sources only: whoever imports from it compiles them
-anew, which takes as long as all other imports together (0.45 of 0.95 CPU-s). Where the archive is that of an
-installed PySpark, the package beside it is imported instead, which has its bytecode.
+Spark puts `pyspark.zip` at the front of the module path. It contains only sources, so each process that
+imports from it compiles them again, which takes as long as all other imports together (0.45 of 0.95 CPU
+seconds). If the archive belongs to an installed PySpark, that package is imported instead, which has
+bytecode.
 
-PySpark's worker calls `importlib.invalidate_caches()` at the start of every task. On Python 3.10 to 3.12 that
-makes every zip importer read its archive again: 17 of them, all `pyspark.zip`, 0.37 CPU-s a task. Archives do
-not change while a session runs, directories may (`addPyFile`): so here only the finders of directories
-forget.
+PySpark's worker calls `importlib.invalidate_caches()` at the start of every task. On Python 3.10 to 3.12,
+each zip importer then reads its archive again: 17 importers, all of `pyspark.zip`, 0.37 CPU seconds per
+task. Archives do not change during a session, but directories may (`addPyFile`). So only the caches of
+directories are invalidated.
 
-Modules that every task of ours needs are imported before the fork, so workers share them. None of them starts
-a thread on import.
+Modules that every task of Penstock needs are imported before the fork, so that workers share them. None of
+them starts a thread when it is imported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from pathlib import Path
 
 
 def without_archive(path: list[str]) -> list[str]:
-    """A module path without `pyspark.zip`, if the package it was made from is found on the rest."""
+    """The module path without `pyspark.zip`, if the rest of the path has the package that the archive was
+    made from."""
     rest = [entry for entry in path if Path(entry).name != "pyspark.zip"]
     found = PathFinder.find_spec("pyspark", rest)
     if found is None or found.origin is None:
@@ -34,7 +35,7 @@ def without_archive(path: list[str]) -> list[str]:
 
 
 def invalidate_directory_caches() -> None:
-    """What `importlib.invalidate_caches()` does, except for archives."""
+    """Does what `importlib.invalidate_caches()` does, except for archives."""
     for path, finder in list(sys.path_importer_cache.items()):
         if finder is None:
             del sys.path_importer_cache[path]
@@ -43,7 +44,7 @@ def invalidate_directory_caches() -> None:
 
 
 def patch() -> None:
-    """Replaces the call in PySpark's worker, and only there: user code keeps the real function."""
+    """Replaces the call in PySpark's worker only. User code keeps the real function."""
     from pyspark import worker_util
 
     replacement = types.ModuleType("importlib")

@@ -1,12 +1,12 @@
-"""Epochs as micro-batches of Structured Streaming, and what is done in each.
+"""Runs epochs as micro-batches of Structured Streaming.
 
-The stream carries nothing (`spark/stream.py`): a batch takes the plan that is durable and not recorded as
-applied, and waits for one if there is none. So a batch that Spark repeats after a crash finds in the state
-store what is still to do. A repeated plan is harmless because every sink recognises the commits it already
-has by `(pipeline, epoch, step)`.
+The stream carries no data (`spark/stream.py`). A batch takes the plan that is durable and not yet recorded
+as applied; if there is none, it waits for one. So a batch that Spark repeats after a crash finds in the
+state store what is still to be done. Repeating a plan changes nothing, because every sink recognises its
+own earlier commits by `(pipeline, epoch, step)`.
 
-`EpochRunner` does the tables of one plan side by side. A `TableError` parks its table and leaves the others
-alone; a passing fault is tried again; anything else ends the batch, and the plan stays to be done.
+`EpochRunner` executes the tables of one plan in parallel. A `TableError` parks its table and does not
+affect the others. A transient error is retried. Any other error ends the batch, and the plan stays pending.
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 RETRY_FIRST_S = 1.0
+"""Pause before the first retry of a step."""
 BATCH_SECONDS = 10.0
-"""How long one micro-batch takes plans: Spark's own work between two of them takes longer than a small epoch
-does."""
+"""How long one micro-batch takes plans. Spark's own work between two micro-batches takes longer than a
+small epoch."""
 WAIT_SECONDS = 1.0
-"""How often a waiting batch looks by itself, should nobody wake it."""
+"""How often a waiting batch checks for a plan without being woken."""
 
 
 @dataclass(frozen=True)
 class EpochSettings:
-    """What the pipeline file says of epochs.
+    """The options of the pipeline file that concern epochs.
 
-    rereads_max: how often in 24 hours a table is read again by itself for one reason. cascades: the folder
-    for what foreign keys did.
+    rereads_max: how often in 24 hours a table is read again automatically for the same reason. cascades:
+    the folder for what foreign keys did.
     """
 
     types: TypeOptions
@@ -76,8 +77,8 @@ class EpochSettings:
 
 
 class EpochRunner:
-    """Executes plans. One instance per running pipeline; `run_next` is what `foreachBatch` calls.
-    `on_applied` is called when an epoch is recorded."""
+    """Executes plans. A running pipeline has one; `foreachBatch` calls its `run_next`. `on_applied` is
+    called when an epoch has been recorded."""
 
     def __init__(
         self,
@@ -102,30 +103,31 @@ class EpochRunner:
         )
         self._cascades = Cascades(spark, sink, settings.cascades, settings.types, rows.chunks, settings.epoch)
         self._steps = Steps(sink, state, rows, images, self._cascades, narrowing=settings.narrowing)
-        # Threads live as long as the runner: each has a JVM thread of its own, which is costly to start.
+        # The threads live as long as the runner, because each has a JVM thread, which is expensive to start.
         self._pool = ThreadPoolExecutor(settings.epoch.tables_parallel, thread_name_prefix="epoch")
         self._busy = threading.Lock()
         self._woken = threading.Event()
         self._resting = threading.Event()
-        """Set: nobody rests before another attempt any more."""
+        """Set when the runner ends: no pause before a retry any more."""
         self._begun = False
         self._ended = False
         self.failure: BaseException | None = None
-        """What ended the last batch, as it was; Spark's own exception holds text only."""
+        """The error that ended the last batch. Spark's own exception has only its text."""
         self.retries = Retries()
-        """Tables of the epoch at hand that cannot be written yet; None: all of them."""
+        """Tables of the current epoch whose steps are being retried."""
 
     def begin(self) -> None:
-        """From now on plans are applied."""
+        """Permits that plans are applied, from now on."""
         self._begun = True
         self._woken.set()
 
     def wake(self) -> None:
-        """There is a new plan."""
+        """Says that there is a new plan."""
         self._woken.set()
 
     def end(self, seconds: float) -> bool:
-        """Returns once no plan is being applied, or the time is up (False); none is begun from now on."""
+        """Forbids new plans, and waits until no plan is being applied. Returns False if the time is up
+        first."""
         self._ended = True
         self._woken.set()
         self._resting.set()
@@ -135,8 +137,8 @@ class EpochRunner:
         return True
 
     def run_next(self) -> None:
-        """Waits for a plan that is durable and not yet applied, and applies it; then those that follow it
-        for some time. Returns at once after `end`."""
+        """Waits for a plan that is not applied yet and applies it, and then those that follow within
+        `BATCH_SECONDS`. Returns at once after `end`."""
         until: float | None = None
         while not self._ended and (until is None or time.monotonic() < until):
             self._woken.clear()
@@ -146,7 +148,7 @@ class EpochRunner:
                 self._woken.wait(WAIT_SECONDS)
 
     def _run_pending(self) -> bool:
-        # Under the lock also what is asked for: a batch that Spark has given up may still be in here.
+        # Plans are read under the lock, because a batch that Spark has abandoned may still be applying one.
         with self._busy:
             plans = self._state.pending() if self._begun and not self._ended else []
             try:
@@ -170,7 +172,7 @@ class EpochRunner:
         tables = epoch.plan.tables
         if len(tables) == 1:
             return [self._run_table(epoch, tables[0])]
-        # Every table is waited for, also when one fails: no step may still run when the plan is tried again.
+        # Waits for all tables, even if one fails: no step may still run when the plan is repeated.
         futures = [self._pool.submit(self._run_table, epoch, table) for table in tables]
         errors = [error for future in futures if (error := future.exception()) is not None]
         if errors:
@@ -182,7 +184,7 @@ class EpochRunner:
         outcome = TableOutcome(table.table)
         started = time.monotonic()
         try:
-            # Done again after the target was dropped, there is nothing to do the steps before that to.
+            # A repeated plan may already have dropped the target. Its steps then have nothing to change.
             gone = DropTarget() in table.steps and isinstance(self._sink.open(table.table), Missing)
             outcome.dropped = gone
             for number, step in enumerate(() if gone else table.steps):
@@ -198,7 +200,7 @@ class EpochRunner:
         return outcome
 
     def _execute(self, epoch: Epoch, table: TablePlan, number: int, outcome: TableOutcome) -> None:
-        """One step, tried again as long as its fault may pass."""
+        """Executes one step, and retries it while its error may be transient."""
         backoff = Backoff(self._schedule)
         while True:
             try:

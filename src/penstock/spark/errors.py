@@ -1,10 +1,10 @@
-"""Errors on their way from a Python worker through the JVM to the driver.
+"""Brings errors from a Python worker through the JVM to the driver.
 
-Spark carries a worker's exception as text, and that text also holds what others wrote: names of tables and
-columns, messages of servers. So it is read as text of strangers. `crossing()` adds a *carrier*: the error's
-class, message, hint and details as JSON in base64, and a tag made of them with a key of this process. The
-key travels to the workers inside the function that they run, never beside data, and no text shows it. Only a
-carrier whose tag fits is read; it names one of the classes below, and no code is ever read from it.
+Spark passes on a worker's exception as text. That text also contains text of others: names of tables and
+columns, and messages of servers. So it cannot be trusted. `crossing()` adds a *carrier*: the error's class,
+message, hint and details as JSON in base64, and a tag, computed from them with a key of this process. The
+key reaches the workers inside the function that they run, never beside data, and appears in no text. Only a
+carrier with the right tag is read. It names one of the classes below; no code is ever read from it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from penstock.snapshot.staging import ChunkCorrupt
 from penstock.sources.chunks import ChunkOutdated
 
 TEXT_CHARACTERS_MAX = 16_000
-"""Of an error's message and of its hint; what is longer is cut."""
+"""Limit of an error's message and of its hint, so that the JVM's texts stay short. The rest is cut off."""
 DETAILS_BYTES_MAX = 32_000
-"""Of an error's details as JSON; what is longer is left out, but for what fits by itself."""
+"""Limit of an error's details as JSON, for the same reason. Details that do not fit are left out."""
 CARRIERS_MAX = 100
-"""Of those in a text, from its end: a text full of false ones costs no more than that."""
+"""So many carriers are checked in a text, from its end. A text full of false ones costs no more time."""
 
 _CARRIER = re.compile(r"penstock-error<([0-9a-f]{64}):([A-Za-z0-9+/=]{1,400000})>")
 _CLASSES = CLASSES | {one.__name__: one for one in (ChunkOutdated, ChunkCorrupt)}
@@ -37,19 +37,20 @@ _KEY = secrets.token_bytes(32)
 
 
 class CrossedError(Exception):
-    """Its text ends with the carrier of a `PenstockError`."""
+    """An error whose text ends with the carrier of a `PenstockError`."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """Made in the driver and sent along with a task's function: `with crossing.guard():` around its work."""
+    """Created in the driver, and sent to the workers with a task's function: `with crossing.guard():`
+    around its work."""
 
     table: str
     key: bytes = field(repr=False)
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Our own errors leave the block in a form that the driver can rebuild."""
+        """Lets Penstock's errors leave the block in a form from which the driver can rebuild them."""
         try:
             yield
         except Exception as error:
@@ -63,12 +64,12 @@ class Crossing:
 
 
 def crossing(table: str) -> Crossing:
-    """To be called in the driver, where the function for the workers is made."""
+    """Must be called in the driver, when the function for the workers is made."""
     return Crossing(table, _KEY)
 
 
 def returned(error: BaseException) -> BaseException:
-    """In the driver: the `PenstockError` that a worker raised, or the error itself."""
+    """In the driver: the `PenstockError` that a worker raised; the error itself if there is none."""
     if isinstance(error, PenstockError):
         return error
     found = list(_CARRIER.finditer(str(error)))[-CARRIERS_MAX:]
@@ -90,7 +91,7 @@ def _packed(error: PenstockError, key: bytes) -> str:
 
 
 def _bounded(details: dict[str, Any]) -> dict[str, Any]:
-    """As many details, in their order, as there is room for."""
+    """The details that fit, in their order."""
     kept, left = {}, DETAILS_BYTES_MAX
     for name, value in details.items():
         size = len(json.dumps({name: value}, default=str))

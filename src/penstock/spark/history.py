@@ -1,8 +1,9 @@
-"""The history of tables' definitions as a table beside the targets, append-only.
+"""Writes the history of table definitions to a table beside the targets. The table is append-only.
 
-Exactly once, by the target alone: rows are added in the order of their ids, and the commit that adds them
-carries the last id in place of an epoch. So what is still to be added is whatever has a greater id than the
-target's own last commit, also after a kill, or when somebody has rolled the table back or dropped it.
+Each entry is written exactly once, and the target alone guarantees it. Entries are added in the order of
+their ids. The commit that adds them carries the last id instead of an epoch. So the entries still to be
+added are those with greater ids than the target's last commit. This also holds after a crash, or if the
+table was rolled back or dropped.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
-"""How often it looks for new entries: many changes in a row make one commit."""
+"""Time between two checks for new entries, so that many changes in a row make one commit."""
 RETRY = Schedule.steady(60.0)
-"""... after it could not write them."""
+"""Pause after a failed write."""
 
 _TIME = pa.timestamp("us", tz="UTC")
 COLUMNS = pa.schema(
@@ -45,10 +46,12 @@ COLUMNS = pa.schema(
         ("statement", pa.string()),
     ]
 )
+"""The columns of the table."""
 
 
 class HistoryTable:
-    """Adds the entries of the state's history to `table` in a thread of its own: no epoch waits for it."""
+    """Adds the entries of the state's history to `table`, in its own thread, so that no epoch waits
+    for it."""
 
     def __init__(self, spark: SparkSession, sink: Sink, state: StateStore, table: TableId) -> None:
         self._spark = spark
@@ -60,7 +63,7 @@ class HistoryTable:
         self._thread: threading.Thread | None = None
 
     def check(self) -> None:
-        """Raises `ConfigError` if something else is in its place."""
+        """Raises `ConfigError` if another table has its name."""
         refuse_foreign(self._table, self._sink.open(self._table))
 
     def start(self) -> None:
@@ -68,14 +71,14 @@ class HistoryTable:
         self._thread.start()
 
     def stop(self, seconds: float = 60.0) -> None:
-        """Returns when everything noted before is there, or cannot be added now, or when the time is up; what
-        is missing then is added by the next run."""
+        """Waits until all earlier entries are written, or writing fails, or `seconds` have passed. The next
+        run writes the rest."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(seconds)
 
     def write(self) -> None:
-        """Adds what is new."""
+        """Adds the new entries."""
         if self._written is not None and self._written >= self._state.last_change():
             return
         target = self._sink.open(self._table)
@@ -85,7 +88,7 @@ class HistoryTable:
         if not entries:
             return
         if (missing := entries[0][0] - self._written - 1) > 0:
-            log.warning("the history table %s lacks %d old entries, which are not known any more",
+            log.warning("the history table %s lacks %d old entries, which the state has deleted",
                         self._table, missing)  # fmt: skip
         columns = tuple(Column(field.name, str(field.type)) for field in COLUMNS)
         self._sink.create(TableSchema(self._table, columns, ("id",)), COLUMNS)
@@ -108,10 +111,11 @@ class HistoryTable:
         self._try()
 
     def _try(self) -> bool:
+        """Adds the new entries; False: that failed and is retried. The pipeline continues in any case."""
         try:
             self.write()
             return True
-        except Exception as error:  # the pipeline goes on; the entries stay in its state, and are tried again
+        except Exception as error:
             self._written = None
             log.warning(
                 "the history table %s cannot be written for now: %s", self._table, one_sentence(error)
@@ -120,7 +124,7 @@ class HistoryTable:
 
 
 def _table(entries: list[tuple[int, Change]], *, changelog: bool) -> pa.Table:
-    """Rows in the layout that the sink takes."""
+    """The entries as rows, in the layout that the sink takes."""
     changes = [change for _, change in entries]
     ids = pa.array([number for number, _ in entries], pa.int64())
     committed = pa.array([change.commit_us for change in changes], pa.int64()).cast(_TIME)

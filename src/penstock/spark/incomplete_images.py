@@ -1,4 +1,4 @@
-"""Which tables have row images that lack columns, and what stands in for them."""
+"""Remembers which tables have row images that lack columns, and what replaces the missing values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from penstock.sources.row_images import Computation, RowImages
 
 
 class IncompleteImages:
-    """Grows as steps fail; a step that failed because images lack something is done again. Thread-safe.
+    """Learns from steps that failed because row images lack columns. Such a step is then repeated.
+    Thread-safe.
 
     `everywhere`: the source leaves out columns in the images of all tables.
     """
@@ -28,21 +29,22 @@ class IncompleteImages:
         return self._source.omitted(schema, self._types)
 
     def is_partial(self, table: TableId) -> bool:
+        """Whether row images of the table may lack columns."""
         return self._everywhere or table in self._partial_tables
 
     def computation(self, schema: TableSchema) -> Computation | None:
-        """How generated columns are computed that images leave out; None: they leave out none. Asked for anew
-        at each step, since an expression may change and nothing else."""
+        """How generated columns that images lack are computed; None: images have all of them. Asked for at
+        each step, because only an expression of the definition may have changed."""
         return self._source.computation(schema) if schema.table in self._computed_tables else None
 
     def learns(self, schema: TableSchema, step: Step, error: BaseException) -> bool:
-        """Whether a step failed because images lack something that was not known of the table. It is known
-        from now on, so the step is worth another attempt."""
+        """Whether a step failed because images lack columns, and this was not known for the table. If so,
+        it is remembered, and the step is worth another attempt."""
         if not isinstance(step, ApplyEvents) or not isinstance(error, TableError):
             return False
         match error.details.get("lacks"):
-            # A change log has no place for rows that lack columns, and what foreign keys do cannot be worked
-            # out from them.
+            # A change log cannot have rows that lack columns, and the effects of foreign keys cannot be
+            # computed from them.
             case "columns" if not (
                 step.mode == "changes" or schema.foreign_keys or self.is_partial(schema.table)
             ):

@@ -10,8 +10,8 @@ from penstock.artifacts.maven import fetch
 from penstock.sinks.kind import SinkKind
 
 LOCAL_FILES = "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
-"""Hadoop's own local file system starts a process per permission change and writes a checksum file beside
-every file; this one does neither, which saves about 100 ms a micro-batch."""
+"""A local file system for Hadoop. Hadoop's own starts a process for each change of permissions and writes a
+checksum file beside every file. This one does neither, which saves about 100 ms per micro-batch."""
 
 
 def jars(sinks: Iterable[SinkKind[Any]]) -> list[Path]:

@@ -1,14 +1,14 @@
-"""One JVM per pipeline state.
+"""Makes sure that only one JVM works on a pipeline's state.
 
-When a driver is killed, its JVM notices and ends, but not at once: a commit that is under way may still be
-made. A new driver that looked at the target before that commit, and appended the same rows after it, would
-double them. So the JVM itself holds a file lock for as long as it lives, and a new one waits for the lock
-before it touches a target. (A plain file lock rather than a recorded pid: the operating system gives it up
+When a driver is killed, its JVM notices that and ends, but not at once. It may still finish a commit. If a
+new driver looked at the target before this commit and then appended the same rows, they would be there
+twice. So the JVM itself holds a file lock for as long as it lives, and a new JVM waits for the lock before
+it touches a target. (A file lock is better than a recorded pid, because the operating system releases it
 exactly when the process is gone.)
 
-A JVM whose driver is gone may also take minutes to end: libraries wait for their threads when it shuts down.
-Whoever asks here holds the state's own lock, so no driver is left that such a JVM could work for, and it is
-killed; what it has committed stays, what it has not is done again.
+A JVM without a driver can take minutes to end, because libraries wait for their threads. The caller here
+holds the state's own lock, so no driver is left that such a JVM could work for, and it is killed. What it
+has committed stays; the rest is repeated.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from penstock.errors import ConfigError
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS_MAX = 120.0
-"""How long the JVM of an earlier run may hold the state before this run gives up."""
+"""How long a run waits for the JVM of an earlier run to release the state, before it gives up."""
 KILL_AFTER_SECONDS = 10.0
-"""Longest that the JVM of a dead driver is left to end by itself."""
+"""How long the JVM of a dead driver may take to end by itself. Most need a second or two."""
 
 
 def hold_state(spark: SparkSession, directory: Path) -> None:
-    """Returns when this session's JVM holds the lock on `directory`; it keeps it until it ends.
+    """Waits until this session's JVM holds the lock on `directory`. The JVM keeps it until it ends.
 
-    Before: this process holds `directory` (`penstock.disk.directory.held`). Raises `ConfigError` if another
-    JVM keeps the lock and cannot be ended from here.
+    This process must hold `directory` (`penstock.disk.directory.held`). Raises `ConfigError` if another JVM
+    keeps the lock and this process cannot end it.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     path = directory / "spark.lock"
-    # Made here: the JVM would make it with the modes that its umask leaves.
+    # Created here, because the JVM would create it with the mode of its umask.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     file = jvm.java.io.RandomAccessFile(str(path), "rw")
     began = time.monotonic()
@@ -52,13 +52,13 @@ def hold_state(spark: SparkSession, directory: Path) -> None:
     while True:
         held, lock = _try_lock(file.getChannel())
         if lock is not None:
-            # Referenced from the JVM's own properties: a collected channel would give up the lock.
+            # Kept in the JVM's properties: garbage collection of the channel would release the lock.
             jvm.java.lang.System.getProperties().put(f"penstock.lock.{directory}", lock)
         if held:
             return
         waited = time.monotonic() - began
         if waited > KILL_AFTER_SECONDS and (pid := left_behind(path)) is not None and pid not in killed:
-            log.warning("the JVM of a driver that is gone (pid %d) does not end and is killed", pid)
+            log.warning("the JVM of a dead driver (pid %d) does not end and is killed", pid)
             killed.add(pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -72,10 +72,11 @@ def hold_state(spark: SparkSession, directory: Path) -> None:
 
 
 def left_behind(lock: Path) -> int | None:
-    """The pid of the JVM that holds the lock, if the system tells it and it is one of this state directory.
+    """The pid of the JVM that holds the lock, if it is one of Penstock's JVMs for this state directory.
 
-    A process of another machine (a shared file system), or whatever has that number here, is not taken for
-    it: a JVM of ours names the directory in its arguments.
+    None if the operating system does not tell. A process of another machine (on a shared file system), or
+    another process with the same number, is not mistaken for it: Penstock's JVMs have the directory in
+    their arguments.
     """
     pid = holder(lock)
     if pid is None:
@@ -89,12 +90,12 @@ def left_behind(lock: Path) -> int | None:
 
 
 def _try_lock(channel: Any) -> tuple[bool, Any]:
-    """(this JVM holds the lock, the lock if it is new)."""
+    """Returns (whether this JVM holds the lock, the lock if it was just acquired)."""
     try:
         lock = channel.tryLock()
         return lock is not None, lock
     except Py4JJavaError as error:
-        # This JVM has it already: an earlier pipeline of the same Python process.
+        # This JVM already holds it, for an earlier pipeline in the same Python process.
         if "OverlappingFileLockException" in str(error.java_exception):
             return True, None
         raise

@@ -21,9 +21,9 @@ from penstock.spark.session import build_session
 def query(
     config: PipelineConfig, uuid: str, tables: list[TableId], sql: str, limit: int
 ) -> tuple[list[str], list[Any]]:
-    """Runs one SELECT: (column names, at most `limit` rows). Tables are `database.table` for Iceberg's
-    catalog, and views named by the table alone for every sink. Tables of which several have one name (Spark
-    folds letter case) have no such view: which one was meant would be a guess."""
+    """Runs one SELECT. Returns the column names and at most `limit` rows. Tables are named `database.table`
+    in Iceberg's catalog. With every sink, a view has the table's name alone. If several tables have the
+    same name (Spark ignores letter case), there is no such view, because it would be ambiguous."""
     shards = Shards(config.merge_shards)
     targets = dict.fromkeys(rule.target if (rule := shards.rule(table)) else table for table in tables)
     named = Counter(table.table.casefold() for table in targets)

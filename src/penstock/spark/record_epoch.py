@@ -22,9 +22,9 @@ def record(
     rereads_max: int,
     merges: bool,
 ) -> None:
-    """The epoch, its tables and its chunks become history in one transaction. `lost`: moves whose target was
-    gone. `rereads_max`: how often in 24 hours a table that had to stop is read again for one reason.
-    `merges`: the sink does."""
+    """Records the epoch, its tables and its chunks in one transaction. `lost`: moves whose target did not
+    exist any more. `rereads_max`: how often in 24 hours a table is read again automatically for the same
+    reason. `merges`: whether the sink merges rows."""
     with state.transaction():
         for outcome in outcomes:
             _record_table(state, plan, outcome, rereads_max=rereads_max, merges=merges)
@@ -43,7 +43,7 @@ def _record_table(
         return
     planned = next(table for table in plan.tables if table.table == outcome.table)
     if table.start != planned.start or table.gone:
-        # The statement at the epoch's end made another table of it; this was the end of the one before.
+        # The statement at the epoch's end replaced the table by another one. This plan is the earlier one's.
         if outcome.dropped:
             table = replace(table, last_epoch=0, target_reset="none", kept=None, written=False)
         elif outcome.parked is None:
@@ -85,7 +85,8 @@ def _record_table(
 
 
 def _after_last_chunk(phase: Phase) -> Phase:
-    """The phase once all chunks of a table are placed. While chunks are being found none is the last."""
+    """The phase of a table after all its chunks are placed. While the table is still being split, it stays
+    the same."""
     match phase:
         case Reading(splitting=False):
             return Streaming(snapshot_done=True)
@@ -95,9 +96,9 @@ def _after_last_chunk(phase: Phase) -> Phase:
 
 
 def _resumes(state: TableState, plan: EpochPlan, outcome: TableOutcome, *, merges: bool) -> Offset | None:
-    """Where a table that is parked may go on one day: its target lacks nothing of the log before, and what it
-    holds of the log behind does no harm when it comes again. None: rows of it were still to be read, or would
-    be in the target twice."""
+    """The offset from which a parked table can continue one day; None: it must be read again. It can
+    continue if its target has everything up to this offset, and if writing later changes twice does no
+    harm."""
     if not state.complete or outcome.parked is None or outcome.parked.details.get("partial"):
         return None
     if isinstance(outcome.failed, Park):

@@ -1,5 +1,5 @@
-"""One table with cascading keys in one epoch: its versions, its parents' changes, and what makes them
-doubtful."""
+"""One table with cascading foreign keys in one epoch: the versions of its rows, its parents' changes, and
+the reasons to refuse a computation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.spark.scratch import Scratch
 
 @dataclass(frozen=True)
 class Known:
-    """Changes of a parent in files. `places`: which column each number in the files' columns stands for."""
+    """Changes of a parent, in files. `places`: the number of each column in the files' column names."""
 
     places: dict[str, int]
     files: tuple[Path, ...]
@@ -39,6 +39,7 @@ class Known:
         return {"places": self.places, "files": [f"{file.parent.name}/{file.name}" for file in self.files]}
 
     def rows(self) -> int:
+        """Number of changes."""
         return sum(pq.read_metadata(file).num_rows for file in self.files)
 
     @classmethod
@@ -47,14 +48,15 @@ class Known:
 
 
 def places_of(schema: TableSchema) -> dict[str, int]:
+    """The place of each column in the table, by name."""
     return {column.name: place for place, column in enumerate(schema.columns)}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What foreign keys did to one table. `rows`: the last thing that happened to each key at the target or
-    in the log; `chunks`: the same for rows of chunks; both `c…`, `_deleted`, `_sequence`. `derived`: all of
-    it as changes for tables that refer to this one."""
+    """What foreign keys did to one table. `rows`: for each key at the target or in the log, the last thing
+    that happened to it. `chunks`: the same for rows of chunks. Both have `c…`, `_deleted` and `_sequence`.
+    `derived`: all hits, as changes for tables that refer to this one."""
 
     rows: DataFrame | pa.Table
     chunks: DataFrame | pa.Table
@@ -62,8 +64,8 @@ class Result:
 
 
 class Relation:
-    """The table, and which of its columns matter: those of its key and its foreign keys, and the `watched`
-    ones; all, where a foreign key may change its key."""
+    """A table, and the columns that are needed: those of its key, of its foreign keys, and the `watched`
+    ones that other tables refer to. All columns are needed if a foreign key may change the table's key."""
 
     def __init__(self, types: TypeOptions, table: TablePlan, watched: Watched) -> None:
         self.schema = table.schema
@@ -72,7 +74,7 @@ class Relation:
         self.places = places_of(table.schema)
         self.moves = moves_rows(table.schema)
         self.step = next((one for one in table.steps if isinstance(one, ApplyEvents)), None)
-        """The log's own events of the table in this epoch; None: there are none."""
+        """The step with the log's own events of the table in this epoch; None: there is none."""
         self._kept = table.kept
         names = {*table.schema.key, *(name for key in table.schema.foreign_keys for name in key.columns)}
         every = range(len(table.schema.columns))
@@ -85,7 +87,7 @@ class Relation:
         return pa.schema([*[whole.field(place) for place in self.columns], *own])
 
     def of_target(self, target: DataFrame, after: Offset) -> DataFrame:
-        """Versions of rows at the target, of those whose sequence is above `after`."""
+        """Versions from rows of the target whose sequence is greater than `after`."""
         kept = self._kept
         held = {}
         if kept is not None:
@@ -105,7 +107,7 @@ class Relation:
         )
 
     def of_chunk(self, rows: DataFrame, window: Offset) -> DataFrame:
-        """`rows`: in layout `latest`."""
+        """Versions from a chunk's rows in layout `latest`."""
         names = [self.schema.columns[place].name for place in self.columns]
         return rows.select(
             *[
@@ -118,7 +120,8 @@ class Relation:
 
 
 class Family(Relation):
-    """`changes`: of each parent, those of earlier epochs first."""
+    """Computes with Spark, for any number of rows. `changes`: for each parent, those of earlier epochs
+    first."""
 
     def __init__(
         self,
@@ -137,6 +140,7 @@ class Family(Relation):
 
     @property
     def is_touched(self) -> bool:
+        """Whether any change of a parent concerns the table."""
         return bool(self.edges)
 
     def _edge(self, key: CascadingKey, known: list[Known]) -> Edge | None:
@@ -144,7 +148,7 @@ class Family(Relation):
             return None
         places = known[-1].places
         if not set(key.referenced) <= places.keys():
-            return None  # nobody watched them: it does nothing when they change
+            return None  # changes of the referenced columns were not collected: the key ignores them
         changes = reduce(DataFrame.unionByName, [self._read(one, places) for one in known])
         columns = tuple(self.places[name] for name in key.columns)
         how = tuple(comparison(self.schema.columns[place]) for place in columns)
@@ -165,8 +169,8 @@ class Family(Relation):
     def work_out(
         self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
     ) -> Result | None:
-        """`target`: rows with sequences above `after` are of the table. `chunks`: rows in layout `latest`,
-        and their windows. None: nothing was hit."""
+        """Computes the result; None: nothing was hit. `target`: its rows with sequences greater than
+        `after` are this table's. `chunks`: their rows in layout `latest`, and their windows."""
         child = self._child(target, after, chunks)
         self._refuse_doubtful(child)
         hits, changes = follow(child, self._scratch)
@@ -205,7 +209,7 @@ class Family(Relation):
         )
 
     def _logged(self) -> DataFrame | None:
-        """Every image of the table in the epoch."""
+        """All row images of the table in the epoch."""
         if self.step is None:
             return None
         names = tuple(self.schema.columns[place].name for place in self.columns)
@@ -225,10 +229,10 @@ class Family(Relation):
         fields = [f"c{place} {kind}" for place, kind in zip(self.columns, kinds, strict=True)]
         return self._spark.createDataFrame([], ", ".join([*fields, "_from long", "_chunk boolean"]))
 
-    # doubt --------------------------------------------------------------------------------------------------
+    # refusals -----------------------------------------------------------------------------------------------
 
     def is_unclear(self) -> bool:
-        """Whether a value that a change took away came back by another one: see `spark/cascades.py`."""
+        """Whether a value that one change removed came back by another change: see `spark/cascades.py`."""
         for edge in self.edges:
             changes = edge.effective()
             numbers = range(len(edge.columns))
@@ -245,6 +249,7 @@ class Family(Relation):
         return False
 
     def refuse_moves(self, *, reading: bool) -> None:
+        """Raises `TableError` if a foreign key changed keys of the table while the table is being read."""
         for edge in self.edges:
             if reading and not set(self.schema.key).isdisjoint(edge.key.columns):
                 sets = any_of([f.col(f"v{at}").isNotNull() for at in range(len(edge.columns))])
@@ -252,7 +257,7 @@ class Family(Relation):
                     raise reread_reasons.moved_while_read(self.schema.table, edge.key)
 
     def _refuse_doubtful(self, child: Child) -> None:
-        """Values of which only the server knows whether they are equal."""
+        """Raises `TableError` for values of which only the server knows whether they are equal."""
         table = self.schema.table
         for edge in self.edges:
             for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):

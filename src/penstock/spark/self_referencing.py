@@ -1,9 +1,9 @@
-"""What foreign keys did to a table that refers to itself, worked out in the driver
-(`cascades/replay.py`).
+"""Computes in the driver what foreign keys did to a table that refers to itself (`cascades/replay.py`).
 
-Which rows are concerned shows level by level: those that refer to a row that went, those that refer to these,
-and so on; each level is one Spark job over the target. A server carries cascades on over 15 levels at most,
-and most epochs have one or two. A row that refers to one that was only in danger comes along for nothing.
+The rows concerned are found level by level: rows that refer to a deleted row, rows that refer to those, and
+so on. Each level is one Spark job over the target. A server follows a cascade over at most 15 levels, and
+most epochs have one or two. Some rows are fetched in vain, because the row they refer to turns out not to
+be hit.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from penstock.spark.small_cascades import LOGGED_BYTES_MAX, STANDS, Few, TooMany
 
 
 class Itself(Few):
-    """Raises `TooMany`: then nothing can be worked out, since there is no other way for such tables."""
+    """Computes one such table. Raises `TooMany`. Then nothing can be computed, because Spark has no rule
+    for such tables."""
 
     @property
     def logged_bytes_max(self) -> int:
-        """Columns of the key and of foreign keys are all that is kept of the log; of rows that move, all."""
+        """Limit of the table's log in the epoch. There is none if only columns of the key and the foreign
+        keys are held. If rows can get other keys, all columns are held."""
         return LOGGED_BYTES_MAX if self.moves else 1 << 62
 
     def _matters(self, edge: Edge) -> bool:
@@ -46,6 +48,7 @@ class Itself(Few):
     def work_out(
         self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
     ) -> Result | None:
+        """See `Family.work_out`."""
         assert not chunks, "such a table is read in one piece, whose place in the log is known"
         logged = self._whole_log()
         versions = self._reachable(logged, None if target is None else self.of_target(target, after))
@@ -57,6 +60,7 @@ class Itself(Few):
         return self._result(hits, images)
 
     def _whole_log(self) -> pa.Table:
+        """All row images of the epoch, with the needed columns."""
         columns = [pa.field(f"c{place}", self._fields.field(place).type) for place in self.columns]
         own = [pa.field(CHANGE_TYPE, pa.string()), pa.field(SEQUENCE, pa.int64())]
         schema = pa.schema([*columns, *own])
@@ -65,10 +69,10 @@ class Itself(Few):
                    for batch in self._images()]  # fmt: skip
         return pa.Table.from_batches(batches, schema)
 
-    # what may be reached ------------------------------------------------------------------------------------
+    # versions that may be hit -------------------------------------------------------------------------------
 
     def _reachable(self, logged: pa.Table, target: DataFrame | None) -> list[Version]:
-        """Versions that any change may reach, on any level."""
+        """Versions that a change may hit, on any level."""
         standing = logged.filter(pc.is_in(logged[CHANGE_TYPE], pa.array(STANDS)))
         found: dict[tuple[Row, int], Version] = {}
         asked: list[set[Row]] = [set() for _ in self.edges]
@@ -88,13 +92,13 @@ class Itself(Few):
         return list(found.values())
 
     def _values(self, own: OwnEdge, versions: list[Version]) -> set[Row]:
-        """What rows of the table have in this key that refer to one of the versions."""
+        """The values of this foreign key in rows that refer to one of the versions."""
         edge = self.edges[own.number]
         values = {edge.compared(own.values(one.row)) for one in versions}
         return {value for value in values if None not in value}
 
     def _logged_with(self, standing: pa.Table, values: Sequence[set[Row]]) -> Iterator[Version]:
-        """Those that refer to one of the values, or to texts that may be equal to one."""
+        """Versions from the log that refer to one of the values, or to a text that may be equal to one."""
         mask = pa.repeat(pa.scalar(False), standing.num_rows)
         for edge, asked in zip(self.edges, values, strict=True):
             same = pa.repeat(pa.scalar(True), standing.num_rows)
@@ -111,17 +115,18 @@ class Itself(Few):
         return (Version(row, sequence) for row, sequence in rows)
 
     def _learn(self, images: Images, logged: pa.Table, versions: list[Version]) -> None:
-        """When the log has images of the versions' keys; of all keys, where rows move to others."""
+        """Adds the log's images of the versions' keys to `images`; of all keys, if rows can get
+        other keys."""
         if not self.moves:
             first = images.key[0]
             held = arrow([one.row[first] for one in versions], logged.column(first).type)
             logged = logged.filter(pc.is_in(logged.column(first), held))
         images.add(self._rows(logged), logged[SEQUENCE].to_pylist())
 
-    # doubt --------------------------------------------------------------------------------------------------
+    # refusals -----------------------------------------------------------------------------------------------
 
     def _check_followed(self, hits: list[Hit]) -> None:
-        """Values of rows that went, of which only the server knows whether they are equal to others."""
+        """Raises `TableError` if only the server knows whether values of the hit rows equal others."""
         for each in self._own:
             edge = self.edges[each.number]
             for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):

@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline: every option with its reason, and no file outside the given
+"""The Spark session of a pipeline: every option with its reason. It writes no files outside the given
 directories."""
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ appender.file.strategy.max = 4
 """
 
 TASK_ATTEMPTS_MAX = 4
+"""Attempts at a task on a local master, the default of clusters."""
 START_SECONDS = 120.0
+"""Limit for reaching a cluster, if the caller gives none: the default of `spark.start_timeout`."""
 
 _MERGED = (
     "spark.jars",
@@ -52,15 +54,15 @@ _MERGED = (
     "spark.driver.extraJavaOptions",
     "spark.sql.extensions",
 )
-"""Options a user's `spark.conf` adds to instead of replacing."""
+"""Options to which a user's `spark.conf` is added instead of replacing them."""
 
 
 def build_session(spark_config: SparkConfig, sink: SinkOptions, state: Path) -> SparkSession:
     """Starts Spark for one pipeline. Its log is `state/logs/spark.log`, its scratch space `state/tmp`.
 
-    What the JVM itself prints goes to `state/logs/spark.stderr`: errors reach the user as Python exceptions.
-    Raises `ConfigError` if Java is missing or too old, jars cannot be fetched, Spark refuses to start, or the
-    workers of a cluster lack what our tasks need; `SparkFailed` for what else Spark cannot do.
+    The JVM's own output goes to `state/logs/spark.stderr`; errors reach the user as Python exceptions.
+    Raises `ConfigError` if Java is missing or too old, jars cannot be fetched, Spark refuses to start, or
+    the workers of a cluster lack something; `SparkFailed` for other failures of Spark.
     """
     seconds = spark_config.start_timeout / 1000
     options = session_options(spark_config, [sink], state)
@@ -77,7 +79,7 @@ def build_session(spark_config: SparkConfig, sink: SinkOptions, state: Path) -> 
 def start(
     options: dict[str, str], master: str, state: Path, *, seconds: float = START_SECONDS
 ) -> SparkSession:
-    """Starts the JVM with these options; refused while another session runs in this process."""
+    """Starts the JVM with these options. Refused while another session exists in this process."""
     if SparkContext._active_spark_context is not None:
         raise ConfigError(
             "A Spark session is already running in this process, and a pipeline needs its own options.",
@@ -86,7 +88,7 @@ def start(
     java()
     cluster.refuse_missing_jars(options)
     if is_local(master):
-        # Executors are this process's own JVM: the same interpreter, not whatever `python3` is on the PATH.
+        # Executors run in this process's JVM, so they use this interpreter and not the `python3` of the PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(options.items()))
@@ -117,8 +119,8 @@ _SECRET = re.compile(
 
 
 def at_launch(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that the JVM is started with. They stand in its arguments, which every account of the
-    machine can read; so those that may hold a secret are left out, and come with the Spark context."""
+    """The options in the arguments of the JVM's process. Every account of the machine can read these, so
+    options that may contain a secret are left out. They are passed later, with the Spark context."""
     return {
         name: value
         for name, value in options.items()
@@ -127,8 +129,8 @@ def at_launch(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Starts the Python workers and runs a first small job, in a thread of its own. Only for speed: while it
-    goes on, the rest of a start waits for the network and the source; its failure is no failure."""
+    """Starts the Python workers and runs a first small job, in its own thread. This only saves time, while
+    the rest of the start waits for the network and the source. Its failure is ignored."""
     from penstock.spark.tasks import first_imports
 
     slots = spark.sparkContext.defaultParallelism
@@ -146,12 +148,13 @@ _UNSEEN = {
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "50",
 }
-"""What Spark remembers of the past for its web page: a thousand of each otherwise, with plans and tasks,
-though nobody looks."""
+"""Limits of what Spark remembers for its web page, while the page is off. By default it keeps a thousand
+jobs and stages, with plans and tasks."""
 
 
 def session_options(spark_config: SparkConfig, sinks: Sequence[SinkOptions], state: Path) -> dict[str, str]:
-    """All options of the session; the user's `spark.conf` wins, lists of ours are kept in front of his."""
+    """All options of the session. The user's `spark.conf` wins; lists of Penstock are put before the
+    user's."""
     state = state.absolute()
     options = {
         "spark.master": with_retries(spark_config.master),
@@ -162,8 +165,7 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkOptions], sta
         **_python(spark_config.master),
     }
     paths = [str(path) for path in jars(registry.kind(sink.type) for sink in sinks)]
-    # On the driver's own class path because Hadoop asks for the local file system before `spark.jars` is
-    # loaded.
+    # On the driver's class path, because Hadoop needs the local file system before `spark.jars` is loaded.
     options["spark.driver.extraClassPath"] = os.pathsep.join(paths)
     options["spark.driver.extraJavaOptions"] += " " + java_options([Path(path) for path in paths])
     if not is_local(spark_config.master):
@@ -181,8 +183,7 @@ def is_local(master: str) -> bool:
 
 
 def with_retries(master: str) -> str:
-    """A local master that tries a task again, as a cluster does: a Python worker that dies is no end of the
-    job."""
+    """The master with retries of tasks, as on a cluster. So a dead Python worker does not end the job."""
     cores = local_cores(master)
     if cores is None or "cluster" in master or "," in master:
         return master
@@ -190,7 +191,7 @@ def with_retries(master: str) -> str:
 
 
 def local_cores(master: str) -> int | None:
-    """Task slots of a local master; None on a cluster."""
+    """Number of task slots of a local master; None on a cluster."""
     if not is_local(master):
         return None
     match = re.match(r"local\[(\d+|\*)", master)
@@ -202,15 +203,15 @@ def local_cores(master: str) -> int | None:
 def _files(state: Path) -> dict[str, str]:
     logs = state / "logs"
     scratch = state / "tmp"
-    # What Spark writes into these has modes by the umask of its process.
+    # Spark creates files in these directories with the mode of its umask, so the directories are private.
     state.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for folder in (logs, scratch):
         folder.mkdir(exist_ok=True, mode=PRIVATE)
     _sweep(scratch)
     own = scratch / f"spark-{os.getpid()}"
     own.mkdir(exist_ok=True, mode=PRIVATE)
-    # Spark takes a comma for the next directory: such a path would become two, one of them in the current
-    # directory.
+    # Spark splits this option at commas. A path with a comma would become two directories, one of them in the
+    # current directory.
     local = {} if "," in str(own) else {"spark.local.dir": str(own)}
     log4j = logs / "log4j2.properties"
     log = str(logs / "spark.log")
@@ -221,7 +222,7 @@ def _files(state: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j.as_uri()}" '
         f'"-Dderby.system.home={own}" -XX:-UsePerfData',
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
-        # The other implementation needs an AbstractFileSystem, which would be Hadoop's slow one again.
+        # The default implementation uses Hadoop's AbstractFileSystem, which is the slow one.
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
         "checkpointing.FileSystemBasedCheckpointFileManager",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -229,7 +230,7 @@ def _files(state: Path) -> dict[str, str]:
 
 
 def _sweep(scratch: Path) -> None:
-    """Removes what killed sessions left behind (a session that ends by itself removes its own)."""
+    """Removes what killed sessions left behind. A session that ends normally removes its own files."""
     for left in scratch.glob("spark-*"):
         pid = left.name.removeprefix("spark-")
         if pid.isdigit() and not Path("/proc", pid).exists():
@@ -244,10 +245,10 @@ def _execution(master: str) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.timestampType": "TIMESTAMP_LTZ",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Values outside a type are our bug, never to be turned into NULL.
+        # A value outside its type is a bug of Penstock and must not become NULL.
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "false",
-        # Statements hold names and values of the source: `${env:HOME}` in one stays what it is.
+        # Statements contain names and values of the source, in which `${env:HOME}` is plain text.
         "spark.sql.variable.substitute": "false",
     }
     cores = local_cores(master)
@@ -255,10 +256,10 @@ def _execution(master: str) -> dict[str, str]:
         options |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            # More partitions than slots cost a task start each and give nothing on one machine.
+            # On one machine, more partitions than slots only add task starts.
             "spark.sql.shuffle.partitions": str(cores),
             "spark.default.parallelism": str(cores),
-            # One stage less to plan for each small job; partitions are already as few as can be.
+            # Saves planning one stage per small job. There are already as few partitions as possible.
             "spark.sql.adaptive.enabled": "false",
         }
     return options
@@ -267,13 +268,13 @@ def _execution(master: str) -> dict[str, str]:
 def _python(master: str) -> dict[str, str]:
     options = {
         "spark.python.daemon.module": "penstock.spark.daemon",
-        # A worker whose task was cancelled waits for the source, or computes for nobody: two seconds less.
+        # A worker whose task was cancelled does nothing useful: it is killed at once, not after two seconds.
         "spark.python.task.killTimeout": "200ms",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "false",
-        # As it is for tasks without SQL (those that read chunks): workers of another environment have another
-        # daemon, which takes half a second of CPU to start.
+        # The same value as for tasks without SQL (those that read chunks). Workers with another environment
+        # get a daemon of their own, which takes half a CPU second to start.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     }
     if is_local(master):

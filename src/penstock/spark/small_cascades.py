@@ -1,6 +1,9 @@
-"""What foreign keys did to one table when that is little: one Spark job finds the rows that may be concerned,
-the rest is done in the driver (`cascades/replay.py`). The same as `spark/row_versions.py`, which takes any
-number of rows and, with its many jobs, seconds for the fewest."""
+"""Computes what few changes of parents did to one table. One Spark job finds the rows that may be
+concerned, and the driver does the rest (`cascades/replay.py`).
+
+The result is the same as that of `spark/row_versions.py`, which handles any number of rows but needs many
+Spark jobs, and so takes seconds even for one row.
+"""
 
 from __future__ import annotations
 
@@ -38,21 +41,23 @@ from penstock.spark.errors import crossing
 from penstock.spark.row_versions import Known, Relation, Result
 
 ROWS_MAX = 20_000
-"""Rows of a table, and changes of its parents, that are worked out here."""
+"""Limit of rows of a table, and of changes of its parents, that the driver handles as Python objects."""
 LOGGED_BYTES_MAX = 16 * 1024**2
+"""Limit of a table's log in the epoch: the driver decodes all of it."""
 STANDS = ("insert", "update_postimage")
-"""Images that say how a row stands from there on."""
+"""Row images that show the values of a row from there on."""
 LISTED_MAX = 200
-"""Values that are asked for by name, so that files can be passed over; more of them are joined."""
+"""Up to so many values are listed in the filter of a read, so that Spark can skip files. More of them are
+joined."""
 
 
 class TooMany(Exception):
-    """More than is done here."""
+    """There are more rows or changes than the driver may handle."""
 
 
 class Few(Relation):
-    """`changes`: of each parent, those of earlier epochs first; what lies outside `reach` is not looked at
-    (None: all of it is). `limit`: of rows and of changes. Raises `TooMany`."""
+    """Computes in the driver. `changes`: for each parent, those of earlier epochs first. Changes outside of
+    `reach` are ignored (None: none is). `limit`: of rows and of changes. Raises `TooMany`."""
 
     def __init__(
         self,
@@ -84,11 +89,13 @@ class Few(Relation):
 
     @property
     def rows_max(self) -> int:
-        """Rows that move have all their columns: a tenth of them fills the same memory."""
+        """Limit of rows. If rows can get other keys, all their columns are held, so a tenth of the rows
+        needs the same memory."""
         return self._limit // 10 if self.moves else self._limit
 
     @property
     def is_touched(self) -> bool:
+        """See `Family.is_touched`."""
         return any(edge.effects for edge in self.edges)
 
     def _matters(self, edge: Edge) -> bool:
@@ -100,7 +107,7 @@ class Few(Relation):
         if not all(map(_is_simple, kinds)):
             raise TooMany
         if known and not set(key.referenced) <= known[-1].places.keys():
-            return None  # nobody watched them: it does nothing when they change
+            return None  # changes of the referenced columns were not collected: the key ignores them
         changes = pa.concat_tables([_none(kinds), *[_read(one, key.referenced, kinds) for one in known]])
         if self._reach is not None:
             start, end = int(self._reach.start), int(self._reach.end)
@@ -112,21 +119,23 @@ class Few(Relation):
             self._check(edge)
         return edge
 
-    # doubt --------------------------------------------------------------------------------------------------
+    # refusals -----------------------------------------------------------------------------------------------
 
     def is_unclear(self) -> bool:
+        """See `Family.is_unclear`."""
         return any(
             edge.sets and (reread_reasons.shares_columns(self.schema, edge.key) or edge.brings_back())
             for edge in self.edges
         )
 
     def refuse_moves(self, *, reading: bool) -> None:
+        """See `Family.refuse_moves`."""
         for edge in self.edges:
             if reading and edge.sets and not set(self.schema.key).isdisjoint(edge.key.columns):
                 raise reread_reasons.moved_while_read(self.schema.table, edge.key)
 
     def _check(self, edge: Edge) -> None:
-        """Values of the parent of which only the server knows whether they are equal to others."""
+        """Raises `TableError` if only the server knows whether values of the parent equal others."""
         for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):
             column = self.schema.columns[self.columns[place]]
             if how == "unknown":
@@ -135,6 +144,7 @@ class Few(Relation):
                 raise reread_reasons.beyond_ascii(self.schema.table, edge.key, column)
 
     def _check_rows(self, versions: list[Version]) -> None:
+        """Raises `TableError` if only the server knows whether values of the table's rows equal others."""
         for edge in self.edges:
             for place in edge.columns:
                 column = self.schema.columns[self.columns[place]]
@@ -170,7 +180,7 @@ class Few(Relation):
         )
 
     def _logged(self, images: Images) -> Iterator[Version]:
-        """Of the log's images in this epoch; `images` learns of all of them."""
+        """Versions from the row images of this epoch. All images are added to `images`."""
         for batch in self._images():
             rows, sequences = self._rows(batch), batch.column(SEQUENCE).to_pylist()
             images.add(rows, sequences)
@@ -180,7 +190,7 @@ class Few(Relation):
                     yield Version(row, sequence)
 
     def _images(self) -> Iterator[pa.RecordBatch]:
-        """In layout `changelog`, with the columns that matter."""
+        """The row images in layout `changelog`, with the needed columns."""
         if self.step is None:
             return
         names = tuple(self.schema.columns[place].name for place in self.columns)
@@ -195,8 +205,8 @@ class Few(Relation):
         return list(zip(*[plain(images.column(n)) for n in range(len(self.columns))], strict=True))
 
     def _fetched(self, frame: DataFrame, values: Sequence[Collection[Row]]) -> Iterator[Version]:
-        """Rows that a change may reach: their foreign keys have `values`, those of each edge. Rows whose
-        texts may equal others come along, to be refused."""
+        """Versions that a change may hit: rows whose foreign keys have one of the `values`, given for each
+        edge. Includes rows with texts that may be equal to one of them, so that they can be refused."""
         wanted: list[Column] = []
         for number, (edge, asked) in enumerate(zip(self.edges, values, strict=True)):
             own = [self.columns[place] for place in edge.columns]
@@ -249,7 +259,8 @@ class Few(Relation):
 
 
 def _read(known: Known, referenced: Sequence[str], kinds: Sequence[pa.DataType]) -> pa.Table:
-    """With the columns numbered by their place in the key; a column that was not there then is NULL."""
+    """The changes, with columns numbered by their place in the key. A column that did not exist then is
+    NULL."""
     whole = pa.concat_tables([pq.read_table(file) for file in known.files])
     arrays: dict[str, pa.ChunkedArray] = {}
     for side in "on":
@@ -266,7 +277,7 @@ def _none(kinds: Sequence[pa.DataType]) -> pa.Table:
 
 
 def _is_simple(kind: pa.DataType) -> bool:
-    """Spark and Python agree about which of its values are equal."""
+    """Whether Spark and Python agree on the equality of values of this type."""
     types = pa.types
     return bool(
         types.is_integer(kind) or types.is_string(kind) or types.is_binary(kind) or types.is_decimal(kind)
@@ -274,4 +285,5 @@ def _is_simple(kind: pa.DataType) -> bool:
 
 
 def is_plain(value: object) -> bool:
+    """Whether the value is no text, or printable ASCII."""
     return not isinstance(value, str) or all(" " <= letter <= "~" for letter in value)

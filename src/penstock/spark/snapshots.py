@@ -1,19 +1,18 @@
-"""Reads chunks: threads that each run one-task Spark jobs, one chunk a job, as the gate lets them.
+"""Reads chunks: threads that each run one Spark job with one task per chunk, when the gate permits it.
 
-One chunk a job, rather than one job for many: a failing chunk is tried again alone, there are never more
-than `parallel` connections that read chunks, limits and load are looked at before each one
-(`snapshot/gate.py`), and jobs of epochs get their turn between two chunks. A chunk counts once its manifest
-lies in the directory, whoever sees it: after a crash the manifests found there are taken over.
+One job per chunk has advantages over one job for many: a failed chunk is retried alone; there are never
+more than `parallel` connections that read chunks; limits and load are checked before each chunk
+(`snapshot/gate.py`); and jobs of epochs can run between two chunks. A chunk counts once its manifest is in
+the directory, whoever finds it. After a crash, the manifests found there are taken over.
 
-Small chunks (`snapshot/driver_side.py`) are read by the thread itself, several one after the other over one
-connection. The gate is asked before each of them too, and when it says no, the connection goes with the
-permit. One that fails is tried again in the common way.
+Small chunks (`snapshot/driver_side.py`) are read by the thread itself, several in a row over one
+connection. The gate is asked before each of them, too. When it refuses, the thread closes the connection
+and returns the permit. A small chunk that fails is retried by a Spark job.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections import Counter
@@ -38,6 +37,7 @@ from penstock.snapshot import staging
 from penstock.snapshot.driver_side import reads_here
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.retries import Retries
+from penstock.snapshot.staged_folders import StagedFolders
 from penstock.sources.chunks import ChunkOutdated, ViewChoice
 from penstock.spark.errors import returned
 from penstock.spark.stage_chunk import StageTask, stager
@@ -46,41 +46,44 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 CHUNK_RETRY_FIRST_S = 0.4
+"""Pause before the first retry of a chunk."""
 CATCH_UP_SECONDS = 1.0
-"""A pause while the source is away, or until the log says what happened to a table."""
+"""Pause while the source does not answer, or until the log explains why a chunk does not fit its table."""
 
 FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None, Callable[[int], None]], Any]
-"""Iterates the chunks of a table, or of a part of it, as they are found; behind one that is known. The last
-argument is told how many rows the server thinks there are."""
+"""Yields chunks of a table or of a partial snapshot as they are found, starting after a known chunk. The
+last argument is called with the server's estimate of the rows."""
 
 Work = tuple[TableState, Chunk]
 Place = tuple[TableId, int, int]
-"""Of a chunk: its table, the number of its snapshot, its own number."""
+"""Identifies a chunk: its table, the number of its snapshot, its own number."""
 
 TAG = "penstock-chunks"
-"""Of the jobs that read chunks."""
+"""Tag of the Spark jobs that read chunks, by which they are cancelled."""
 GRACE_SECONDS = 3.0
-"""For chunks that are being read when the pipeline is stopped."""
+"""Time for chunks that are being read when the pipeline stops. Their jobs are cancelled afterwards."""
 
 TOGETHER_MAX = 32
-"""Small chunks that a thread takes at once."""
+"""Small chunks that a thread takes at once: enough to make opening a connection cheap, and few enough for
+other threads to get some."""
 
 FOUND_SECONDS = 0.5
-"""How long chunks that were found wait for others, so that they become known together."""
+"""New chunks are stored together for so long, because each transaction of the state store costs an fsync."""
 
 LOOK_SECONDS = 1.0
-"""How often it is looked for work where nothing has changed."""
+"""Longest time between two checks for work while nothing has changed."""
 
 OUTDATED_MAX = 60
-"""Times that a chunk of a partial snapshot does not fit its table; then no statement explains it."""
+"""So often may a chunk of a partial snapshot not fit its table. After that, no statement in the log will
+explain it, and the partial snapshot ends."""
 
 
 class SnapshotReader:
-    """Splits tables and stages their chunks until every chunk of every table is staged or placed.
+    """Splits tables into chunks and stages them, until every chunk is staged or placed.
 
-    `gate` is asked before each chunk. `failed` is told of a table that cannot be read. `view`: for tables
-    that cannot be read in chunks: the view in which they are read in one piece. `found_all` is called when
-    there is no more table to be split.
+    `gate` is asked before each chunk. `failed` is called for a table that cannot be read. `view` returns
+    the read view for a table that must be read in one piece. `found_all` is called when no table is left to
+    be split.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class SnapshotReader:
     ) -> None:
         self._spark = spark
         self._state = state
-        self._directory = directory
+        self._folders = StagedFolders(directory, state)
         self._attempts_max = retries.attempts_max
         self._schedule = retries.schedule(CHUNK_RETRY_FIRST_S)
         self._types = types
@@ -117,10 +120,10 @@ class SnapshotReader:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._taken: set[Place] = set()
-        self._swept = -1  # changes of the state when outdated chunks were looked for
+        self._swept = -1  # number of the state's changes when outdated chunks were last removed
         self.error: BaseException | None = None
         self.retries = Retries()
-        """Tables that do not go on because the source does not answer."""
+        """Tables that wait because the source does not answer."""
         self._started = False
         self._threads: list[InheritableThread] = []
         self._begin(self._split_loop)
@@ -128,7 +131,8 @@ class SnapshotReader:
             self._begin(self._read_loop)
 
     def start(self) -> None:
-        self._take_over()
+        """Takes over what an earlier run has staged, and starts the threads."""
+        self._folders.take_over()
         self.gate.start()
         with self._lock:
             self._started = True
@@ -136,6 +140,7 @@ class SnapshotReader:
                 thread.start()
 
     def _begin(self, run: Callable[[], None]) -> None:
+        """Creates a thread; starts it if the reader is started."""
         name = f"snapshot-{len(self._threads)}"
         thread = InheritableThread(target=self._guarded, args=(run,), name=name, daemon=True)
         self._threads.append(thread)
@@ -149,8 +154,8 @@ class SnapshotReader:
         rows_per_second: int | None = None,
         bytes_per_second: int | None = None,
     ) -> None:
-        """Other limits for the chunks that begin from now on; None: as it is, a rate of 0: none. May be
-        called from any thread. Chunks that are being read go on to their end."""
+        """Sets other limits for chunks that start from now on. None leaves a limit unchanged; 0 removes a
+        rate limit. May be called from any thread."""
         self.gate.limits(
             parallel=parallel, rows_per_second=rows_per_second, bytes_per_second=bytes_per_second
         )
@@ -158,48 +163,14 @@ class SnapshotReader:
             while parallel is not None and len(self._threads) <= parallel and not self._stopping.is_set():
                 self._begin(self._read_loop)
 
-    def _take_over(self) -> None:
-        """What an earlier run staged counts; what belongs to no snapshot any more is removed."""
-        self._remove_outdated()
-        for folder in staging.folders(self._directory):
-            staging.sweep(folder)
-            for item in staging.staged(folder):
-                self._state.chunk_staged(item)
-
     def _remove_outdated(self) -> bool:
-        """... of snapshots that are no more. False: some stay for now, since a task still reads into one or a
-        plan that is to be applied names its chunks. No new plan does: the table is elsewhere."""
+        """Removes chunks of ended snapshots. False: some must stay for now."""
         with self._lock:
-            folders = staging.folders(self._directory)  # first: one that is made meanwhile is current
-            if not folders:
-                return True
-            with self._state.reading():
-                known, partials = self._state.tables(), self._state.partials()
-                unread = [one for one in known.values() if one.reading]
-                needed = [(table, 0) for table in unread]
-                needed += [(known[one.table], one.number) for one in partials if one.table in known]
-                outdated = set(folders) - {self._directory_of(*one) for one in needed}
-                plans = self._state.pending() if outdated else []
-            planned = {Path(chunk.path).parent.parent.name for plan in plans for chunk in plan.chunks}
-            tables = {table for table, _, _ in self._taken}
-            kept = [
-                one
-                for one in outdated
-                if one.name in planned
-                or any(staging.table_directory(one, table).exists() for table in tables)
-            ]
-            for folder in outdated.difference(kept):
-                shutil.rmtree(folder, ignore_errors=True)
-        return not kept
-
-    def _directory_of(self, state: TableState, snapshot: int) -> Path:
-        """One directory a snapshot of a table: what an earlier one left behind can never be taken for this
-        one."""
-        return self._directory / (f"part-{snapshot}" if snapshot else str(state.start))
+            return self._folders.remove_outdated({table for table, _, _ in self._taken})
 
     def stop(self, seconds: float = 60.0) -> None:
-        """Returns when no thread of ours runs a job any more, or when the time is up. Chunks that are nearly
-        read may end; jobs that last longer are cancelled, and read again by the next run."""
+        """Ends the threads and waits for them at most `seconds`. Chunks that are almost read may finish.
+        Longer jobs are cancelled; the next run reads these chunks again."""
         with self._lock:  # no thread begins after this
             self._stopping.set()
         deadline = time.monotonic() + seconds
@@ -217,13 +188,14 @@ class SnapshotReader:
             self._remove_outdated()
 
     def _join(self, deadline: float) -> list[str]:
-        """The names of threads that still live then."""
+        """Waits for the threads until the deadline. Returns the names of those that still run."""
         for thread in self._threads:
-            if thread.ident is not None:  # it was started; a start that failed earlier ends here too
+            if thread.ident is not None:  # None: `start` was not reached
                 thread.join(max(0.0, deadline - time.monotonic()))
         return [thread.name for thread in self._threads if thread.is_alive()]
 
     def _guarded(self, run: Callable[[], None]) -> None:
+        """Runs a thread's function, and stores the error that ends it."""
         try:
             run()
         except BaseException as error:
@@ -238,7 +210,7 @@ class SnapshotReader:
             known = self._state.own_changes
             for state in self._state.tables_that(is_splitting):
                 if self._stopping.is_set():
-                    return  # the others are split by the next run
+                    return  # the next run splits the others
                 self._split(state)
             for state, partial in self._partials("splitting"):
                 self._split(state, partial)
@@ -249,8 +221,8 @@ class SnapshotReader:
             self._rest(known, 0.2)
 
     def _rest(self, known: int, seconds: float) -> None:
-        """There was nothing to do when the state was at `known` changes: waits until there are others, and so
-        long at least. Looks the less often the longer nothing changes: also a look costs something."""
+        """Waits until the state has more than `known` changes, or `LOOK_SECONDS` have passed. It checks
+        less and less often, because each check costs time."""
         until = time.monotonic() + LOOK_SECONDS
         while not self._stopping.wait(seconds):
             if self._state.own_changes != known or time.monotonic() > until:
@@ -258,7 +230,7 @@ class SnapshotReader:
             seconds = min(2 * seconds, LOOK_SECONDS / 2)
 
     def _partials(self, status: str) -> list[tuple[TableState, PartialSnapshot]]:
-        """Partial snapshots that may go on: those of tables that are not being read as a whole."""
+        """Partial snapshots in this status whose tables are not being read as a whole."""
         found = [one for one in self._state.partials() if one.status == status]
         tables = self._state.tables() if found else {}
         return [
@@ -266,11 +238,12 @@ class SnapshotReader:
         ]
 
     def _in_work(self) -> set[TableId]:
-        """Tables of which chunks are being sought or read."""
+        """Tables that are being split or read."""
         tables = [*self._state.tables_that(is_splitting), *self._state.tables_that(is_reading)]
         return {one.table for one in tables} | {one.table for one in self._state.partials()}
 
     def _split(self, state: TableState, partial: PartialSnapshot | None = None) -> None:
+        """Splits one table, or the rows of one partial snapshot, into chunks."""
         try:
             if partial is None:
                 self._find_all(state)
@@ -279,7 +252,7 @@ class SnapshotReader:
                 numbered = [replace(chunk, snapshot=partial.number) for chunk in chunks]
                 self._state.set_partial_chunks(partial, numbered)
         except TransientError as error:
-            # The source is away, or the log brings the statement that says what happened to the table.
+            # The source does not answer, or a later statement in the log explains the failure.
             log.warning("splitting %s: %s", state.table, error)
             self.retries.failed(state.table, error)
             self._stopping.wait(CATCH_UP_SECONDS)
@@ -289,9 +262,9 @@ class SnapshotReader:
             self.retries.ended(state.table)
 
     def _find_all(self, state: TableState) -> None:
-        """Chunks are read while others are still being found. Each becomes durable before the next is sought
-        from its upper bound on, also after a restart: bounds found twice would not be the same bounds, and a
-        row that belongs to two chunks would be appended twice."""
+        """Stores chunks while more are being found, so that reading can start. Each chunk is durable before
+        the next one is searched from its upper bound on, also after a restart. Splitting the same range
+        twice would give other bounds, and a row in two chunks would be appended twice."""
         found: list[Chunk] = []
         sizes: list[int] = []
         since = time.monotonic()
@@ -299,14 +272,15 @@ class SnapshotReader:
         for chunk in self._find_chunks(state, None, last, sizes.append):
             found.append(chunk)
             if self._stopping.is_set():
-                return  # the rest is found by the next run
+                return  # the next run finds the rest
             if chunk.upper is None or time.monotonic() - since > FOUND_SECONDS:
                 size = sizes[-1] if sizes else None
                 if not self._state.add_chunks(state, found, rows_guess=size):
-                    return  # the table is not what it was
+                    return  # the table has changed and is split anew
                 found, since = [], time.monotonic()
 
     def _give_up(self, state: TableState, snapshot: int, error: TableError) -> None:
+        """Ends a snapshot that cannot be read."""
         self.retries.ended(state.table)
         if snapshot:
             log.warning("the partial snapshot %d of %s ends: %s", snapshot, state.table, error)
@@ -333,8 +307,7 @@ class SnapshotReader:
                     self._taken -= {_place(chunk) for _, chunk in work}
 
     def _next(self) -> list[Work]:
-        """A chunk that nobody reads yet, or several small ones: this thread's share of what waits, up to a
-        limit. They are taken from now on."""
+        """Takes chunks that no thread reads yet: one, or several small ones, this thread's share."""
         with self._lock:
             candidates = [(state, 0) for state in self._state.tables_that(is_reading)]
             candidates += [(state, partial.number) for state, partial in self._partials("reading")]
@@ -357,14 +330,16 @@ class SnapshotReader:
             return found
 
     def _free(self, table: TableId, snapshot: int) -> Chunk | None:
+        """The next planned chunk that no thread has taken."""
         taken = {number for name, of, number in self._taken if (name, of) == (table, snapshot)}
         return self._state.next_planned(table, taken, snapshot=snapshot)
 
     def _reads_here(self, state: TableState, chunk: Chunk) -> bool:
+        """Whether the thread reads the chunk without a Spark job."""
         return reads_here(chunk, state.rows_guess) and self._view(state) is None
 
     def _work_off(self, work: list[Work]) -> bool:
-        """False: the gate lets no chunk begin now."""
+        """Reads the chunks. Returns False if the gate lets no chunk start now."""
         state, chunk = work[0]
         if (permit := self._enter(state)) is None:
             return False
@@ -375,8 +350,8 @@ class SnapshotReader:
         return True
 
     def _read_here(self, work: list[Work], permit: Permit) -> None:
-        """Reads small chunks over one connection, as many as the gate lets begin one after the other. Gives
-        the permit back, behind the connection."""
+        """Reads small chunks over one connection, as many as the gate permits in a row. Closes the
+        connection and then returns the permit."""
         failed: Work | None = None
         try:
             with self._stager(permit) as stager:
@@ -403,11 +378,12 @@ class SnapshotReader:
         return staging.Stager(permit.host, types=self._types)
 
     def _stage_here(self, stager: staging.Stager, state: TableState, chunk: Chunk) -> StagedChunk:
-        directory = str(self._directory_of(state, chunk.snapshot))
+        directory = str(self._folders.of(state, chunk.snapshot))
         executed = self._executed_at(self._since(state, chunk))
         return stager.stage(state.schema, chunk, directory, executed=executed)
 
     def _read(self, state: TableState, chunk: Chunk, permit: Permit | None) -> None:
+        """Reads one chunk by a Spark job, with retries. Returns the permit."""
         backoff = Backoff(self._schedule)
         while permit is not None:
             try:
@@ -427,7 +403,7 @@ class SnapshotReader:
                     if self._outdated[chunk.snapshot] > OUTDATED_MAX:
                         self._give_up(state, chunk.snapshot, _as_table_error(found, state.table))
                         return
-                    # The log brings the statement that says what happened to the table; until then it waits.
+                    # A later statement in the log explains this. The chunk waits for it.
                     if permit.host.is_replica:
                         log.warning("read from %s: %s", permit.host.address, found.message)
                     self._stopping.wait(CATCH_UP_SECONDS)
@@ -445,18 +421,19 @@ class SnapshotReader:
                 permit = self._enter(state)
 
     def _enter(self, state: TableState) -> Permit | None:
-        """A replica's view has no place in the log that is known to the transaction."""
+        """Asks for a permit. A table that is read in one piece is read from the source, because a replica's
+        read view has no exact place in the log."""
         return self.gate.enter(at_source=self._view(state) is not None)
 
     def _read_once(self, state: TableState, chunk: Chunk, permit: Permit) -> StagedChunk:
-        """Gives the permit back, whatever comes of the attempt."""
+        """One attempt. Returns the permit in any case."""
         done: list[StagedChunk] = []
         try:
             job = StageTask(
                 host=permit.host,
                 schema=state.schema,
                 chunk=chunk,
-                directory=str(self._directory_of(state, chunk.snapshot)),
+                directory=str(self._folders.of(state, chunk.snapshot)),
                 executed=self._executed_at(self._since(state, chunk)),
                 types=self._types,
                 view=self._view(state),
@@ -469,9 +446,9 @@ class SnapshotReader:
             self.gate.leave(permit, rows=rows, bytes_=size)
 
     def _since(self, state: TableState, chunk: Chunk) -> Offset:
-        """Everything up to there must be visible to the chunk: all up to the table's start, and the last
-        change of its definition. A replica that has yet to make it may show columns under names they no
-        longer have."""
+        """The offset up to which the chunk's rows must show the log: at least the table's start and its
+        last schema change. A replica that has not executed that statement could return columns under old
+        names."""
         since = [state.start, self._state.changed_at(state.table)]
         if chunk.snapshot:
             since += [one.since for one in self._state.partials() if one.number == chunk.snapshot]

@@ -1,4 +1,4 @@
-"""What a Spark task does that reads one chunk of a table and stages its rows."""
+"""The work of a Spark task that reads one chunk of a table and stages its rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StageTask:
 
 
 def stager(table: str) -> Callable[[Iterable[StageTask]], Iterator[StagedChunk]]:
-    """The function that a Spark task of `table` runs. To be called in the driver."""
+    """The function that Spark tasks of `table` run. Must be called in the driver."""
     crosses = crossing(table)
 
     def body(jobs: Iterable[StageTask]) -> Iterator[StagedChunk]:

@@ -1,4 +1,5 @@
-"""The rows that steps write: of events and of chunks, made as `spark/strategy.py` says."""
+"""Makes the rows that steps write, from events and from chunks, in the way that `spark/strategy.py`
+chooses."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ from penstock.state import StateStore
 
 
 class StepRows:
-    """Nothing is decoded before a sink asks for it. Thread-safe.
+    """Makes the rows of steps. Nothing is decoded before a sink asks for it. Thread-safe.
 
-    `before_images`: whether a change log also has the rows before updates. `driver_bytes_max`: see
+    `before_images`: whether a change log also gets the rows before updates. `driver_bytes_max`: see
     `config.EpochConfig`.
     """
 
@@ -48,12 +49,13 @@ class StepRows:
         self._cores = max(1, spark.sparkContext.defaultParallelism)
 
     def arrow(self, schema: TableSchema, layout: str, *, partial_images: bool = False) -> pa.Schema:
+        """The Arrow schema of a table's rows in a layout: see `penstock._core.arrow_schema`."""
         from penstock._core import arrow_schema
 
         return arrow_schema(schema.to_json(), layout, self._types.to_json(), partial_images)
 
     def events(self, schema: TableSchema, step: ApplyEvents, outlines: Outlines) -> Rows:
-        """`outlines`: of the table's events, if somebody has made one."""
+        """The rows of the table's events. `outlines`: those that are known."""
         is_partial = step.mode != "changes" and self._images.is_partial(schema.table)
         present = self._present(schema) if is_partial else None
         positions = tuple(outlines.positions(schema.table, split) for split in step.splits)
@@ -90,6 +92,7 @@ class StepRows:
                 assert_never(way)
 
     def chunks(self, plan: EpochPlan, table: TablePlan, step: PlaceChunks) -> Rows:
+        """The rows of staged chunks, without those that are newer in the log."""
         schema = table.schema
         layout: Literal["latest", "changelog"] = "changelog" if step.mode == "changes" else "latest"
         task = tasks.PlaceTask(
@@ -108,7 +111,7 @@ class StepRows:
         return replace(rows, newer=way.newer, here=here)
 
     def kept(self, kept: Kept, rows: Rows, layout: str) -> Rows:
-        """The rows in the columns that the target keeps."""
+        """The rows with only the columns that the target keeps."""
         arrow = self.arrow(kept.schema, layout, partial_images=rows.present is not None)
         own = list(arrow.names)[len(kept.sources) :]
         projection = Projection(arrow, (*kept.sources, *own))
@@ -123,8 +126,8 @@ class StepRows:
         return replace(projected, present=replace(rows.present, places=places))
 
     def _present(self, schema: TableSchema) -> Present:
-        """Chunks that are still to be placed bring the rows that the target does not have yet. A resnapshot
-        brings them, too, if one became pending with this very epoch."""
+        """Describes which columns the rows have. While the table's chunks, or a resnapshot that became
+        pending in this epoch, are still to bring rows, a row may be missing at the target."""
         state = self._state.table(schema.table)
         places = {column.name: place for place, column in enumerate(schema.columns)}
         return Present(places, strict=state is None or state.rows_read)
@@ -155,7 +158,7 @@ def _per_split(task: tasks.DecodeTask) -> tuple[tasks.DecodeTask, ...]:
 def _in_driver(
     run: Callable[[Any], tasks.Batches], task: tasks.DecodeTask | tasks.PlaceTask
 ) -> tasks.Batches:
-    """What the task does, in this process."""
+    """Does the work of the task in this process."""
     with crossing(str(TableSchema.from_json(task.table).table)).guard():
         yield from run(task)
 

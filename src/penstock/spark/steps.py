@@ -36,7 +36,7 @@ from penstock.state import StateStore
 
 @dataclass(frozen=True)
 class Epoch:
-    """A plan, and what all of its tables share while it is executed."""
+    """A plan, and what its tables share while it is executed."""
 
     plan: EpochPlan
     consequences: Consequences
@@ -44,8 +44,8 @@ class Epoch:
 
     @classmethod
     def of(cls, plan: EpochPlan, consequences: Consequences, *, driver_bytes_max: int) -> Epoch:
-        """With outlines of the events that the driver may decode. More events of a table are read by several
-        tasks, to which their positions would have to be sent."""
+        """Adds outlines for the events that the driver may decode. Larger ranges are decoded by several
+        tasks, and sending them the positions would cost more than it saves."""
         splits = {
             table.table: [
                 split
@@ -59,7 +59,8 @@ class Epoch:
 
 
 class Steps:
-    """Thread-safe: tables are worked on side by side. `narrowing`: see `config.SchemaConfig`."""
+    """Executes steps of a plan. Thread-safe, because tables are written in parallel. `narrowing`: see
+    `config.SchemaConfig`."""
 
     def __init__(
         self,
@@ -79,8 +80,9 @@ class Steps:
         self._narrowing = narrowing
 
     def execute(self, epoch: Epoch, table: TablePlan, number: int, outcome: TableOutcome) -> None:
-        """Step `number` of the table's plan. `outcome` tells afterwards what it did. Repeating a step changes
-        nothing: the sink recognises its commit. Raises `TableError` for what concerns this table alone."""
+        """Executes step `number` of the table's plan and stores what it did in `outcome`. Repeating a step
+        changes nothing, because the sink recognises its commit. Raises `TableError` for errors of this
+        table."""
         plan, consequences, step = epoch.plan, epoch.consequences, table.steps[number]
         commit = Commit(self._state.uuid, plan.epoch, number)
         by_itself = CreateTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder

@@ -1,8 +1,9 @@
-"""How the rows of a step are made: by how many tasks, with or without a shuffle, or by the driver. Pure.
+"""Chooses how the rows of a step are made: by how many tasks, with or without a shuffle, or by the driver.
+Pure.
 
-A Spark job costs a tenth of a second or two before its first row, a shuffle costs the rows once more, and a
-task that reads all of a range costs the range once per task. Which of them is least depends on the step
-alone. All strategies give the same rows.
+A Spark job takes 0.1 to 0.2 s before its first row. A shuffle writes and reads all rows once more. A task
+that reads a whole range repeats the work of the other tasks. Which of these costs least depends only on the
+step. All strategies produce the same rows.
 """
 
 from __future__ import annotations
@@ -13,37 +14,38 @@ from penstock.model.plan import ApplyEvents, Mode, PlaceChunks
 from penstock.snapshot.driver_side import places_here
 
 SHARE_BYTES = 24 * 1024**2
-"""Log bytes that make one more task worth its start."""
+"""Log bytes per additional task: with fewer, starting the task costs more than it saves."""
 
 KEYS_BYTES_MAX = 256 * 1024**2
-"""Log bytes whose keys one task holds at most: 60 MB of keys when rows are 100 bytes."""
+"""Log bytes whose keys one task may hold: 60 MB of keys if rows have 100 bytes."""
 
 WHOLE_RANGE_BYTES_MAX = 1024**3
-"""Up to this many bytes of one table's events each task reads the whole range and builds its share of keys:
-no shuffle. Beyond, reading the range once per task would cost more than a shuffle of what reduction
-leaves."""
+"""Up to so many bytes of one table's events, each task reads the whole range and keeps its share of the
+keys, which avoids a shuffle. With more bytes, the repeated reading would cost more than shuffling the
+reduced rows."""
 
 
 @dataclass(frozen=True)
 class TaskPerSplit:
-    """Each task decodes one split, every row image of it. For change logs."""
+    """Each task decodes one split and returns every row image. For change logs."""
 
 
 @dataclass(frozen=True)
 class SharesOfRange:
-    """Each of `tasks` tasks decodes all splits and keeps the last change of each key in its share of keys."""
+    """Each of `tasks` tasks decodes all splits, and keeps the last change of each key in its share of the
+    keys."""
 
     tasks: int
     newer: bool
-    """All that the target has of these keys is older."""
+    """Everything that the target has of these keys is older."""
     driver_side: bool
-    """The driver may do it, if the sink can write without a Spark job."""
+    """The driver may do it alone, if the sink can write without a Spark job."""
 
 
 @dataclass(frozen=True)
 class ShuffleByKey:
-    """A task per split keeps the last change of each key in it. After a shuffle by key, `tasks` tasks keep
-    the last change of each key."""
+    """One task per split keeps the last change of each key in the split. After a shuffle by key, `tasks`
+    tasks keep the last change of each key."""
 
     tasks: int
     newer: bool
@@ -64,8 +66,8 @@ EventStrategy = TaskPerSplit | SharesOfRange | ShuffleByKey
 def for_events(
     step: ApplyEvents, *, partial_images: bool, cores: int, driver_bytes_max: int
 ) -> EventStrategy:
-    """`partial_images`: the rows may lack columns, so that they are merged with those of the target.
-    `driver_bytes_max`: see `config.EpochConfig`."""
+    """The strategy for a table's events. `partial_images`: rows may lack columns, and are then merged with
+    those of the target. `driver_bytes_max`: see `config.EpochConfig`."""
     if step.mode == "changes":
         return TaskPerSplit()
     newer = step.newer and not partial_images
@@ -77,11 +79,13 @@ def for_events(
 
 
 def for_chunks(step: PlaceChunks, *, cores: int, driver_bytes_max: int) -> SharesOfChunks:
-    # What foreign keys did to rows of the window is another step's, and may be newer than they.
+    # Another step may have written newer changes that foreign keys made in the chunk's window.
+    """The strategy for a step that places chunks."""
     newer = step.newer and step.window is None
     return SharesOfChunks(min(cores, len(step.chunks)), newer, places_here(step, driver_bytes_max))
 
 
 def mode_of(step: ApplyEvents, *, partial_images: bool) -> Mode:
-    """A row that lacks columns may be one that is still to be read: a merge leaves that out."""
+    """How the rows are written. Rows that lack columns are always merged: the row may not have been read
+    yet, and a merge then leaves it out."""
     return "merge" if partial_images and step.mode != "changes" else step.mode

@@ -1,4 +1,4 @@
-"""What one table's plan came to, and what follows from that for the table."""
+"""The outcome of one table's plan, and its consequences for the table."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.printable import argument
 from penstock.state import StateStore
 
 REREADS_COUNTED_SECONDS = 24 * 3600
-"""`schema.rereads_max` counts these last seconds."""
+"""The period in which `schema.rereads_max` counts."""
 READS_MAX = 20
-"""Of one chunk that foreign keys made useless each time."""
+"""A chunk is read at most so often because of foreign keys. Then the table changes too fast for chunks."""
 
 
 @dataclass
 class TableOutcome:
-    """What one table's plan came to. `parked` is the error that stopped it, in the step `failed`;
-    `committed`: steps before it that left something in the target. `wrote`: some step did."""
+    """The outcome of one table's plan. `parked`: the error that stopped it in the step `failed`.
+    `committed`: number of earlier steps that changed the target. `wrote`: whether a step wrote anything."""
 
     table: TableId
     events: int = 0
@@ -40,7 +40,7 @@ class TableOutcome:
     committed: int = 0
     wrote: bool = False
     voided: list[Any] = field(default_factory=list)
-    """Chunks that turned out to be of no use."""
+    """Chunks that could not be placed and are read again."""
     seconds: float = 0.0
     placed: list[Any] = field(default_factory=list)
 
@@ -55,7 +55,8 @@ class TableOutcome:
 
 
 def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) -> str:
-    """Why a table that has to stop is read again; empty: it waits for somebody."""
+    """Why a table that was stopped by an error is read again automatically. Empty: it stays parked until an
+    operator acts."""
     if error.details.get("unfit"):
         return UNFIT
     if not error.details.get("again"):
@@ -72,7 +73,7 @@ def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) ->
 
 
 def only_makes(plan: TablePlan) -> bool:
-    """It made a target, and what else it had to do came to nothing."""
+    """Whether the plan only created a target, and its other steps had nothing to do."""
     makes = CreateTarget | RecreateTarget
     return any(isinstance(step, makes) for step in plan.steps) and all(
         isinstance(step, makes | ApplyCascades) for step in plan.steps
@@ -80,7 +81,7 @@ def only_makes(plan: TablePlan) -> bool:
 
 
 def refuse_rereads(state: StateStore, table: TableId) -> None:
-    """Raises `TableError` for a table of which a chunk has been read too often in vain."""
+    """Raises `TableError` if a chunk of the table has already been read too often."""
     if any(chunk.reads > READS_MAX for chunk in state.chunks(table)):
         raise TableError(
             f"Foreign keys changed rows of {table} during each of more than {READS_MAX} reads of a chunk, "

@@ -1,9 +1,9 @@
-"""What runs inside Spark's Python workers: decode splits, place chunks, stage chunks.
+"""What runs in Spark's Python workers: decoding splits, placing chunks, staging chunks.
 
-Each function takes values that pickle and yields Arrow batches. Nothing here knows of plans, sinks or state.
-The native module is imported inside the functions, so that the driver can ship them without loading it in a
-worker that never decodes. Errors of the core are re-raised as `TableError`s in a form that survives the trip
-through the JVM, which carries text only: see `penstock.spark.errors`.
+Each function takes values that can be pickled, and yields Arrow batches. Nothing in this module knows
+plans, sinks or the state. The native module is imported inside the functions, so a worker that never
+decodes does not load it. Errors of the core become `TableError`s in a form that survives the way through
+the JVM, which carries only text: see `penstock.spark.errors`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class DecodeTask:
-    """One share of the events of a table.
+    """A share of a table's events.
 
-    layout `latest`: `splits` in log order, reduced to the last change of each key of hash share `bucket`;
-    with `partial_images` its rows may still lack columns, which `_present` says.
-    layout `changelog`: every row image of `splits`.
+    Layout `latest`: `splits` in the order of the log, reduced to the last change of each key in the share
+    `bucket`. With `partial_images` the rows may still lack columns, as `_present` says. Layout `changelog`:
+    every row image of `splits`.
     """
 
     table: str
@@ -48,23 +48,24 @@ class DecodeTask:
     bucket: tuple[int, int] | None = None
     before_images: bool = True
     partial_images: bool = False
-    """Row images may lack columns; `defaults`: what inserts do not say then."""
+    """Row images may lack columns. `defaults`: the values of columns that inserts leave out."""
     defaults: pa.RecordBatch | None = None
     computation: Computation | None = None
-    """Row images may lack generated columns, which the source computes in this way."""
+    """Row images may lack generated columns. This is how the source computes them."""
     columns: tuple[str, ...] | None = None
-    """Those wanted; None: all."""
+    """The columns to decode; None: all."""
     positions: tuple[bytes | None, ...] = ()
-    """For each split, where the table's events are (`relaylog/outline.py`); empty: not known for any."""
+    """For each split, the positions of the table's events (`relaylog/outline.py`). Empty: unknown."""
 
     @property
     def parts(self) -> list[tuple[Split, bytes | None]]:
+        """Each split with its positions."""
         return list(zip(self.splits, self.positions or (None,) * len(self.splits), strict=True))
 
 
 @dataclass(frozen=True)
 class ChangesTask:
-    """What one split holds of deletions and changes that foreign keys carry on."""
+    """The deletes and updates in one split that foreign keys pass on to other tables."""
 
     table: str
     split: Split
@@ -74,7 +75,7 @@ class ChangesTask:
 
 @dataclass(frozen=True)
 class PlaceTask:
-    """Staged chunks of one table to be placed at `sequence`, without keys that the `scans` find."""
+    """Staged chunks of one table, to be placed at `sequence` without the keys that the `scans` find."""
 
     table: str
     chunks: tuple[StagedChunk, ...]
@@ -83,10 +84,11 @@ class PlaceTask:
     layout: Literal["latest", "changelog"]
     types: TypeOptions
     defaults: pa.RecordBatch | None = None
-    """What inserts do not say."""
+    """The values of columns that inserts leave out."""
 
 
 def decode(task: DecodeTask) -> Batches:
+    """The rows of a table's events."""
     with ExitStack() as stack:
         batches = _images(task)
         if task.computation is not None:
@@ -108,8 +110,8 @@ def _images(task: DecodeTask) -> Batches:
 
 
 def _put_together(task: DecodeTask, batches: Batches) -> Batches:
-    """One row a key. The log is read backwards, and the first whole row of a key is the last one that comes
-    of it: until a row lacks columns nothing has to be kept."""
+    """One row per key. The log is read backwards, so the first complete row of a key is its final one. As
+    long as no row lacks columns, nothing has to be held."""
     from penstock._core import LatestReducer
 
     reducer: LatestReducer | None = None
@@ -150,6 +152,7 @@ def _decoder(task: DecodeTask, split: Split, positions: bytes | None, seen: KeyS
 
 
 def changes(task: ChangesTask) -> Batches:
+    """The changes of a parent table that matter for foreign keys."""
     from penstock._core import RangeDecoder
 
     schema, split = TableSchema.from_json(task.table), task.split
@@ -176,7 +179,7 @@ def layout(schema: TableSchema, name: str, types: TypeOptions) -> pa.Schema:
 
 
 def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBatch]) -> Batches:
-    """After a shuffle by key: the last change of each key that this task holds."""
+    """After a shuffle by key: the last change of each key."""
     from penstock._core import LatestReducer
 
     reducer = LatestReducer(table, types=types.to_json())
@@ -186,6 +189,7 @@ def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBat
 
 
 def place(task: PlaceTask) -> Batches:
+    """The rows of staged chunks, without those that are newer in the log."""
     from penstock._core import GtidSet, KeySet
     from penstock.snapshot.placement import place_named, place_rows
     from penstock.snapshot.staging import ChunkCorrupt, open_chunk
@@ -193,7 +197,7 @@ def place(task: PlaceTask) -> Batches:
     schema = TableSchema.from_json(task.table)
     keys = None
     if schema.key:
-        # Whatever the source's setting: a session may have written images of its own kind.
+        # Even if the source writes full images: a session may have set binlog_row_image for itself.
         merges = task.layout == "latest"
         keys = KeySet(task.table, types=task.types.to_json(), partial_images=merges, defaults=task.defaults)
     for scan in task.scans:
@@ -214,7 +218,7 @@ def place(task: PlaceTask) -> Batches:
             else:
                 yield from place_rows(rows, keys, task.sequence, schema, layout=task.layout, types=task.types)
         except ChunkCorrupt as error:
-            # The plan names this very attempt, so no other can stand in for it.
+            # The plan names this attempt, so no other attempt can replace it.
             raise TableError(
                 error.message,
                 hint=f"Check the disk, then run `penstock resnapshot FILE {argument(schema.table)}`.",
@@ -228,8 +232,8 @@ def run_tasks(
     table: str,
     consume: Callable[[Iterable[pa.RecordBatch]], Batches] | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """A function for `spark.range(n).mapInArrow`: row i of the range runs task i. `consume` takes all their
-    batches in the same process, and what it gives is the result."""
+    """A function for `spark.range(n).mapInArrow`, in which row i of the range runs task i. `consume` gets
+    all their batches in the same process, and what it returns is the result."""
 
     crosses = crossing(table)
 
@@ -247,7 +251,7 @@ def run_tasks(
 
 
 def first_imports(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """Makes a worker import what its first real task would wait for."""
+    """Makes a worker import the modules that its first real task needs."""
     import penstock._core
     import penstock.sinks.files
     import penstock.snapshot.staging  # noqa: F401
@@ -256,7 +260,7 @@ def first_imports(batches: Iterable[pa.RecordBatch]) -> Batches:
 
 
 def core_error(error: Exception, table: str) -> PenstockError:
-    """An error of the core as one of ours: it stops this table, with the place in the log."""
+    """Turns an error of the core into one that stops this table and says where in the log it happened."""
     from penstock._core import DecodeError, SchemaMismatch
 
     if isinstance(error, SchemaMismatch):

@@ -1,4 +1,4 @@
-"""The target's side of a verification: the same hashes and sums, computed by Spark from the target table."""
+"""The target's side of a verification: Spark computes the same hashes and sums from the target table."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from penstock.spark.errors import returned
 from penstock.verify.check import Compared
 
 _LOW_BITS = 30
+"""Bits of the lower half of a 60-bit hash."""
 OPENED_AT_ONCE = 4
-"""Targets that are looked at at once: most of the time goes by on the way to the JVM and to the files."""
+"""Targets that are opened in parallel: most of that time is spent waiting for the JVM and for files."""
 _SUMS = "number int, bucket bigint, rows bigint, high bigint, low bigint"
 _ROWS = "key string, hash bigint"
 
 
 class SparkTarget:
-    """Reads tables by `read(table, version)`, which a sink offers."""
+    """Reads tables with a sink's `read(table, version)`."""
 
     def __init__(self, read: Callable[[TableId, str | None], DataFrame]) -> None:
         self._read = read
@@ -41,7 +42,7 @@ class SparkTarget:
     def sums(
         self, tables: Sequence[Compared], types: TypeOptions
     ) -> dict[TableId, dict[int, BucketSum] | PenstockError]:
-        """One Spark job. One row per bucket and task comes to the driver, or, of a single table, one per
+        """One Spark job. The driver gets one row per bucket and task, or, for a single table, one per
         bucket. Hashes are summed in two halves of 30 bits, so that no sum overflows a BIGINT."""
         found: dict[TableId, dict[int, BucketSum] | PenstockError] = {}
         frames: dict[int, DataFrame] = {}
@@ -58,7 +59,7 @@ class SparkTarget:
         parts = reduce(DataFrame.unionAll, frames.values())
         if len(frames) == 1:
             parts = parts.groupBy("number", "bucket").sum("rows", "high", "low")
-        else:  # each task is sent the plan of all tables, so a task for each file would cost the most
+        else:  # fewer tasks than files: each task is sent the plan of all tables
             parts = parts.coalesce(parts.sparkSession.sparkContext.defaultParallelism)
         sums: dict[int, dict[int, BucketSum]] = {number: {} for number in frames}
         try:
@@ -73,7 +74,7 @@ class SparkTarget:
     def _one_by_one(
         self, tables: Sequence[Compared], frames: Collection[int], types: TypeOptions, error: Exception
     ) -> dict[TableId, dict[int, BucketSum] | PenstockError]:
-        """A job of several tables has failed: which of them cannot be read?"""
+        """After a job over several tables has failed: finds those that cannot be read."""
         if len(frames) == 1:
             table = tables[next(iter(frames))].schema.table
             return {table: _unreadable(table, error)}
@@ -83,7 +84,7 @@ class SparkTarget:
         return found
 
     def _partial_frame(self, number: int, one: Compared, types: TypeOptions) -> DataFrame | PenstockError:
-        """Rows and sums per bucket and task. `number` tells the tables apart."""
+        """Rows and sums per bucket and task. `number` identifies the table."""
         table, share = one.schema.to_json(), _share(one.buckets)
 
         def partial(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -124,7 +125,7 @@ class SparkTarget:
                 hint="Somebody changed the target; `penstock resnapshot FILE TABLE` fills it again.",
                 table=str(schema.table),
             )
-        # A target's type may be wider than the source's is by now; the rows must be the source's.
+        # The target's type may be wider than the source's current type. Rows are compared in the latter.
         kinds = from_arrow_schema(_core_schema(schema, types), prefer_timestamp_ntz=True)
         held = {field.name: field.dataType for field in frame.schema}
         return frame.select(*[_fitted(field, held[field.name]) for field in kinds])
@@ -156,7 +157,7 @@ def _core_schema(schema: TableSchema, types: TypeOptions) -> pa.Schema:
 
 
 def _share(buckets: Buckets) -> dict[str, Any]:
-    """How a task computes the bucket; arguments of `_core.row_buckets`."""
+    """How a task computes the bucket of a row: arguments of `_core.row_buckets`."""
     match buckets:
         case RangeBuckets(width=width):
             return {"width": width}
@@ -211,7 +212,7 @@ def _rows_of_buckets(
 def _hashed(
     batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], types: TypeOptions
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
-    """Each batch with the bucket and the hash of its rows."""
+    """Each batch with the buckets and the hashes of its rows."""
     from penstock import _core  # in the task: the module must not be pickled with the function
 
     schema = TableSchema.from_json(table)
