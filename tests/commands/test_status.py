@@ -54,4 +54,4 @@ def test_a_run_reports_once_an_interval(tmp_path: Path, monkeypatch: pytest.Monk
         now = time.monotonic()
         for seconds, due in [(0.5, False), (15, False), (20.5, True)]:
             monkeypatch.setattr("time.monotonic", lambda at=now + seconds: at)
-            assert progress.is_due() == due
+            assert progress.should_report() == due

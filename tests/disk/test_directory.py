@@ -128,15 +128,15 @@ def test_a_pipeline_that_was_never_run_is_refused_by_every_command_alike(tmp_pat
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 def test_a_file_that_the_disk_refuses_is_named_with_the_cure(number: int) -> None:
     told = pytest.raises(ConfigError, match=r"/state/x cannot be written: .* Free space")
-    with told as raised, directory.disk_trouble_told():
+    with told as raised, directory.disk_errors_explained():
         raise OSError(number, os.strerror(number), "/state/x")
     assert os.strerror(number) in raised.value.message
 
 
 def test_errors_that_are_no_trouble_of_a_disk_stay_what_they_are() -> None:
-    with pytest.raises(FileNotFoundError), directory.disk_trouble_told():
+    with pytest.raises(FileNotFoundError), directory.disk_errors_explained():
         raise FileNotFoundError(errno.ENOENT, "No such file", "x")
-    with pytest.raises(ValueError), directory.disk_trouble_told():
+    with pytest.raises(ValueError), directory.disk_errors_explained():
         raise ValueError
 
 
@@ -150,10 +150,10 @@ def test_a_copy_of_a_state_may_not_write_the_same_targets_at_the_same_time(
         state = stack.enter_context(closing(StateStore(config.state)))
         copy = stack.enter_context(closing(StateStore(tmp_path / "copy")))
         refused = pytest.raises(ConfigError, match="same identity")
-        with targets.held(config, state), refused, targets.held(config, copy):
+        with targets.locked(config, state), refused, targets.locked(config, copy):
             pass
-        with targets.held(config, copy):
+        with targets.locked(config, copy):
             pass
         another = stack.enter_context(closing(StateStore(tmp_path / "another")))
-        with targets.held(config, state), targets.held(config, another):
+        with targets.locked(config, state), targets.locked(config, another):
             pass  # another pipeline, with targets of its own in one warehouse

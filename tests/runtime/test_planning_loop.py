@@ -83,21 +83,21 @@ def test_attention_is_full_after_anything_has_happened_and_never_ceases(
     monkeypatch.setattr("penstock.runtime.planning_loop.time.monotonic", lambda: now)
     state, log = StateStore(tmp_path), Log()
     attention = Attention(state, cast(RelayLog, log))
-    assert attention.due()
+    assert attention.should_look()
     now += AWAKE_SECONDS + 1
-    assert attention.due()
+    assert attention.should_look()
     now += 0.02
-    assert not attention.due() and attention.tick == RESTING_TICK_SECONDS
+    assert not attention.should_look() and attention.tick == RESTING_TICK_SECONDS
     log.end = Offset(101)
-    assert attention.due() and attention.tick == TICK_SECONDS
+    assert attention.should_look() and attention.tick == TICK_SECONDS
     now += AWAKE_SECONDS + 1
-    assert attention.due() and not attention.due()
+    assert attention.should_look() and not attention.should_look()
     state.set_meta("a", "b")
-    assert attention.due()
+    assert attention.should_look()
     now += AWAKE_SECONDS + 1
-    assert attention.due() and not attention.due()
+    assert attention.should_look() and not attention.should_look()
     now += 0.3
-    assert attention.due()
+    assert attention.should_look()
 
 
 def test_only_a_source_that_is_idle_is_connected_to_anew(monkeypatch: Any) -> None:

@@ -12,7 +12,7 @@ from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset, SourcePosition, Split
 from penstock.model.plan import PlaceChunks, Scan
 from penstock.model.schema import TableId
-from penstock.snapshot.driver_side import ROWS_MAX, places_here, reads_here
+from penstock.snapshot.driver_side import ROWS_MAX, driver_places, driver_reads
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 BYTES_MAX = EpochConfig().driver_bytes_max
@@ -24,7 +24,7 @@ STAGED = StagedChunk(ALL, "x", "/x", 10, 100, "", 1, MARKS, "uuid", bytes_read=1
 
 @pytest.mark.parametrize("rows_guess", [0, 10, ROWS_MAX])
 def test_a_small_table_is_read_here(rows_guess: int) -> None:
-    assert reads_here(ALL, rows_guess)
+    assert driver_reads(ALL, rows_guess)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_a_small_table_is_read_here(rows_guess: int) -> None:
     ids=["many rows", "the first of several", "the last", "one between", "a part", "a condition"],
 )
 def test_what_may_be_large_is_read_by_a_job(chunk: Chunk, rows_guess: int) -> None:
-    assert not reads_here(chunk, rows_guess)
+    assert not driver_reads(chunk, rows_guess)
 
 
 def test_keys_that_are_named_are_read_here_whatever_the_size_of_their_table() -> None:
-    assert reads_here(replace(ALL, snapshot=3, keys=(("1",), ("2",))), 10**9)
+    assert driver_reads(replace(ALL, snapshot=3, keys=(("1",), ("2",))), 10**9)
 
 
 def split(size: int) -> Split:
@@ -73,7 +73,7 @@ def scanning(*sizes: int) -> tuple[Scan, ...]:
 )
 def test_what_is_appended_is_placed_here_while_it_is_small(here: bool, step: dict[str, Any]) -> None:
     assert (
-        places_here(PlaceChunks(**{"chunks": (STAGED,), "scans": (), "mode": "append"} | step), BYTES_MAX)
+        driver_places(PlaceChunks(**{"chunks": (STAGED,), "scans": (), "mode": "append"} | step), BYTES_MAX)
         == here
     )
 
@@ -94,8 +94,8 @@ def test_what_is_merged_here_has_few_rows_which_are_newer_than_the_targets(
     here: bool, step: dict[str, Any]
 ) -> None:
     fields = {"chunks": (STAGED,), "scans": (), "mode": "merge", "newer": True}
-    assert places_here(PlaceChunks(**fields | step), BYTES_MAX) == here  # type: ignore[arg-type]
+    assert driver_places(PlaceChunks(**fields | step), BYTES_MAX) == here  # type: ignore[arg-type]
 
 
 def test_a_limit_of_zero_leaves_all_rows_to_spark() -> None:
-    assert not places_here(PlaceChunks(chunks=(STAGED,), scans=(), mode="append"), 0)
+    assert not driver_places(PlaceChunks(chunks=(STAGED,), scans=(), mode="append"), 0)

@@ -111,18 +111,21 @@ def test_chunks_follow_one_another_under_a_permit_until_a_limit_says_no() -> Non
     clock, behind = Clock(), [False]
     one = gate(clock=clock, parallel=2, allowed=lambda: not behind[0])
     permits = [entered(one), entered(one)]
-    assert all(one.goes_on(permit, rows=10, bytes_=100) for permit in permits)
+    assert all(one.may_read_another(permit, rows=10, bytes_=100) for permit in permits)
     one.limits(rows_per_second=100)
-    assert not one.goes_on(permits[0], rows=50, bytes_=0) and one.to_json()["paused_by"] == "rows_per_second"
+    assert (
+        not one.may_read_another(permits[0], rows=50, bytes_=0)
+        and one.to_json()["paused_by"] == "rows_per_second"
+    )
     clock.now += 0.51
-    assert one.goes_on(permits[0], rows=0, bytes_=0) and one.to_json()["throttled"] is None
+    assert one.may_read_another(permits[0], rows=0, bytes_=0) and one.to_json()["throttled"] is None
     behind[0] = True
-    assert not one.goes_on(permits[0], rows=0, bytes_=0)
+    assert not one.may_read_another(permits[0], rows=0, bytes_=0)
     behind[0] = False
     one.limits(parallel=1)
-    assert not one.goes_on(permits[0], rows=0, bytes_=0)
+    assert not one.may_read_another(permits[0], rows=0, bytes_=0)
     one.leave(permits[0])
-    assert one.goes_on(permits[1], rows=0, bytes_=0) and one.enter() is None
+    assert one.may_read_another(permits[1], rows=0, bytes_=0) and one.enter() is None
     one.leave(permits[1])
     entered(one)
 
@@ -140,9 +143,9 @@ def test_a_permit_ends_when_its_server_is_no_longer_fit() -> None:
 
         wait_for(begun, "the chunk")
         permit = found[0]
-        assert permit is not None and one.goes_on(permit, rows=1, bytes_=1)
+        assert permit is not None and one.may_read_another(permit, rows=1, bytes_=1)
         script.sight = Sight((SOURCE,))
-        wait_for(lambda: not one.goes_on(permit, rows=1, bytes_=1), "the other server")
+        wait_for(lambda: not one.may_read_another(permit, rows=1, bytes_=1), "the other server")
     finally:
         one.stop()
 

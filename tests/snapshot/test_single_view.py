@@ -15,7 +15,7 @@ from tests.sources.mysql.test_marks_by_place import ends_of_updates
 
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
-from penstock.snapshot.single_view import Whole
+from penstock.snapshot.single_view import SingleView
 from penstock.sources.mysql.snapshot.reader import prepare_session
 from penstock.sources.mysql.snapshot.watermark import marks_of
 from penstock.testing import servers
@@ -56,7 +56,7 @@ def test_a_view_shows_the_table_as_it_stood_at_its_offset(name: str, plain: bool
         found: list[tuple[int, Offset]] = []
         with receiving(server, tmp_path) as receiver:
             receiver.wait_until_level()
-            whole = Whole(receiver.log_path, frozenset({TableId("d", "counted")}), Offset(0))
+            whole = SingleView(receiver.log_path, frozenset({TableId("d", "counted")}), Offset(0))
             with meanwhile(*[partial(count, server, *one) for one in writers]):
                 deadline = time.monotonic() + 60
                 for trial in itertools.count():

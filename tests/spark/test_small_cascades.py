@@ -13,9 +13,9 @@ import pytest
 from penstock.cascades.parent_changes import Watched, change_schema
 from penstock.model.plan import TablePlan
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
-from penstock.spark.row_versions import Known
-from penstock.spark.self_referencing import Itself
-from penstock.spark.small_cascades import Few, TooMany
+from penstock.spark.row_versions import ParentChanges
+from penstock.spark.self_referencing import SelfReferencing
+from penstock.spark.small_cascades import SmallCascades, TooMany
 
 PARENT, CHILD = TableId("shop", "parent"), TableId("shop", "child")
 COLUMNS = (Column("id", "int", nullable=False), Column("parent_id", "int"))
@@ -26,17 +26,17 @@ NOTHING: Any = None
 
 
 @pytest.fixture
-def three_deletes(tmp_path: Path) -> dict[TableId, list[Known]]:
+def three_deletes(tmp_path: Path) -> dict[TableId, list[ParentChanges]]:
     """Three rows of the parent are gone."""
     parent = TableSchema(PARENT, COLUMNS[:1], ("id",))
     rows = {"o0": [1, 2, 3], "n0": [None] * 3, "gone": [True] * 3, "p": [10, 20, 30]}
     pq.write_table(pa.table(rows, change_schema(parent, WATCHED, DEFAULT_TYPES)), tmp_path / "0.parquet")
-    return {PARENT: [Known({"id": 0}, (tmp_path / "0.parquet",))]}
+    return {PARENT: [ParentChanges({"id": 0}, (tmp_path / "0.parquet",))]}
 
 
-@pytest.mark.parametrize("kind", [Few, Itself])
+@pytest.mark.parametrize("kind", [SmallCascades, SelfReferencing])
 def test_as_many_changes_are_followed_as_the_limit_says(
-    kind: type[Few], three_deletes: dict[TableId, list[Known]]
+    kind: type[SmallCascades], three_deletes: dict[TableId, list[ParentChanges]]
 ) -> None:
     plan = TablePlan(SCHEMA, ())
     family = kind(NOTHING, DEFAULT_TYPES, plan, WATCHED, three_deletes, limit=3)
@@ -48,4 +48,4 @@ def test_as_many_changes_are_followed_as_the_limit_says(
 def test_of_rows_whose_key_may_change_a_tenth_is_followed() -> None:
     key = replace(KEY, columns=("id",), on_update="CASCADE")
     plan = TablePlan(replace(SCHEMA, foreign_keys=(key,)), ())
-    assert Few(NOTHING, DEFAULT_TYPES, plan, WATCHED, {}, limit=500).rows_max == 50
+    assert SmallCascades(NOTHING, DEFAULT_TYPES, plan, WATCHED, {}, limit=500).rows_max == 50

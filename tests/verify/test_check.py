@@ -26,7 +26,7 @@ from penstock.spark.verify import SparkTarget
 from penstock.testing.servers import Database
 from penstock.verify.check import Verification
 from penstock.verify.report import TableReport
-from penstock.verify.subject import Held, NotCompared, Subject, Why
+from penstock.verify.subject import ComparedVersion, NotCompared, Subject, Why
 
 ROWS = 20_000
 
@@ -49,7 +49,7 @@ class Stopped:
     ) -> tuple[Offset, Mapping[TableId, Subject]]:
         now = {table: self._next(table) for table in tables}
         found: dict[TableId, Subject] = {
-            table: one if isinstance(one, NotCompared) else Held(None, one.version)
+            table: one if isinstance(one, NotCompared) else ComparedVersion(None, one.version)
             for table, one in now.items()
         }
         return Offset(position.position), found

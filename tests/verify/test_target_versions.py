@@ -23,7 +23,7 @@ from penstock.relaylog.segment import LEASE_FILE
 from penstock.runtime.verify_requests import Requests
 from penstock.state import StateStore
 from penstock.verify import target_versions
-from penstock.verify.subject import Held, NotCompared, Why
+from penstock.verify.subject import ComparedVersion, NotCompared, Why
 from penstock.verify.target_versions import PipelineVersions
 
 A, B, DOTTED = TableId("shop", "a"), TableId("shop", "b"), TableId("shop", "c.d|e")
@@ -122,7 +122,8 @@ def test_a_running_pipeline_tells_all_versions_at_one_place_and_what_is_not_to_b
         assert isinstance(now[A], TableSchema) and isinstance(now[B], NotCompared)
         offset, held = found.versions_at([A, B, DOTTED], MARK)
         assert offset == 90
-        assert held[A] == Held("version of a", 3) and held[DOTTED] == Held("version of c.d|e", 3)
+        assert held[A] == ComparedVersion("version of a", 3)
+        assert held[DOTTED] == ComparedVersion("version of c.d|e", 3)
         parked = held[B]
         assert isinstance(parked, NotCompared) and parked.why == Why.PARKED
 
@@ -143,7 +144,7 @@ def test_a_stopped_pipeline_that_has_log_to_apply_is_not_compared(
         with pytest.raises(ConfigError, match="has not applied 10 bytes of log"):
             asked(config, state, Log(touched=touched, said=said)).versions_at([A], MARK)
         offset, held = asked(config, state, Log(touched={B: (1, 10)})).versions_at([A, DOTTED], MARK)
-        assert offset == 80 and held == {A: Held(None, 3), DOTTED: Held(None, 3)}
+        assert offset == 80 and held == {A: ComparedVersion(None, 3), DOTTED: ComparedVersion(None, 3)}
 
 
 def test_a_pipeline_that_holds_its_state_and_does_not_answer_is_named(

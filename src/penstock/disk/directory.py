@@ -54,7 +54,7 @@ _DISK_TROUBLE = {
 
 
 @contextlib.contextmanager
-def disk_trouble_told() -> Iterator[None]:
+def disk_errors_explained() -> Iterator[None]:
     """Converts errors of a full or read-only disk into `ConfigError` with the file's name and a hint."""
     try:
         yield

@@ -55,7 +55,7 @@ from penstock.planning.policy import Policies, Verdict, begun, judge
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.placement import Break, PlacementLimits
-from penstock.snapshot.single_view import first_steps, kept_for_later, placed_whole, untrue
+from penstock.snapshot.single_view import first_steps, kept_for_later, placement_plan, void_reason
 from penstock.sources.statements import Statements
 from penstock.sources.windows import Windows
 from penstock.state import StateStore
@@ -175,7 +175,7 @@ class Planner:
                 if staged is None or (staged.at is not None and staged.at > position):
                     continue
                 breaks = self._placing.breaks_of(state, LogRange(position, position))
-                if (why := untrue(state, staged, breaks)) is None:
+                if (why := void_reason(state, staged, breaks)) is None:
                     return self._plan_whole(state, staged)
                 log.info("%s is read again: %s", state.table, why)
                 self._discard(staged)
@@ -184,7 +184,7 @@ class Planner:
 
     def _plan_whole(self, state: TableState, staged: StagedChunk) -> EpochPlan:
         assert isinstance(state.phase, Reading)
-        table = placed_whole(state, staged)
+        table = placement_plan(state, staged)
         plan = EpochPlan(self._state.last_epoch() + 1, LogRange(table.start, table.start), (table,))
         with self._state.transaction():
             self._state.plan(plan, alone=True)

@@ -53,7 +53,7 @@ from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.gate import Gate
 from penstock.snapshot.retries import Retries
-from penstock.snapshot.single_view import read_whole
+from penstock.snapshot.single_view import single_view_of
 from penstock.sources import open_source
 from penstock.sources.base import Source
 from penstock.sources.chunks import ALL_ROWS
@@ -101,7 +101,7 @@ class Pipeline:
     def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
         config = self.config
         directory.make(config.state, "state")
-        with directory.disk_trouble_told(), contextlib.ExitStack() as stack:
+        with directory.disk_errors_explained(), contextlib.ExitStack() as stack:
             stack.enter_context(directory.held(config.state))
             forget_status(config.state)
             directory.close_to_others(config.state, "state", open_=config.open_paths)
@@ -126,7 +126,7 @@ class Pipeline:
                     log.warning("%s", finding.message)
             state = state or stack.enter_context(contextlib.closing(opened()))
             state.limit_signals(config.signals)
-            stack.enter_context(targets.held(config, state))
+            stack.enter_context(targets.locked(config, state))
             targets.check_relay_log(config.relay_log_path, state)
             source.preflight.check_start()  # before Spark is started beside the receiver
             consumer = stack.enter_context(contextlib.closing(register(config, state)))
@@ -181,7 +181,7 @@ class _Run:
         self.chunk_log = ChunkLog(config.relay_log_path)
         self.consumer = consumer
         self.last_plan = 0.0
-        self.away = Retries()
+        self.planning_retries = Retries()
         self.planning_backoff = Backoff(PLANNING_RETRY)
 
     def close(self) -> None:
@@ -296,7 +296,7 @@ class _Run:
             executed_at=self.chunk_log.executed_at,
             failed=self._snapshot_failed,
             paused=partial(is_paused, self.state),
-            view=partial(read_whole, self.state.tables, config.relay_log_path),
+            view=partial(single_view_of, self.state.tables, config.relay_log_path),
             found_all=self.source.chunks.rest,
         )
         self.chunks.limits(**limits_by_signal(self.state))
@@ -352,7 +352,7 @@ class _Run:
         return [
             *self.runner.retries.to_json("epoch"),
             *self.chunks.retries.to_json("snapshot"),
-            *self.away.to_json("planning"),
+            *self.planning_retries.to_json("planning"),
         ]
 
     # the loop -----------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ class _Run:
             self.query.check()
             if self.chunks.error is not None:
                 raise self.chunks.error
-            if attention.due():
+            if attention.should_look():
                 self.renewal.work()
                 self._plan()
                 self._report()
@@ -383,17 +383,17 @@ class _Run:
             cuts = list(self.requests.work())
             self.signals.work()
             rested = self.last_plan + self.config.epoch.interval / 1000
-            due = time.monotonic() >= max(rested, self.requests.held_until)
-            if due:
+            may_plan = time.monotonic() >= max(rested, self.requests.no_plan_before)
+            if may_plan:
                 self.resnapshots.work()
-            if (due or cuts) and self.planning.next(cuts):
+            if (may_plan or cuts) and self.planning.next(cuts):
                 self.runner.wake()
                 self.last_plan = time.monotonic()
-            self.away.ended(None)
+            self.planning_retries.ended(None)
         except TransientError as error:
             # The source does not answer: what is planned goes on, and the receiver says more about it.
             log.warning("nothing can be planned for now: %s", error)
-            self.away.failed(None, error)
+            self.planning_retries.failed(None, error)
             self.planning_backoff.failed()
 
     def _applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
@@ -407,7 +407,7 @@ class _Run:
                 staging.discard(staged)
 
     def _report(self, *, now: bool = False) -> None:
-        if not (now or self.progress.is_due()):
+        if not (now or self.progress.should_report()):
             return
         self.consumer.needs(needed(self.state, self.signals.needed()))
         self.progress.write()

@@ -49,7 +49,7 @@ class Attention:
         self._awake_until = 0.0
         self._looked = 0.0
 
-    def due(self) -> bool:
+    def should_look(self) -> bool:
         """Whether to look now."""
         now = time.monotonic()
         at = (self._log.stamp(), self._state.own_changes)
@@ -75,20 +75,20 @@ class Renewal:
         self._log = log
         self._renew = renew
         self._end = Offset(0)
-        self._due: float | None = None
+        self._renew_at: float | None = None
 
     def ask(self) -> None:
         self._end = self._log.refresh()
-        self._due = self._due or time.monotonic() + IDLE_SECONDS
+        self._renew_at = self._renew_at or time.monotonic() + IDLE_SECONDS
 
     def work(self) -> None:
-        if self._due is None:
+        if self._renew_at is None:
             return
         if self._log.refresh() <= self._end:
-            if time.monotonic() < self._due:
+            if time.monotonic() < self._renew_at:
                 return
             self._renew()
-        self._due = None
+        self._renew_at = None
 
 
 class Asks(Protocol):

@@ -95,7 +95,7 @@ class Progress:
         self._recent.append((time.monotonic(), plan.range.bytes, rows))
         self._has_news = True
 
-    def is_due(self) -> bool:
+    def should_report(self) -> bool:
         """Whether to write a report: once per interval and after each epoch, with longer pauses if reports
         are expensive."""
         pause = self._pause if self._has_news else self._interval

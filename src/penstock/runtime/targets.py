@@ -43,7 +43,7 @@ def check_paths(config: PipelineConfig) -> None:
 
 
 @contextlib.contextmanager
-def held(config: PipelineConfig, state: StateStore) -> Iterator[None]:
+def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
     """Holds the right to write this state's targets, by a lock in `sink.path`.
 
     Commits are told apart by the state's uuid and the epoch's number. A copy of a state has the same ones: if

@@ -13,7 +13,7 @@ from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink, readable
 from penstock.state import StateStore
-from penstock.verify.subject import Held, Subject, not_compared
+from penstock.verify.subject import ComparedVersion, Subject, not_compared
 
 HOLD_SECONDS_MAX = 20.0
 """Longest time that `penstock verify` keeps the pipeline from planning while it opens a read view."""
@@ -24,17 +24,17 @@ class Requests:
         self._state = state
         self._log = relay_log
         self._sink = sink
-        self.held_until = 0.0
+        self.no_plan_before = 0.0
         """On the monotonic clock: nothing is to be planned before."""
 
     def work(self) -> Iterator[Offset]:
         """Does what is asked; yields offsets at which an epoch has to end."""
         for request, kind, argument in self._state.open_requests():
             if kind == "hold":
-                self.held_until = time.monotonic() + HOLD_SECONDS_MAX
+                self.no_plan_before = time.monotonic() + HOLD_SECONDS_MAX
                 self._state.answer(request, {"held": True})
             elif kind == "cut":
-                self.held_until = 0.0
+                self.no_plan_before = 0.0
                 yield from self._cut(request, argument)
 
     def _cut(self, request: int, argument: str) -> Iterator[Offset]:
@@ -50,10 +50,10 @@ class Requests:
             yield goal
             return
         known = self._state.tables()
-        found = [self._held(known[TableId(*name)], known).to_json() for name in question["tables"]]
+        found = [self._subject(known[TableId(*name)], known).to_json() for name in question["tables"]]
         self._state.answer(request, {"offset": now, "tables": found})
 
-    def _held(self, table: TableState, tables: Mapping[TableId, TableState]) -> Subject:
-        return not_compared(table, tables) or Held(
+    def _subject(self, table: TableState, tables: Mapping[TableId, TableState]) -> Subject:
+        return not_compared(table, tables) or ComparedVersion(
             readable(self._sink).hold(table.table), table.schema.version
         )

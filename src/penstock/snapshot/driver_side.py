@@ -16,7 +16,7 @@ ROWS_MAX = 10_000
 """Rows of a small table. The driver reads so many in less time than a Spark job takes to start."""
 
 
-def reads_here(chunk: Chunk, rows_guess: int) -> bool:
+def driver_reads(chunk: Chunk, rows_guess: int) -> bool:
     """Whether the driver reads this chunk. It keeps one connection for all such chunks.
 
     It does so in two cases. The chunk names its keys, which are some hundred at most. Or the chunk is the
@@ -30,7 +30,7 @@ def reads_here(chunk: Chunk, rows_guess: int) -> bool:
     return whole and chunk.snapshot == 0 and rows_guess <= ROWS_MAX
 
 
-def places_here(step: PlaceChunks, bytes_max: int) -> bool:
+def driver_places(step: PlaceChunks, bytes_max: int) -> bool:
     """Whether the driver may produce the rows of these chunks, for a sink that can write without a Spark
     job.
 

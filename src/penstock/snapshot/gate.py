@@ -86,7 +86,7 @@ class Gate:
             self._reading[host.address] += 1
             return Permit(host)
 
-    def goes_on(self, permit: Permit, *, rows: int, bytes_: int) -> bool:
+    def may_read_another(self, permit: Permit, *, rows: int, bytes_: int) -> bool:
         """Reports the size of a chunk that was read, and asks whether the next chunk may start under the
         same permit. Either way the caller still has to return the permit."""
         self._pace.spend(rows=rows, bytes_=bytes_)

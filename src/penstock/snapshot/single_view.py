@@ -58,7 +58,7 @@ PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
-class Whole:
+class SingleView:
     """Reads a table in one piece. Implements `sources.chunks.ViewChoice`. `tables`: the table and all its
     ancestors by foreign keys. `after`: the offset of the read must be greater."""
 
@@ -110,21 +110,21 @@ def offset_of(opened: Window, tables: Iterable[TableId], log: RelayLog) -> Offse
     return at
 
 
-def read_whole(
+def single_view_of(
     tables: Callable[[], Mapping[TableId, TableState]], relay_log: Path, table: TableState
-) -> Whole | None:
+) -> SingleView | None:
     """How the table is read in one piece; None: it can be read in chunks."""
     if not refers_to_itself(table.schema):
         return None
     schemas = {name: one.schema for name, one in tables().items()}
-    return Whole(relay_log, frozenset(upstream(table.table, schemas)), table.replaces)
+    return SingleView(relay_log, frozenset(upstream(table.table, schemas)), table.replaces)
 
 
 def _named(tables: Iterable[TableId]) -> str:
     return ", ".join(sorted(map(str, tables)))
 
 
-def untrue(state: TableState, staged: StagedChunk, breaks: Iterable[Break]) -> str | None:
+def void_reason(state: TableState, staged: StagedChunk, breaks: Iterable[Break]) -> str | None:
     """Why the rows that were read can no longer be placed; None: they can. `breaks`: those up to the
     current position."""
     at = staged.at
@@ -137,7 +137,7 @@ def untrue(state: TableState, staged: StagedChunk, breaks: Iterable[Break]) -> s
     return next((f"{one.what} came after it was read" for one in breaks if one.end > at), None)
 
 
-def placed_whole(state: TableState, staged: StagedChunk) -> TablePlan:
+def placement_plan(state: TableState, staged: StagedChunk) -> TablePlan:
     """The plan that places the rows. Rows of an earlier snapshot are deleted at its end."""
     assert staged.at is not None
     mode: Mode = "merge" if state.written or state.replaces else "append"

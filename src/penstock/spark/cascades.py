@@ -59,10 +59,10 @@ from penstock.sinks.files import FileWriter, Present, Rows, written
 from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.errors import crossing, returned
-from penstock.spark.row_versions import Family, Known, Result, places_of
+from penstock.spark.row_versions import LargeCascades, ParentChanges, Result, places_of
 from penstock.spark.scratch import Scratch, rows_in
-from penstock.spark.self_referencing import Itself
-from penstock.spark.small_cascades import ROWS_MAX, Few, TooMany
+from penstock.spark.self_referencing import SelfReferencing
+from penstock.spark.small_cascades import ROWS_MAX, SmallCascades, TooMany
 from penstock.state import StateStore
 
 FORMAT = 1
@@ -79,7 +79,7 @@ class Consequences:
     folder: Path
     end: Offset = Offset(0)  # noqa: RUF009 (an int)
     """The end of the epoch."""
-    changes: dict[TableId, list[Known]] = field(default_factory=dict)
+    changes: dict[TableId, list[ParentChanges]] = field(default_factory=dict)
     """Changes of parent tables that foreign keys pass on."""
     rows: dict[TableId, str] = field(default_factory=dict)
     """For each table with rows to merge, the name of the folder with these rows."""
@@ -121,7 +121,7 @@ class Consequences:
         return cls(
             folder,
             Offset(document["end"]),
-            {TableId.parse(t): [Known.from_json(one, folder) for one in known]
+            {TableId.parse(t): [ParentChanges.from_json(one, folder) for one in known]
              for t, known in document["changes"].items()},
             {TableId.parse(table): path for table, path in document["rows"].items()},
             {TableId.parse(table): path for table, path in document["chunks"].items()},
@@ -204,7 +204,7 @@ class Cascades:
             if known.files:
                 found.changes.setdefault(parent.table, []).append(known)
 
-    def _decode(self, parent: TablePlan, step: ApplyEvents, watched: Watched, folder: Path) -> Known:
+    def _decode(self, parent: TablePlan, step: ApplyEvents, watched: Watched, folder: Path) -> ParentChanges:
         schema = parent.schema
         work = tuple(
             tasks.ChangesTask(schema.to_json(), split, watched, self._types) for split in step.splits
@@ -219,7 +219,7 @@ class Cascades:
             indexes = self._spark.range(0, len(work), 1, len(work))
             body = tasks.run_tasks(tasks.changes, work, str(schema.table), writer)
             paths = written(indexes.mapInArrow(body, "path string"))
-        return Known({schema.columns[n].name: n for n in watched.places}, tuple(map(Path, paths)))
+        return ParentChanges({schema.columns[n].name: n for n in watched.places}, tuple(map(Path, paths)))
 
     def _fail_children(
         self, parent: TableId, schemas: dict[TableId, TableSchema], error: TableError, found: Consequences
@@ -241,7 +241,7 @@ class Cascades:
         concerned: dict[TableId, TablePlan],
         schemas: dict[TableId, TableSchema],
         name: TableId,
-        earlier: dict[TableId, list[Known]],
+        earlier: dict[TableId, list[ParentChanges]],
         found: Consequences,
         scratch: Scratch,
     ) -> None:
@@ -258,15 +258,15 @@ class Cascades:
         watched = Watched.by(table.schema, keys)
         reach = plan.range if _is_alone(table) else None
         itself = refers_to_itself(table.schema)
-        family: Few | Family
+        family: SmallCascades | LargeCascades
         try:
-            small, limit = (Itself, self._own_rows_max) if itself else (Few, ROWS_MAX)
+            small, limit = (SelfReferencing, self._own_rows_max) if itself else (SmallCascades, ROWS_MAX)
             family = small(self._spark, self._types, table, watched, changes, reach, limit=limit)
             worked = self._result(plan, table, family, found)
         except TooMany:
             if itself:
                 raise reread_reasons.too_many(name, self._own_rows_max) from None
-            family = Family(self._spark, self._types, table, watched, changes, scratch)
+            family = LargeCascades(self._spark, self._types, table, watched, changes, scratch)
             worked = self._result(plan, table, family, found)
         if worked is None:
             return
@@ -278,13 +278,13 @@ class Cascades:
         if derived:
             places = {table.schema.columns[n].name: n for n in family.watched.places}
             files = tuple(sorted((found.folder / derived).glob("*.parquet")))
-            found.changes.setdefault(name, []).append(Known(places, files))
+            found.changes.setdefault(name, []).append(ParentChanges(places, files))
 
     def _result(
         self,
         plan: EpochPlan,
         table: TablePlan,
-        family: Few | Family,
+        family: SmallCascades | LargeCascades,
         found: Consequences,
     ) -> Result | None:
         if not family.is_touched:
@@ -367,10 +367,10 @@ class Cascades:
 
     def _earlier(
         self, window: Offset, concerned: dict[TableId, TablePlan], found: Consequences
-    ) -> dict[TableId, list[Known]]:
+    ) -> dict[TableId, list[ParentChanges]]:
         """Changes of earlier epochs that ended after the window. Adds the errors of these epochs about
         tables that catch up to `found`."""
-        changes: dict[TableId, list[Known]] = {}
+        changes: dict[TableId, list[ParentChanges]] = {}
         for folder, end in self._staged():
             one = Consequences.read(folder) if end > window else None
             if one is None:
@@ -426,7 +426,7 @@ def _chunk_window(table: TablePlan) -> Offset | None:
 
 
 def _matter(
-    earlier: dict[TableId, list[Known]], concerned: dict[TableId, TablePlan], plan: EpochPlan
+    earlier: dict[TableId, list[ParentChanges]], concerned: dict[TableId, TablePlan], plan: EpochPlan
 ) -> bool:
     keys: list[CascadingKey] = [
         key for table in concerned.values() if _window(table, plan) for key in table.schema.foreign_keys

@@ -29,7 +29,7 @@ from penstock.spark.scratch import Scratch
 
 
 @dataclass(frozen=True)
-class Known:
+class ParentChanges:
     """Changes of a parent, in files. `places`: the number of each column in the files' column names."""
 
     places: dict[str, int]
@@ -43,7 +43,7 @@ class Known:
         return sum(pq.read_metadata(file).num_rows for file in self.files)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any], folder: Path) -> Known:
+    def from_json(cls, fields: dict[str, Any], folder: Path) -> ParentChanges:
         return cls(fields["places"], tuple(folder / file for file in fields["files"]))
 
 
@@ -119,7 +119,7 @@ class Relation:
         )
 
 
-class Family(Relation):
+class LargeCascades(Relation):
     """Computes with Spark, for any number of rows. `changes`: for each parent, those of earlier epochs
     first."""
 
@@ -129,7 +129,7 @@ class Family(Relation):
         types: TypeOptions,
         table: TablePlan,
         watched: Watched,
-        changes: dict[TableId, list[Known]],
+        changes: dict[TableId, list[ParentChanges]],
         scratch: Scratch,
     ) -> None:
         super().__init__(types, table, watched)
@@ -143,7 +143,7 @@ class Family(Relation):
         """Whether any change of a parent concerns the table."""
         return bool(self.edges)
 
-    def _edge(self, key: CascadingKey, known: list[Known]) -> Edge | None:
+    def _edge(self, key: CascadingKey, known: list[ParentChanges]) -> Edge | None:
         if not known:
             return None
         places = known[-1].places
@@ -155,7 +155,7 @@ class Family(Relation):
         edge = Edge(key, columns, tuple(places[name] for name in key.referenced), how, changes)
         return None if edge.effective().isEmpty() else edge
 
-    def _read(self, known: Known, places: dict[str, int]) -> DataFrame:
+    def _read(self, known: ParentChanges, places: dict[str, int]) -> DataFrame:
         frame = self._spark.read.parquet(*[f"file://{file}" for file in known.files])
         columns = [
             (f.col(f"{side}{known.places[name]}") if name in known.places else f.lit(None)).alias(

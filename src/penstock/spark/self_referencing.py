@@ -21,10 +21,10 @@ from penstock.cascades.replay import OwnEdge, replay
 from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.spark.row_versions import Result
-from penstock.spark.small_cascades import LOGGED_BYTES_MAX, STANDS, Few, TooMany, is_plain
+from penstock.spark.small_cascades import LOGGED_BYTES_MAX, STANDS, SmallCascades, TooMany, is_plain
 
 
-class Itself(Few):
+class SelfReferencing(SmallCascades):
     """Computes one such table. Raises `TooMany`. Then nothing can be computed, because Spark has no rule
     for such tables."""
 
@@ -48,7 +48,7 @@ class Itself(Few):
     def work_out(
         self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
     ) -> Result | None:
-        """See `Family.work_out`."""
+        """See `LargeCascades.work_out`."""
         assert not chunks, "such a table is read in one piece, whose place in the log is known"
         logged = self._whole_log()
         versions = self._reachable(logged, None if target is None else self.of_target(target, after))

@@ -38,7 +38,7 @@ from penstock.model.schema import CascadingKey, TableId, TypeOptions
 from penstock.spark import tasks
 from penstock.spark.consequences import any_of, compared
 from penstock.spark.errors import crossing
-from penstock.spark.row_versions import Known, Relation, Result
+from penstock.spark.row_versions import ParentChanges, Relation, Result
 
 ROWS_MAX = 20_000
 """Limit of rows of a table, and of changes of its parents, that the driver handles as Python objects."""
@@ -55,7 +55,7 @@ class TooMany(Exception):
     """There are more rows or changes than the driver may handle."""
 
 
-class Few(Relation):
+class SmallCascades(Relation):
     """Computes in the driver. `changes`: for each parent, those of earlier epochs first. Changes outside of
     `reach` are ignored (None: none is). `limit`: of rows and of changes. Raises `TooMany`."""
 
@@ -65,7 +65,7 @@ class Few(Relation):
         types: TypeOptions,
         table: TablePlan,
         watched: Watched,
-        changes: dict[TableId, list[Known]],
+        changes: dict[TableId, list[ParentChanges]],
         reach: LogRange | None = None,
         *,
         limit: int = ROWS_MAX,
@@ -95,13 +95,13 @@ class Few(Relation):
 
     @property
     def is_touched(self) -> bool:
-        """See `Family.is_touched`."""
+        """See `LargeCascades.is_touched`."""
         return any(edge.effects for edge in self.edges)
 
     def _matters(self, edge: Edge) -> bool:
         return bool(edge.effects)
 
-    def _edge(self, key: CascadingKey, known: list[Known]) -> Edge | None:
+    def _edge(self, key: CascadingKey, known: list[ParentChanges]) -> Edge | None:
         columns = [self.places[name] for name in key.columns]
         kinds = [self._fields.field(place).type for place in columns]
         if not all(map(_is_simple, kinds)):
@@ -122,14 +122,14 @@ class Few(Relation):
     # refusals -----------------------------------------------------------------------------------------------
 
     def is_unclear(self) -> bool:
-        """See `Family.is_unclear`."""
+        """See `LargeCascades.is_unclear`."""
         return any(
             edge.sets and (reread_reasons.shares_columns(self.schema, edge.key) or edge.brings_back())
             for edge in self.edges
         )
 
     def refuse_moves(self, *, reading: bool) -> None:
-        """See `Family.refuse_moves`."""
+        """See `LargeCascades.refuse_moves`."""
         for edge in self.edges:
             if reading and edge.sets and not set(self.schema.key).isdisjoint(edge.key.columns):
                 raise reread_reasons.moved_while_read(self.schema.table, edge.key)
@@ -156,7 +156,7 @@ class Few(Relation):
     def work_out(
         self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
     ) -> Result | None:
-        """See `Family.work_out`."""
+        """See `LargeCascades.work_out`."""
         images = Images(tuple(self._row_of[self.places[name]] for name in self.schema.key))
         versions = list(self._logged(images))
         frames = [] if target is None else [self.of_target(target, after)]
@@ -258,7 +258,7 @@ class Few(Relation):
         return pa.table(columns)
 
 
-def _read(known: Known, referenced: Sequence[str], kinds: Sequence[pa.DataType]) -> pa.Table:
+def _read(known: ParentChanges, referenced: Sequence[str], kinds: Sequence[pa.DataType]) -> pa.Table:
     """The changes, with columns numbered by their place in the key. A column that did not exist then is
     NULL."""
     whole = pa.concat_tables([pq.read_table(file) for file in known.files])

@@ -34,7 +34,7 @@ from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState, is_reading, is_splitting
 from penstock.snapshot import staging
-from penstock.snapshot.driver_side import reads_here
+from penstock.snapshot.driver_side import driver_reads
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.staged_folders import StagedFolders
@@ -318,7 +318,7 @@ class SnapshotReader:
                 if (state.table, snapshot) not in waiting or self._paused(state.table):
                     continue
                 while len(found) < share and (chunk := self._free(state.table, snapshot)) is not None:
-                    here = self._reads_here(state, chunk)
+                    here = self._driver_reads(state, chunk)
                     if found and not here:
                         return found
                     found.append((state, chunk))
@@ -334,22 +334,22 @@ class SnapshotReader:
         taken = {number for name, of, number in self._taken if (name, of) == (table, snapshot)}
         return self._state.next_planned(table, taken, snapshot=snapshot)
 
-    def _reads_here(self, state: TableState, chunk: Chunk) -> bool:
+    def _driver_reads(self, state: TableState, chunk: Chunk) -> bool:
         """Whether the thread reads the chunk without a Spark job."""
-        return reads_here(chunk, state.rows_guess) and self._view(state) is None
+        return driver_reads(chunk, state.rows_guess) and self._view(state) is None
 
     def _work_off(self, work: list[Work]) -> bool:
         """Reads the chunks. Returns False if the gate lets no chunk start now."""
         state, chunk = work[0]
         if (permit := self._enter(state)) is None:
             return False
-        if self._reads_here(state, chunk):
-            self._read_here(work, permit)
+        if self._driver_reads(state, chunk):
+            self._read_in_driver(work, permit)
         else:
             self._read(state, chunk, permit)
         return True
 
-    def _read_here(self, work: list[Work], permit: Permit) -> None:
+    def _read_in_driver(self, work: list[Work], permit: Permit) -> None:
         """Reads small chunks over one connection, as many as the gate permits in a row. Closes the
         connection and then returns the permit."""
         failed: Work | None = None
@@ -359,11 +359,11 @@ class SnapshotReader:
                     if self._paused(state.table):
                         continue
                     failed = state, chunk
-                    staged = self._stage_here(stager, state, chunk)
+                    staged = self._stage_in_driver(stager, state, chunk)
                     self._state.chunk_staged(staged)
                     failed = None
-                    goes_on = self.gate.goes_on(permit, rows=staged.rows, bytes_=staged.bytes_read)
-                    if not goes_on or self._stopping.is_set():
+                    another = self.gate.may_read_another(permit, rows=staged.rows, bytes_=staged.bytes_read)
+                    if not another or self._stopping.is_set():
                         break
         except Exception as error:
             if failed is None:
@@ -377,7 +377,7 @@ class SnapshotReader:
     def _stager(self, permit: Permit) -> staging.Stager:
         return staging.Stager(permit.host, types=self._types)
 
-    def _stage_here(self, stager: staging.Stager, state: TableState, chunk: Chunk) -> StagedChunk:
+    def _stage_in_driver(self, stager: staging.Stager, state: TableState, chunk: Chunk) -> StagedChunk:
         directory = str(self._folders.of(state, chunk.snapshot))
         executed = self._executed_at(self._since(state, chunk))
         return stager.stage(state.schema, chunk, directory, executed=executed)

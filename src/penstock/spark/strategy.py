@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.model.plan import ApplyEvents, Mode, PlaceChunks
-from penstock.snapshot.driver_side import places_here
+from penstock.snapshot.driver_side import driver_places
 
 SHARE_BYTES = 24 * 1024**2
 """Log bytes per additional task: with fewer, starting the task costs more than it saves."""
@@ -82,7 +82,7 @@ def for_chunks(step: PlaceChunks, *, cores: int, driver_bytes_max: int) -> Share
     # Another step may have written newer changes that foreign keys made in the chunk's window.
     """The strategy for a step that places chunks."""
     newer = step.newer and step.window is None
-    return SharesOfChunks(min(cores, len(step.chunks)), newer, places_here(step, driver_bytes_max))
+    return SharesOfChunks(min(cores, len(step.chunks)), newer, driver_places(step, driver_bytes_max))
 
 
 def mode_of(step: ApplyEvents, *, partial_images: bool) -> Mode:

@@ -55,7 +55,7 @@ class NotCompared:
 
 
 @dataclass(frozen=True)
-class Held:
+class ComparedVersion:
     """The version of a target to compare."""
 
     version: str | None
@@ -67,7 +67,7 @@ class Held:
         return {"version": self.version, "schema": self.schema_version}
 
 
-Subject = Held | NotCompared
+Subject = ComparedVersion | NotCompared
 
 
 def not_compared(table: TableState, tables: Mapping[TableId, TableState]) -> NotCompared | None:

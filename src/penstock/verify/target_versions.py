@@ -20,7 +20,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog import lease
 from penstock.relaylog.reader import RelayLog
 from penstock.state import StateStore
-from penstock.verify.subject import Held, NotCompared, Subject, Why, not_compared
+from penstock.verify.subject import ComparedVersion, NotCompared, Subject, Why, not_compared
 
 HOLD_SECONDS_MAX = 60
 """How long a running pipeline may take to answer between two epochs."""
@@ -78,7 +78,7 @@ class PipelineVersions:
             )
         known = self._state.tables()
         found: dict[TableId, Subject] = {
-            name: not_compared(known[name], known) or Held(None, known[name].schema.version)
+            name: not_compared(known[name], known) or ComparedVersion(None, known[name].schema.version)
             for name in tables
         }
         return applied, found
@@ -124,4 +124,4 @@ class PipelineVersions:
 def _subject(answer: dict[str, Any]) -> Subject:
     if "why" in answer:
         return NotCompared(Why(answer["why"]), answer["reason"])
-    return Held(answer["version"], answer["schema"])
+    return ComparedVersion(answer["version"], answer["schema"])
