@@ -15,14 +15,14 @@ from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.signal import Signal
 from penstock.model.table import CatchingUp, Parked, ResnapshotPending, TableState
-from penstock.signals.work import (
-    Signals,
+from penstock.signals.settings import (
     apply_patterns,
     is_paused,
     limits_by_signal,
     to_resnapshot,
     with_signals,
 )
+from penstock.signals.work import Signals
 from penstock.sources.catalog import Catalog
 from penstock.sources.mysql.snapshot.keys import key_literal
 from penstock.sources.table_filter import TableFilter

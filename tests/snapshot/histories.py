@@ -38,7 +38,8 @@ from penstock.planning.policy import Policies
 from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog.reader import RelayLog
 from penstock.signals.channels import accept
-from penstock.signals.work import Signals, apply_patterns
+from penstock.signals.settings import apply_patterns
+from penstock.signals.work import Signals
 from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits

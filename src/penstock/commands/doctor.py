@@ -17,7 +17,7 @@ from penstock.model.schema import TableId
 from penstock.model.table import TableState
 from penstock.planning.parking import at_start
 from penstock.printable import printable
-from penstock.signals.work import tables_by_signal, with_signals
+from penstock.signals.settings import tables_by_signal, with_signals
 from penstock.sources import open_source
 from penstock.sources.base import Source
 from penstock.sources.preflight import Finding

@@ -1,10 +1,10 @@
 """Decides which tables a pipeline follows, from which offset, and whether their existing rows are read.
 
-A table's start S must be such that (1) every epoch planned after S carries the table, (2) the definition we
-hold is the one the log has at S, (3) no chunk is read before the server has executed everything up to S. So:
-read the definitions, then ask for the end of the binlog, wait until the relay log holds it, and look whether
-a statement about one of the tables stands in between; if so, the definition may be older or newer than S,
-and all is done again.
+The start S of a table must fulfil three conditions: (1) every epoch planned after S includes the table, (2)
+the known definition is the one that the table has at S, (3) no chunk is read before the server has executed
+everything up to S. So this module reads the definitions, asks for the end of the binary log, waits until
+the relay log has reached it, and checks whether a statement about one of the tables is in between. If so,
+the definition may be older or newer than S, and everything is repeated.
 """
 
 from __future__ import annotations
@@ -33,18 +33,22 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 ROUNDS_MAX = 10
-"""Times that tables are read from the catalog until no definition has changed meanwhile."""
+"""How often the definitions are read if they keep changing in the meantime."""
 RESTLESS = "its definition changed while it was read"
+"""Reason for parking a table."""
 SOON = "Nothing to do: it is read again once its definition stops changing."
+"""Hint for a table that is parked for that reason."""
 CATCH_UP_SECONDS_MAX = 24 * 3600
-"""How long the receiver may take to reach the source's end: it may begin far in the past."""
+"""How long the receiver may take to reach the source's end. It may have a backlog of days."""
 
 
 class TableGone(ConfigError):
-    """The table that is to be read again does not exist."""
+    """The table that should be read again does not exist."""
 
 
 class Wait(Protocol):
+    """Waits until the condition holds; see `Receiver.wait_for`."""
+
     def __call__(self, condition: Callable[[], Any], what: str, *, seconds: float = ...) -> None: ...
 
 
@@ -59,8 +63,8 @@ def discover(
     wait: Wait,
     reads: bool = True,
 ) -> None:
-    """Adds the tables that the patterns capture and the state does not know. Durable when it returns.
-    `reads`: their rows are read, unless the pipeline never does."""
+    """Adds the tables that match the patterns and that the state does not know. Durable on return. `reads`:
+    whether their rows are read, unless the pipeline never reads rows."""
     first = state.position is None
     if first:
         state.advance(relay_log.start)
@@ -69,11 +73,11 @@ def discover(
         relay_log, source, wait, lambda: source.catalog.read_tables(captured), finds=True
     )
     new = {table: schema for table, schema in schemas.items() if table not in known}
-    # Asked after `start`: what comes later stands in the log behind it.
+    # Asked after `start` is known: later changes come after it in the log.
     unfollowable = _unfollowable(source, new, config)
     planned, now = state.position or relay_log.start, start
     if first and config.start.at != "latest":
-        start = relay_log.start  # the log reaches back further than the catalog: decode checks definitions
+        start = relay_log.start  # the log is older than the catalog: decoding checks that definitions fit
     else:
         start = table_start(last_planned_end=Offset(max(planned, start)), log_start=relay_log.start)
     if first and config.start.at != "latest" and config.snapshot.mode == "never":
@@ -85,7 +89,7 @@ def discover(
         for schema in new.values():
             begin = start
             if schema.foreign_keys:
-                # The log does not tell when a key came: what is known of it holds from now on.
+                # The log does not tell when a foreign key was added, so it is followed from now on.
                 begin = table_start(last_planned_end=Offset(max(planned, now)), log_start=relay_log.start)
             state.put_table(_new_table(schema, begin, config, append_only, reads=reads))
             what = "found"
@@ -109,12 +113,13 @@ def restart_table(
     wait: Wait,
     why: str = "asked for",
 ) -> None:
-    """Begins a resnapshot: the table gets a new start, its present definition, and is read in chunks. The
-    target keeps its rows meanwhile, in the columns of that definition. Rows that are gone at the source are
-    deleted from it when the last chunk is placed. A change log gets a `truncate` at the start, and then every
-    row again. A target that is to be recreated is not opened.
+    """Starts a resnapshot: the table gets a new start and its current definition, and is read in chunks.
 
-    Raises `ConfigError` for a table that does not exist, `TransientError` while its definition keeps
+    In the meantime the target keeps its rows, in the columns of that definition. Rows that do not exist at
+    the source any more are deleted when the last chunk is placed. A change log gets a `truncate` at the
+    start, and then all rows again. A target that will be recreated is not opened.
+
+    Raises `ConfigError` for a table that does not exist, and `TransientError` while its definition keeps
     changing.
     """
     old = state.table(table)
@@ -132,7 +137,7 @@ def restart_table(
     start = Offset(max(start, state.position or start))
     renewed = old.target_reset == "recreate"
     missing = renewed or isinstance(sink.open(table), Missing)
-    # One that was to be emptied first has not been.
+    # A target that should have been emptied still has its rows.
     holds = (old.written or old.target_reset == "truncate") and not missing
     append_only = not config.sink_kind.keeps_tables
     fresh = new_table(schema, start, reads=True, append_only=append_only)
@@ -160,6 +165,7 @@ def restart_table(
 def _unfollowable(
     source: Source, tables: Collection[TableId], config: PipelineConfig
 ) -> dict[TableId, Reason]:
+    """Tables that cannot be followed, and why."""
     return source.catalog.unfollowable(tables, cascades=config.cascades == "park") if tables else {}
 
 
@@ -169,8 +175,8 @@ def _one(source: Source, table: TableId) -> dict[TableId, TableSchema]:
 
 
 def _reset(old: TableState, schema: TableSchema, *, missing: bool, empties: bool) -> TargetReset:
-    """What the target needs before rows in the columns of `schema` are written to it. `empties`: it holds
-    rows that nothing would ever delete."""
+    """What must be done to the target before rows with the columns of `schema` are written. `empties`: it
+    has rows that nothing else would delete."""
     if old.target_reset == "recreate":
         return "recreate"
     if missing:
@@ -193,9 +199,9 @@ def at_one_offset(
     *,
     finds: bool = False,
 ) -> tuple[dict[TableId, TableSchema], Offset, set[TableId]]:
-    """Definitions, an offset at which they hold (see the module's argument), and the tables of which that is
-    not sure, because statements about them kept coming. `finds`: a table that is created meanwhile counts
-    too."""
+    """Reads definitions. Returns them, an offset at which they hold (see the module's argument), and the
+    tables for which this is unsure because statements about them kept coming. `finds`: newly created tables
+    count, too."""
     restless: set[TableId] = set()
     for _ in range(ROUNDS_MAX):
         begin = _reach_end(relay_log, source, wait)
@@ -209,7 +215,7 @@ def at_one_offset(
 
 
 def _reach_end(relay_log: RelayLog, source: Source, wait: Wait) -> Offset:
-    """The offset of the source's present end, once the relay log holds it."""
+    """The offset of the source's current end, once the relay log has reached it."""
     end = source.end_position()
 
     def reached() -> bool:
@@ -225,7 +231,7 @@ def _reach_end(relay_log: RelayLog, source: Source, wait: Wait) -> Offset:
 def _touched(
     relay_log: RelayLog, source: Source, between: LogRange, tables: set[TableId], *, finds: bool
 ) -> set[TableId]:
-    """Tables about which a statement stands in the range; if it `finds` tables, also new ones."""
+    """Tables that statements in the range may have changed. With `finds`, also new tables."""
     touched: set[TableId] = set()
     for statement in relay_log.statements(between):
         named = source.touched(statement, tables)
@@ -234,7 +240,7 @@ def _touched(
 
 
 def _reconfigure(state: StateStore, changes: list[tuple[TableState, tuple[str, str] | None]]) -> None:
-    """`cascades` in the pipeline file is another than before."""
+    """Applies a changed option `cascades` to known tables."""
     for table, parked in changes:
         state.put_table(table)
         if parked is not None:

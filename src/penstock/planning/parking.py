@@ -1,8 +1,9 @@
 """Decides which tables a pipeline parks when it starts, and why. Pure.
 
-`discover` parks the tables of `parked_when_found`, the planner those of `cascades.keys.held_back`. `at_start`
-combines both, so that `penstock doctor` can say what `penstock run` will do. What depends on a target is not
-decided here: a target that belongs to somebody else, or whose columns do not fit those of other shards.
+`discover` parks the tables of `parked_when_found`, and the planner those of `cascades.keys.held_back`.
+`at_start` combines both, so that `penstock doctor` can say what `penstock run` would do. Decisions that
+depend on a target are made elsewhere: a target that belongs to somebody else, or whose columns do not fit
+those of other shards.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ Reasons = dict[TableId, Reason]
 CascadeReason = Callable[[TableId], Reason]
 """`sources.catalog.Catalog.cascade_reason`."""
 KEYS_WORKED_OUT = "changes made by its foreign keys are computed from now on"
+"""Reason for reading a table again after `cascades: apply` was set."""
 
 
 def at_start(
@@ -36,8 +38,8 @@ def at_start(
     *,
     logs_cascades: bool,
 ) -> dict[TableId, TableState]:
-    """The tables as they are when the pipeline begins to plan. `known`: those of its state. `schemas`: those
-    that it captures now. `unfollowable`: `sources.catalog.Catalog.unfollowable`."""
+    """The tables as they will be when the pipeline starts to plan. `known`: those of its state. `schemas`:
+    those that it captures now. `unfollowable`: `sources.catalog.Catalog.unfollowable`."""
     tables = dict(known)
     for state, parked in reconfigured(known, schemas, config, cascade_reason):
         tables[state.table] = state if parked is None else _parked(state, *parked)
@@ -64,7 +66,8 @@ def reconfigured(
     config: PipelineConfig,
     cascade_reason: CascadeReason,
 ) -> list[tuple[TableState, tuple[str, str] | None]]:
-    """Known tables that are otherwise since `cascades` in the pipeline file is, and why they are parked."""
+    """Known tables that change because the option `cascades` has changed, and why they are parked, if they
+    are."""
     found: list[tuple[TableState, tuple[str, str] | None]] = []
     for table, held in known.items():
         keys, now = held.schema.foreign_keys, schemas.get(table)
@@ -84,7 +87,7 @@ def parked_when_found(
     unfollowable: Mapping[TableId, Reason],
     config: PipelineConfig,
 ) -> Reasons:
-    """Of the `new` tables, those that cannot be followed. One without a key is parked already."""
+    """Those of the `new` tables that cannot be followed, and why. A table without a key is parked already."""
     parked: Reasons = {name: unfollowable[name] for name in new if name in unfollowable}
     for name in new:
         error = own_name(tables[name].schema)
@@ -102,7 +105,8 @@ def _collisions(
     parked: Collection[TableId],
     config: PipelineConfig,
 ) -> list[tuple[TableId, TableError]]:
-    """Tables whose target another one has. The first by name has it, of those that make one."""
+    """Tables whose target belongs to another table. If several new tables want a target, the first by name
+    gets it."""
     shards, taken = Shards(config.merge_shards), dict[tuple[str, ...], TableId]()
     waiting, found = set(new), list[tuple[TableId, TableError]]()
     for name in _with_targets(tables, waiting, parked):
@@ -121,7 +125,7 @@ def _other_keys(
     parked: Collection[TableId],
     config: PipelineConfig,
 ) -> list[tuple[TableId, TableError]]:
-    """Shards whose key is not that of the first one with the same target."""
+    """Shards whose key differs from that of the first shard with the same target."""
     shards, first = Shards(config.merge_shards), dict[str, TableId]()
     waiting, found = set(new), list[tuple[TableId, TableError]]()
     for name in _with_targets(tables, waiting, parked) if shards else ():
@@ -136,7 +140,7 @@ def _other_keys(
 def _with_targets(
     tables: Mapping[TableId, TableState], new: Collection[TableId], parked: Collection[TableId]
 ) -> list[TableId]:
-    """Tables that have a target or make one, in the order in which they come to it."""
+    """Tables that have a target, or will create one, in the order in which they get it."""
     names = sorted(tables, key=lambda table: (table in new, table))
     return [
         name

@@ -1,5 +1,5 @@
-"""Which chunks a plan places, and what has to be left out of them: the planner's word with
-`snapshot/placement.py`."""
+"""Decides which chunks a plan places, and which of their rows are left out. `snapshot/placement.py` has the
+rule; this module applies it to the state and the log."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 WHOLE_BYTES = 1 << 62
+"""An aim for splits that is larger than any log: one split per segment."""
 
 
 class Placing:
-    """Knows the statements that void chunks (`breaks`)."""
+    """Places chunks. Knows the statements that make chunks void (`breaks`)."""
 
     def __init__(
         self,
@@ -70,21 +71,22 @@ class Placing:
         return self._known
 
     def voids(self, table: TableId, at: Break) -> None:
+        """Records a statement that makes earlier chunks of the table void."""
         self._breaks.setdefault(table, []).append(at)
 
     def begins(self, table: TableId) -> None:
-        """It is another table from here on, or read again from here on."""
+        """Says that the name now means another table, or that the table is read again from here on."""
         self._breaks.pop(table, None)
 
     def chunk_steps(
         self, state: TableState, reach: LogRange, verdict: Verdict | None, rows_max: int | None = None
     ) -> list[Step]:
-        """Places the chunks that can be placed now: at least one, and `rows_max` rows at most. Chunks that
-        can never be placed are set back to be read again."""
+        """Steps that place the chunks that can be placed now: at least one chunk, and at most `rows_max`
+        rows. Chunks that can never be placed will be read again."""
         if not state.reading or (verdict is not None and verdict.state is not None):
-            return []  # no table any more, or one that is read again
+            return []  # dropped, or read again
         if state.replaces and reach.end <= state.replaces:
-            return []  # a row placed at the start itself would not be newer than one placed there before
+            return []  # rows placed at the start would not be newer than those of the earlier snapshot
         staged = [item.staged for item in self._state.chunks(state.table, "staged") if item.staged]
         placed = _first(self._placed(state, reach, verdict, staged, state.start), rows_max)
         steps = [step for mode in ("append", "merge") for step in self._place_steps(state, placed, mode)]
@@ -95,15 +97,15 @@ class Placing:
     def partial_steps(
         self, state: TableState, partial: PartialSnapshot, reach: LogRange, verdict: Verdict | None
     ) -> list[Step]:
-        """Places the chunks of a partial snapshot that can be placed now. Of one snapshot only, because two
-        may hold the same rows."""
+        """The same for the chunks of one partial snapshot. Only one at a time, because two may contain the
+        same rows."""
         changes = verdict is not None and verdict.state is not None
         if not state.streaming or changes or partial.status != "reading" or reach.end <= partial.since:
             return []
         chunks = self._state.chunks(state.table, "staged", snapshot=partial.number)
         staged = [item.staged for item in chunks if item.staged]
         if partial.part.keys:
-            staged = staged[:1]  # two chunks may have found one row by two names
+            staged = staged[:1]  # two chunks may have found one row, under two spellings of its key
         since = Offset(max(state.start, partial.since))
         placed = self._placed(state, reach, verdict, staged, since, fresh=False)
         return self._place_steps(state, placed, "merge")
@@ -118,6 +120,7 @@ class Placing:
         *,
         fresh: bool = True,
     ) -> list[Placed]:
+        """The chunks that can be placed at the end of the range. Discards those that must be read again."""
         placed: list[Placed] = []
         for placement in self._placements(state, reach, verdict, staged, since, fresh=fresh):
             if isinstance(placement, Placed):
@@ -143,6 +146,7 @@ class Placing:
         *,
         fresh: bool,
     ) -> list[Any]:
+        """The decision about each staged chunk."""
         if not staged:
             return []
         at_end = TableAtEnd(
@@ -159,10 +163,10 @@ class Placing:
         return list(place_all(staged, end, at_end, self._index, self._limits))
 
     def breaks_of(self, state: TableState, reach: LogRange) -> list[Break]:
-        """Statements since the table's start that void chunks. After a restart they are read from the log
-        again."""
+        """Statements since the table's start that make chunks void. After a restart they are read from the
+        log again."""
         if state.table not in self._breaks:
-            # A part of a table is read long after its start, when the log of that time may be gone.
+            # A partial snapshot may come long after the table's start, when that part of the log is deleted.
             start = max(state.start, self._log.start)
             past = LogRange(start, max(start, reach.start))
             self._breaks[state.table] = [
@@ -180,6 +184,7 @@ class Placing:
         return self._breaks[state.table]
 
     def _place_steps(self, state: TableState, placed: list[Placed], mode: Mode) -> list[Step]:
+        """The step that places the chunks that have this mode."""
         group = [item for item in placed if item.mode == mode]
         if not group:
             return []
@@ -193,12 +198,14 @@ class Placing:
         return [PlaceChunks(chunks, tuple(scans), "changes" if self._append_only else mode, window)]
 
     def _last_of_snapshot(self, state: TableState, placed: list[Placed]) -> bool:
+        """Whether the table's snapshot ends with these chunks."""
         counts = self._state.chunk_counts(state.table)
         waiting = counts.get("planned", 0) + counts.get("staged", 0)
         return state.phase == Reading(splitting=False) and bool(placed) and waiting == len(placed)
 
 
 def _first(placed: list[Placed], rows_max: int | None) -> list[Placed]:
+    """The first chunks with at most `rows_max` rows together, at least one chunk."""
     rows = accumulate(item.chunk.rows for item in placed)
     count = sum(total <= rows_max for total in rows) if rows_max is not None else len(placed)
     return placed[: max(1, count)]

@@ -1,14 +1,15 @@
-"""From "the log has grown, chunks are staged" to the durable plan of the next epoch.
+"""Plans the next epoch from the new log and the staged chunks, and makes the plan durable.
 
-A plan is made only while no other is waiting to be applied, so a table's state in the store is what the last
-epoch left. An epoch ends
+A plan is made only while no other plan is pending. So the state store shows each table as the last epoch
+left it. An epoch ends
 
-- at a transaction end, at most `bytes_max` after its start (soft: it holds at least one whole transaction),
-- at the first statement that does something to a captured table (DDL, or DML in statement format): the events
-  before it are decoded with the schema before it, and the statement is the epoch's last step,
-- at an offset somebody asked for (`penstock verify`).
+- at the end of a transaction, at most `bytes_max` after its start (a soft limit: it has at least one whole
+  transaction),
+- at the first statement that affects a captured table (DDL, or DML in statement format). The events before
+  it are decoded with the schema before it, and the statement is the epoch's last step,
+- at an offset that somebody requested (`penstock verify`).
 
-What the planner cannot capture it parks, with the offset, the reason and the cure (invariant 6).
+A table that cannot be captured is parked, with the offset, the reason and a hint.
 """
 
 from __future__ import annotations
@@ -63,19 +64,23 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 PLACED_ROWS_MAX = 150_000
-"""Rows of chunks that an epoch places of a table while it has events of others: these wait for its end."""
+"""Limit of chunk rows that an epoch places for a table while it has events of other tables, which wait
+until the epoch ends."""
 
 
 @dataclass(frozen=True)
 class PlannerLimits:
+    """Limits of epochs and of placements."""
+
     epoch_bytes_max: int
     placement: PlacementLimits
     task_bytes: int
-    """Row events of a split are listed before they are read backwards, so this bounds a task's memory."""
+    """Log bytes of a split. A task lists the row events of its split before it reads them backwards, so
+    this limits the task's memory."""
 
 
 class Planner:
-    """Plans epochs into the state store. Not thread-safe; called by one loop."""
+    """Plans epochs. Not thread-safe: the pipeline's loop calls it."""
 
     def __init__(
         self,
@@ -90,8 +95,8 @@ class Planner:
         identify: Callable[[TableId], str | None] = lambda table: None,
         cascades: TypeOptions | None = None,
     ) -> None:
-        """`identify`: see `TableSink.identity`. `cascades`: how values arrive, where what foreign keys change
-        is worked out; None: it is not."""
+        """`identify`: see `TableSink.identity`. `cascades`: how column types are mapped, if Penstock
+        computes what foreign keys change; None: it does not."""
         self._state = state
         self._log = relay_log
         self._statements = statements
@@ -110,18 +115,19 @@ class Planner:
         )
         self._identify = identify
         self._cascades = cascades
-        self._caught_up = False  # whether the last plan was of a table that catches up
+        self._caught_up = False  # whether tables that catch up had the last turn
 
     def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None:
-        """Plans one epoch if there is anything to do; otherwise moves the position over what concerns nobody.
+        """Plans one epoch, if there is anything to do. Otherwise moves the position over log that concerns
+        no table.
 
-        Before: no plan is pending. After: the plan returned is durable.
+        No plan may be pending. The returned plan is durable.
         """
         self._log.refresh()
         start = self._state.position
         assert start is not None, "the pipeline sets the first position before it plans"
         tables = self._joined(self._followable(), start)
-        # Tables that catch up take turns with all the others together.
+        # Tables that catch up take turns with all other tables.
         self._caught_up = not self._caught_up
         if (plan := self._place_whole(tables, start)) is not None:
             return plan
@@ -137,7 +143,7 @@ class Planner:
         moves = renames.moves(found, tables, self._identify, self._policies.shards)
         if moves and statement is not None:
             before = self._log.committed_before(statement.offset)
-            if before > start:  # what was written under the names so far is done first, and recorded
+            if before > start:  # changes under the old names come first, in an epoch of their own
                 statement, found, moves, end = None, [], (), before
         reach = LogRange(start, end)
         epoch = self._state.last_epoch() + 1
@@ -156,7 +162,8 @@ class Planner:
         return plan
 
     def _joined(self, tables: dict[TableId, TableState], position: Offset) -> dict[TableId, TableState]:
-        """Tables that have caught up, and whose last epoch alone is applied, go on with the others."""
+        """Lets tables that have caught up continue together with the others, once their last own epoch is
+        applied."""
         joining = {
             name: replace(state, phase=state.phase.then)
             for name, state in tables.items()
@@ -167,8 +174,8 @@ class Planner:
         return tables | joining
 
     def _place_whole(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
-        """Plans the rows of a table that was read in one piece, as they stood at one offset of the log. From
-        there on the table catches up, if the position has come further."""
+        """Plans the rows of a table that was read in one piece, as they were at one offset of the log. If
+        the position is already greater, the table catches up from there."""
         for state in filter(is_held, tables.values()):
             for item in self._state.chunks(state.table, "staged"):
                 staged = item.staged
@@ -194,8 +201,8 @@ class Planner:
         return plan
 
     def _catch_up(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
-        """Plans an epoch of one table that stands behind the position, if there is one: with what the log
-        held for it meanwhile. What other tables made of that part of the log is done."""
+        """Plans an epoch of one table that is behind the position, with the part of the log that it missed.
+        The other tables have that part already."""
         for state in tables.values():
             if isinstance(state.phase, CatchingUp):
                 return self._catch_up_with(state, state.phase, position)
@@ -226,7 +233,7 @@ class Planner:
         return plan
 
     def _followable(self) -> dict[TableId, TableState]:
-        """The tables, after those were held back whose foreign keys cannot be followed."""
+        """The tables. Those whose foreign keys cannot be followed are parked first, or read again."""
         tables = self._state.tables()
         if self._cascades is None:
             return tables
@@ -243,8 +250,8 @@ class Planner:
     def _first_effect(
         self, reach: LogRange, tables: dict[TableId, TableState], *, alone: TableId | None = None
     ) -> tuple[Statement | None, list[TableEffect]]:
-        """The first statement in the range that concerns a captured table (`alone`: this one), and what it
-        does."""
+        """The first statement in the range that affects a captured table (with `alone`: this table), and
+        its effects."""
 
         def concerns(effect: TableEffect, statement: Statement) -> bool:
             return (alone is None or effect.table == alone) and self._concerns(effect, statement, tables)
@@ -263,8 +270,8 @@ class Planner:
         tables: dict[TableId, TableState],
         statement: Statement | None,
     ) -> dict[TableId, Verdict]:
-        """What becomes of the tables that are known. Several effects on one of them (it goes, and another
-        takes its name) are judged one after the other."""
+        """The decisions about known tables. If a statement has several effects on a name (a table is
+        dropped and another one takes its name), they are judged in order."""
         verdicts: dict[TableId, Verdict] = {}
         if statement is None:
             return verdicts
@@ -292,7 +299,8 @@ class Planner:
         effects: list[TableEffect],
         verdicts: dict[TableId, Verdict],
     ) -> None:
-        """What the statement does to tables from the end of its epoch on, and the history of it."""
+        """Stores the statement's effects on the tables, which hold from the end of its epoch on, and the
+        history."""
         at = self._log.commit_time_us_at(statement.end)
         head = statement_head(statement.sql)
         for table, verdict in verdicts.items():
@@ -312,7 +320,7 @@ class Planner:
                 self._state.note(Change(effect.table, 1, statement.end, what, decision, head, at))
 
     def _end_misplaced(self, table: TableId, verdict: Verdict) -> None:
-        """Partial snapshots by a key that the table has no longer."""
+        """Ends partial snapshots that use a key which the table no longer has."""
         state = self._state.table(table)
         found = [step.schema for step in verdict.steps if isinstance(step, Evolve)]
         found += [verdict.state.schema] if verdict.state is not None else []
@@ -320,15 +328,16 @@ class Planner:
             self._state.end_partials(table, KEY_CHANGED)
 
     def _concerns(self, effect: TableEffect, statement: Statement, tables: dict[TableId, TableState]) -> bool:
+        """Whether the effect matters to a table of the pipeline."""
         state = tables.get(effect.table)
         if state is None:
             return effect.created is not None
         if isinstance(state.phase, CatchingUp):
-            return False  # it comes to this statement by itself
+            return False  # the table reaches this statement when it catches up
         if effect.created is not None:
-            # One that is parked, or to be read again, was dropped unseen: what is there now is read then.
+            # A table that is parked, or will be read again, was dropped unnoticed. The new one is read then.
             return isinstance(state.phase, Dropped) or (state.planned and state.start < statement.end)
-        # A table that starts later was read after this statement; a parked one is left alone.
+        # A table with a later start was read after this statement. A parked table is not touched.
         return state.planned and state.start < statement.end
 
     def _table_plans(
@@ -339,6 +348,7 @@ class Planner:
         *,
         alone: bool = False,
     ) -> list[TablePlan]:
+        """The plan of each table for the range. `alone`: one table catches up."""
         touched = self._log.tables(reach, exact=True) if reach else {}
         planned = {state.table: state.schema for state in tables.values() if state.planned}
         cascaded = below(planned, touched.keys() & planned.keys()) if self._cascades is not None else set()
@@ -373,7 +383,8 @@ class Planner:
         return plans
 
     def _timed(self, steps: tuple[Step, ...], end: Offset) -> list[Step]:
-        """A change log says when a table was emptied: the statement that ends at `end` did it."""
+        """Adds the time to steps that empty a table, for change logs. The statement that ends at `end` did
+        it."""
         return [
             replace(step, timestamp_us=self._log.commit_time_us_at(end))
             if isinstance(step, TruncateTarget)
@@ -384,7 +395,8 @@ class Planner:
     def _event_steps(
         self, state: TableState, reach: LogRange, touched: dict[TableId, tuple[int, int]], alone: bool
     ) -> list[Step]:
-        """`alone`: the table catches up, and what it does may be in the target already."""
+        """The step that applies the table's events. `alone`: the table catches up, and its target may
+        already have some of them."""
         part = LogRange(max(state.start, reach.start), reach.end)
         events, size = touched.get(state.table, (0, 0))
         if part != reach:
@@ -400,4 +412,5 @@ class Planner:
 
 
 def _is_known(state: TableState) -> bool:
+    """Whether the pipeline has a target, or had one, for the table."""
     return state.gone or state.planned

@@ -21,8 +21,8 @@ from penstock.printable import argument
 
 @dataclass(frozen=True)
 class Policies:
-    """`append_only`: the sink keeps every change. `reads`: existing rows may be read at all. `shards`: tables
-    that share a target."""
+    """The operator's policies. `append_only`: the sink keeps every change. `reads`: existing rows may be
+    read. `shards`: tables that share a target."""
 
     schema: SchemaConfig
     append_only: bool
@@ -37,8 +37,8 @@ class Policies:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A decision about one table. `steps` end its plan of the epoch. `state` is the table from then on (None:
-    unchanged)."""
+    """A decision about one table. `steps` end its plan of the epoch. `state`: the table's state from then
+    on (None: unchanged)."""
 
     steps: tuple[Step, ...]
     state: TableState | None
@@ -50,7 +50,8 @@ class Verdict:
 def judge(
     state: TableState, effect: TableEffect, end: Offset, policies: Policies, *, begin: Offset | None = None
 ) -> Verdict:
-    """Decides about an effect on a known table. The statement is at `begin` to `end` in the log."""
+    """Decides about a statement's effect on a known table. The statement is at `begin` to `end` in
+    the log."""
     what = effect.what or _what(effect)
     version = state.schema.version
     if effect.created is not None:
@@ -58,7 +59,7 @@ def judge(
     if effect.dropped or effect.renamed is not None:
         drops = policies.schema.dropped_tables == "drop" and not policies.append_only
         if effect.renamed is not None and policies.shards.together(state.table, effect.renamed):
-            drops = True  # the same rows come under another name: the target would have them twice
+            drops = True  # otherwise the target would have the same rows twice, under two names
         steps: tuple[Step, ...] = (DropTarget(),) if drops and state.last_epoch > 0 else ()
         gone = replace(state, phase=Dropped(end, f"Table {state.table}: {what}."))
         return Verdict(steps, gone, version, what, "target dropped" if drops else "target kept")
@@ -95,7 +96,7 @@ def judge(
 
 
 def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
-    """A new table, whose name the pipeline does not know."""
+    """The state of a new table whose name the pipeline did not know."""
     assert effect.created is not None
     reads = effect.fills and policies.reads
     state = new_table(effect.created, end, reads=reads, append_only=policies.append_only)
@@ -106,7 +107,7 @@ def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
 def _begun_anew(
     state: TableState, effect: TableEffect, end: Offset, policies: Policies, what: str
 ) -> Verdict:
-    """Another table takes a known name. The target holds rows of the one before."""
+    """Decides about a new table that takes a known name. The target has rows of the earlier table."""
     assert effect.created is not None
     schema = replace(effect.created, version=state.schema.version + 1)
     fresh = begun(replace(effect, created=schema), end, policies)
@@ -121,21 +122,22 @@ def _begun_anew(
         and policies.reads
         and not policies.append_only
     ):
-        # One table takes the place of another with rows of its own, most of them the same ones, as a rule.
+        # The new table brings its own rows. Usually most of them are the same as before.
         fresh = replace(fresh, target_reset="evolve", written=True, replaces=end)
         decision = "read from its beginning; replaces the rows of the target"
     return Verdict((), fresh, schema.version, what, decision)
 
 
 def kept_by_name(state: TableState, schema: TableSchema) -> Kept:
-    """The target keeps its columns, filled from columns of the same name."""
+    """The columns that the target keeps. They are filled from columns with the same names."""
     held = state.kept.schema if state.kept is not None else state.schema
     names = {column.name for column in schema.columns}
     return Kept(held, tuple(c.name if c.name in names else None for c in held.columns))
 
 
 def fitted(state: TableState, evolve: Evolve, *, ignores: bool) -> tuple[Evolve, str | None]:
-    """The step for the columns that the target has; and the reason if its rows will lack values."""
+    """The step for the target's columns, and the reason to read the table again if its rows would lack
+    values."""
     held = state.kept or Kept(state.schema, tuple(column.name for column in state.schema.columns))
     if ignores:
         after = {o.before: c.name for o, c in zip(evolve.origins, evolve.schema.columns, strict=True)}
@@ -171,8 +173,8 @@ def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
 
 
 def _same_bounds(known: TableSchema, evolve: Evolve) -> bool:
-    """Whether bounds of chunks still divide the rows as before: the key has the same columns, which compare
-    as before. Their names do not count."""
+    """Whether the bounds of chunks still divide the rows in the same way: the key has the same columns with
+    the same comparison. Their names do not matter."""
     columns = {c.name: (c, o.before) for c, o in zip(evolve.schema.columns, evolve.origins, strict=True)}
     now = [columns[name] for name in evolve.schema.key]
     return [(known.column(name), name) for name in known.key] == [

@@ -74,5 +74,5 @@ def verdicts(
 
 
 def _is_complete(state: TableState) -> bool:
-    """Whether the target holds the whole table, and needs nothing first."""
+    """Whether the target has the whole table, and nothing must be done to it first."""
     return state.streaming and state.complete and state.last_epoch > 0

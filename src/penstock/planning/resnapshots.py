@@ -33,14 +33,14 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 RETRY = Schedule.steady(5.0)
-"""When a table could not begin again, or the source did not answer."""
+"""Pause after a table could not be restarted, or the source did not answer."""
 WAIT_SECONDS = 5.0
-"""Longest time that planning waits for the relay log to reach the source's end, which it had reached."""
+"""How long planning waits for the relay log to reach the source's end. A moment before it had reached it."""
 
 
 class Resnapshots:
-    """Called between two epochs, by the loop that plans them. `renew` forces a transaction end at the source,
-    because rows are placed only after the new start."""
+    """Starts pending resnapshots. The loop that plans epochs calls it between two epochs. `renew` forces a
+    transaction end at the source, because rows are placed only after the new start."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class Resnapshots:
         self._goal: SourcePosition | None = None
 
     def work(self) -> None:
-        """Begins the resnapshots that are pending, as far as tables can be read now. Never waits for long:
-        epochs of the other tables are planned by the same loop."""
+        """Starts the pending resnapshots whose tables can be read now. Never waits for long, because the
+        same loop plans the epochs of other tables."""
         pending = self._state.tables_that(is_resnapshot_pending)
         known = self._state.tables() if pending else {}
         tables = [table for table in pending if not waits(table, known)]
         if not tables or not self._backoff.ready:
             return
-        # A backlog that is still to be received is waited for here, one look at a time.
+        # If the receiver has a backlog, this is repeated until the relay log reaches the source's end.
         self._goal = self._goal or self._source.end_position()
         self._log.refresh()
         if not self._log.reached(self._goal):
@@ -87,7 +87,7 @@ class Resnapshots:
                 log.warning("the resnapshot of %s is not possible: %s", table.table, error)
                 at = self._state.position or table.start
                 with self._state.transaction():
-                    # What it was parked for before is not what keeps it from being read.
+                    # The new reason replaces the one for which the table was parked before.
                     self._state.put_table(replace(table, phase=ResnapshotPending(table.resnapshot_pending)))
                     self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
 
@@ -114,11 +114,13 @@ class Resnapshots:
             self._state.note(Change(table.table, table.schema.version, at, "dropped", "target kept"))
 
     def wait_shortly(self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS) -> None:
+        """Waits, but at most `WAIT_SECONDS`."""
         self._wait(condition, what, seconds=min(seconds, WAIT_SECONDS))
 
     def _explained(self, table: TableState) -> bool:
-        """Whether reading it again helps. The definition may have been newer than the log, which began in the
-        past: then it helps once. After that only if the catalog says something else by now."""
+        """Whether reading the table again helps. The definition may have been newer than a log that began
+        in the past; then it helps once. After that, it helps only if the catalog has another definition by
+        now."""
         if not any(one.table == table.table and one.decision == UNFIT for one in self._state.history()):
             return True
         now = self._source.catalog.read_table(table.table)

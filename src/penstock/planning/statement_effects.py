@@ -1,8 +1,8 @@
-"""Walks the statements of a part of the log that do something to the tables that are followed.
+"""Walks over the statements in a part of the log that affect the followed tables.
 
-Three readers of the log do so: the planner (an epoch ends at the first such statement), the placement of
-chunks (statements of the past that make chunks worthless), and the reader of changes (which carries
-definitions from one statement to the next). What a statement means is the source's business.
+Three parts of Penstock need this: the planner (an epoch ends at the first such statement), the placement of
+chunks (earlier statements that make chunks void), and the reader of changes (which tracks definitions from
+one statement to the next). The source knows what a statement means.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def effects_in(
     live: Mapping[TableId, TableSchema],
     concerns: Concerns,
 ) -> Iterator[tuple[Statement, list[TableEffect]]]:
-    """Statements in log order, each with the effects that matter to the caller; one that has none of these is
-    passed over. `live` is read at each statement: a caller that carries definitions on changes it before he
-    asks for the next one."""
+    """Yields statements in the order of the log, each with the effects that matter to the caller.
+    Statements without such effects are skipped. `live` is read at each statement: a caller that tracks
+    definitions updates it before asking for the next one."""
     for statement in log.statements(range_):
         found = [effect for effect in reader.effects(statement, dict(live)) if concerns(effect, statement)]
         if found:

@@ -1,4 +1,5 @@
-"""How far back a pipeline still reads the relay log. `relaylog/retention.py` argues why this is enough."""
+"""Computes how far back a pipeline still needs the relay log. `relaylog/retention.py` argues why this is
+enough."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from penstock.state import StateStore
 
 
 def needed(state: StateStore, signals: Iterable[Offset] = ()) -> Offset:
-    """Nothing at or before this offset is read any more. `signals`: up to where signals of the source's log
-    were read."""
+    """Everything at or before this offset is never read again. `signals`: offsets up to which the source's
+    log was read for signals."""
     with state.reading():
         position = state.position
         if position is None:
@@ -29,8 +30,8 @@ def needed(state: StateStore, signals: Iterable[Offset] = ()) -> Offset:
 
 
 def register(config: PipelineConfig, state: StateStore) -> Consumer:
-    """The pipeline as a consumer of its relay log, known by its state. Raises `ConfigError` if a running one
-    has its name."""
+    """Registers the pipeline as a consumer of its relay log, identified by its state. Raises `ConfigError`
+    if a running consumer has its name."""
     signals = [at for at in [read_to(state)] if at is not None and config.signals.table is not None]
     return Consumer(
         config.relay_log_path,

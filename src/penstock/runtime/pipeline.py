@@ -1,79 +1,45 @@
-"""Wiring of a pipeline; this module only connects things.
+"""A pipeline, as Python programs and `penstock run` use it.
 
-One loop in the driver's main thread checks the receiver and the stream, plans the next epoch once the last
-one is applied, answers requests and reports. Spark applies epochs and reads chunks in other threads. The
-state store alone determines what may happen next, so a killed pipeline continues where it stopped."""
+`Pipeline.run` checks everything that must hold before anything is started, and then starts it in the order in
+which one part needs another. `run.py` has the run itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from penstock import config as configuration
-from penstock.backoff import Backoff, Schedule
-from penstock.cascades.keys import is_unfinished, refers_to_itself
 from penstock.config import PipelineConfig
 from penstock.disk import directory
-from penstock.errors import TableError, TransientError
-from penstock.failures.messages import explained, one_sentence
-from penstock.model.chunk import Chunk
-from penstock.model.offset import Offset
-from penstock.model.partial_snapshot import PartialSnapshot
-from penstock.model.plan import EpochPlan
-from penstock.model.table import TableState
-from penstock.planning.discovery import Wait, discover
-from penstock.planning.resnapshots import Resnapshots
-from penstock.relaylog.consumers import Consumer
-from penstock.relaylog.reader import RelayLog
+from penstock.failures.messages import explained
 from penstock.runtime import targets
-from penstock.runtime.log_needs import needed, register
-from penstock.runtime.planning_loop import Attention, Planning, Renewal, make_planner
+from penstock.runtime.log_needs import register
 from penstock.runtime.progress import Progress
-from penstock.runtime.query_watch import QueryWatch
+from penstock.runtime.run import Run
 from penstock.runtime.shutdown import Ending, leave_by_force
-from penstock.runtime.unpark import unpark
-from penstock.runtime.verify_requests import Requests
-from penstock.signals.channels import open_channels, rest_server, send
-from penstock.signals.work import (
-    Signals,
-    apply_patterns,
-    is_paused,
-    limits_by_signal,
-    to_resnapshot,
-    with_signals,
-)
-from penstock.snapshot import staging
-from penstock.snapshot.chunk_log import ChunkLog
-from penstock.snapshot.gate import Gate
-from penstock.snapshot.retries import Retries
-from penstock.snapshot.single_view import single_view_of
+from penstock.signals.channels import rest_server, send
+from penstock.signals.settings import with_signals
 from penstock.sources import open_source
-from penstock.sources.base import Source
-from penstock.sources.chunks import ALL_ROWS
-from penstock.sources.preflight import Finding, refuse
-from penstock.sources.receiver import Receiver
-from penstock.sources.table_filter import TableFilter
+from penstock.sources.preflight import refuse
 from penstock.state import StateStore
 from penstock.state.report import forget_report, forget_status
 
 log = logging.getLogger(__name__)
 
-PLANNING_RETRY = Schedule.steady(2.0)
-"""When the source does not answer what planning asks it."""
-
 
 class Pipeline:
-    """`Pipeline.load("shop.yaml").run()` blocks until `stop()` is called from another thread (or a signal
-    handler), or, with `once=True`, until everything committed at the source before the call is at the
-    targets and the snapshot is done. Raises a `PenstockError` when it cannot go on; what it has done stays
-    and the next run continues.
+    """A pipeline: `Pipeline.load("shop.yaml").run()`.
+
+    `run` blocks until another thread or a signal handler calls `stop()`. With `once=True` it also ends when
+    the snapshot is done and the targets have everything that was committed at the source before the call.
+    It raises a `PenstockError` if the pipeline cannot continue. Nothing is lost then; the next run
+    continues.
     """
 
     def __init__(self, config: PipelineConfig, *, path: Path | None = None) -> None:
@@ -81,24 +47,26 @@ class Pipeline:
         self._path = path
         self._stopping = threading.Event()
         self.exits = False
-        """The process may be ended to keep `stop_timeout`: it is ours alone."""
+        """Whether this process may exit to keep `stop_timeout`, because it only runs this pipeline."""
         self.progress: Progress | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Pipeline:
+        """A pipeline from its pipeline file."""
         return cls(configuration.load(path), path=Path(path).resolve())
 
     def stop(self) -> None:
-        """Asks a running pipeline to end after the epoch at hand. Returns at once; may be called from a
-        signal."""
+        """Asks a running pipeline to end after the current epoch. Returns at once. May be called from a
+        signal handler."""
         self._stopping.set()
 
     def signal(self, kind: str, data: dict[str, Any], *, signal_id: str | None = None) -> str:
-        """Tells the pipeline what to do (docs/signals.md), wherever it runs; the signal's id. Raises
-        `ConfigError` for what is no signal."""
+        """Sends a signal (docs/signals.md) to the pipeline, in whatever process it runs. Returns the
+        signal's id. Raises `ConfigError` if this is not a signal."""
         return send(self.config, kind, data, signal_id)
 
     def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
+        """Runs the pipeline: see the class. `on_progress` is called about once a second."""
         config = self.config
         directory.make(config.state, "state")
         with directory.disk_errors_explained(), contextlib.ExitStack() as stack:
@@ -113,7 +81,7 @@ class Pipeline:
             config = stack.enter_context(configuration.with_lent_password(config))
             stack.enter_context(explained("The pipeline stopped", config.state))
             targets.check_paths(config)
-            known = StateStore.exists(config.state)  # else there are no signals yet
+            known = StateStore.exists(config.state)  # otherwise there are no signals yet
             opened = partial(StateStore, config.state, owner=True)
             state = stack.enter_context(contextlib.closing(opened())) if known else None
             source = open_source(config, foreign_keys=config.cascades == "apply")
@@ -128,13 +96,13 @@ class Pipeline:
             state.limit_signals(config.signals)
             stack.enter_context(targets.locked(config, state))
             targets.check_relay_log(config.relay_log_path, state)
-            source.preflight.check_start()  # before Spark is started beside the receiver
+            source.preflight.check_start()  # before Spark is started in parallel with the receiver
             consumer = stack.enter_context(contextlib.closing(register(config, state)))
             rest = stack.enter_context(rest_server(config, state))
             receiver = source.receiver(self._receiver_file())
             stack.callback(receiver.stop)
             receiver.start()
-            run = _Run(config, state, source, receiver, ending, self._stopping, consumer, rest, once=once,
+            run = Run(config, state, source, receiver, ending, self._stopping, consumer, rest, once=once,
                        on_progress=on_progress)  # fmt: skip
             stack.callback(run.close)
             stack.push(ending.note)
@@ -143,320 +111,10 @@ class Pipeline:
             return self.progress
 
     def _receiver_file(self) -> Path:
-        """The pipeline file for the receiver's process; written into the state when there is none."""
+        """The pipeline file that the receiver's process reads. It is written into the state if there is
+        none."""
         if self._path is not None:
             return self._path
         path = self.config.state / "pipeline.yaml"
         configuration.save(self.config, path)
         return path
-
-
-class _Run:
-    """One run of a pipeline: everything that is open while it lasts."""
-
-    def __init__(
-        self,
-        config: PipelineConfig,
-        state: StateStore,
-        source: Source,
-        receiver: Receiver,
-        ending: Ending,
-        stopping: threading.Event,
-        consumer: Consumer,
-        rest: str | None,
-        *,
-        once: bool,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> None:
-        self.config = config
-        self.state = state
-        self.source = source
-        self.receiver = receiver
-        self.ending = ending
-        self.stopping = stopping
-        self.rest = rest
-        self.once = once
-        self.on_progress = on_progress
-        self.closing = contextlib.ExitStack()
-        self.chunk_log = ChunkLog(config.relay_log_path)
-        self.consumer = consumer
-        self.last_plan = 0.0
-        self.planning_retries = Retries()
-        self.planning_backoff = Backoff(PLANNING_RETRY)
-
-    def close(self) -> None:
-        self.receiver.ask_to_stop()
-        self.closing.close()
-
-    # before the loop ----------------------------------------------------------------------------------------
-
-    def prepare(self, findings: list[Finding]) -> None:
-        """Opens everything, in the order in which one thing needs another. What takes long and needs nothing
-        goes on beside the rest: the JVM while the receiver begins, the stream and the workers while tables
-        are looked at."""
-        config = self.config
-        with ThreadPoolExecutor(1, thread_name_prefix="start") as aside:
-            spark = aside.submit(self._open_spark)
-            self.log = self._open_log()
-            self.closing.callback(self.source.close)
-            self.captured = TableFilter(config.tables, fold_case=self.source.catalog.fold_case)
-            apply_patterns(self.captured, config.tables, self.state)
-            self.goal = self.source.end_position() if self.once else None
-            spark.result()
-            self._make_workers(any(finding.partial_rows for finding in findings))
-            self._start_history()  # before what is stopped earlier, which still notes changes
-            self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))
-            self.query = self._watch_query()
-            self.closing.callback(self._stop_query)
-            query = aside.submit(self.query.start)
-            self._discover(self._wait_for)
-            targets.check_new(self.sink, self.state)
-            self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
-                                     gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
-            self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat
-            planner = make_planner(
-                self.state, self.log, self.source, config, self.captured, self.sink,
-                applies_cascades=self._applies_cascades,
-            )  # fmt: skip
-            self.planning = Planning(self.state, self.log, planner)
-            self.renewal = Renewal(self.log, self.receiver.renew)
-            self.resnapshots = Resnapshots(
-                self.state, self.log, self.source, config, self.sink,
-                wait=self._wait_for, renew=self.renewal.ask,
-            )  # fmt: skip
-            self.requests = Requests(self.state, self.log, self.sink)
-            self.signals = self._make_signals()
-            query.result()
-        self.runner.begin()
-        self.chunks.start()
-
-    def _open_spark(self) -> None:
-        from penstock.sinks.registry import open_sink
-        from penstock.spark.lock import hold_state
-        from penstock.spark.session import build_session, warm_up
-
-        config = self.config
-        self.spark = build_session(config.spark, config.sink, config.state)
-        self.closing.callback(self.spark.stop)
-        self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
-        hold_state(self.spark, config.state)
-        warm_up(self.spark)
-        self.sink = open_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
-        self.closing.callback(self.sink.close)
-        self.sink.check()
-        # Before the stream, which goes on with what was planned.
-        if config.sink_kind.durable:
-            targets.check(self.sink, self.state, **to_resnapshot(config, self.state), types=config.types)
-
-    def _discover(self, wait: Wait, *, reads: bool = True) -> None:
-        discover(
-            self.state, self.log, self.source, self.captured, self.config,
-            append_only=not self.config.sink_kind.keeps_tables,
-            wait=wait, reads=reads,
-        )  # fmt: skip
-
-    def _find_more(self, reads: bool) -> None:
-        known = self.state.tables()
-        self._discover(self.resnapshots.wait_shortly, reads=reads)
-        targets.park_taken(self.sink, self.state, self.state.tables().keys() - known.keys())
-
-    def _make_signals(self) -> Signals:
-        config = self.config
-        return Signals(
-            self.state,
-            config,
-            self.captured,
-            open_channels(config, self.state, self.log, self.source.catalog.read_table),
-            discover=self._find_more,
-            catalog=self.source.catalog,
-            unpark=partial(unpark, self.state, self.log, self.sink, hold=self.consumer.hold),
-            limit=lambda limits: self.chunks.limits(**limits),
-            advance_log=self.renewal.ask,
-        )
-
-    def _make_workers(self, lacks_columns: bool) -> None:
-        """Who applies epochs, and who reads chunks. `lacks_columns`: the source's row images do."""
-        from penstock.spark.epochs import EpochRunner, EpochSettings
-        from penstock.spark.incomplete_images import IncompleteImages
-        from penstock.spark.snapshots import SnapshotReader
-
-        config = self.config
-        images = IncompleteImages(self.source.row_images, config.types, everywhere=lacks_columns)
-        settings = EpochSettings.of(config)
-        self.runner = EpochRunner(self.spark, self.sink, self.state, images, settings, self._applied)
-        self.chunks = SnapshotReader(
-            self.spark,
-            self.state,
-            config.state / "chunks",
-            gate=self._make_gate(),
-            parallel=config.snapshot.parallel,
-            retries=config.retries,
-            types=config.types,
-            find_chunks=self._find_chunks,
-            executed_at=self.chunk_log.executed_at,
-            failed=self._snapshot_failed,
-            paused=partial(is_paused, self.state),
-            view=partial(single_view_of, self.state.tables, config.relay_log_path),
-            found_all=self.source.chunks.rest,
-        )
-        self.chunks.limits(**limits_by_signal(self.state))
-
-    def _make_gate(self) -> Gate:
-        snapshot = self.config.snapshot
-        hosts = self.source.snapshot_hosts(self.captured, self.chunk_log.bytes_outside)
-        return Gate(snapshot, hosts, allowed=self._may_read)
-
-    def _start_history(self) -> None:
-        from penstock.spark.history import HistoryTable
-
-        table = self.config.history_table
-        if table is not None:
-            history = HistoryTable(self.spark, self.sink, self.state, table)
-            history.check()
-            self.closing.callback(lambda: history.stop(self.ending.left(0.9)))
-            history.start()
-
-    @property
-    def _applies_cascades(self) -> bool:
-        return self.config.cascades == "apply" and not self.source.catalog.logs_cascades
-
-    def _open_log(self) -> RelayLog:
-        path = self.config.relay_log_path
-        self._wait_for(lambda: RelayLog.exists(path), "the receiver to begin the relay log")
-        log = RelayLog.open(path)
-        self.state.set_meta("relay_log", log.uuid)
-        planned = self.state.position or Offset(0)
-        self._wait_for(lambda: log.refresh() >= planned, "the receiver to recover the relay log")
-        return log
-
-    def _wait_for(self, condition: Callable[[], Any], what: str, *, seconds: float = 120) -> None:
-        self.receiver.wait_for(condition, what, self.stopping, seconds=seconds)
-
-    def _watch_query(self) -> QueryWatch:
-        from penstock.spark.stream import start_query
-
-        return QueryWatch(
-            self.config.retries,
-            self.stopping,
-            start=lambda: start_query(self.spark, self.runner.run_next, self.config.state),
-            failure=lambda: self.runner.failure,
-            failed=lambda error: self.runner.retries.failed(None, error, one_sentence(error)),
-        )
-
-    def _stop_query(self) -> None:
-        if not self.runner.end(self.ending.left(0.9)):  # never in the middle of an epoch, if it can be helped
-            log.warning("stopping: the epoch at hand is broken off, and is done again by the next run")
-        self.query.stop()
-
-    def _retrying(self) -> list[dict[str, Any]]:
-        return [
-            *self.runner.retries.to_json("epoch"),
-            *self.chunks.retries.to_json("snapshot"),
-            *self.planning_retries.to_json("planning"),
-        ]
-
-    # the loop -----------------------------------------------------------------------------------------------
-
-    def loop(self) -> Progress:
-        attention = Attention(self.state, self.log)
-        while not self.stopping.is_set():
-            self.receiver.check()
-            self.query.check()
-            if self.chunks.error is not None:
-                raise self.chunks.error
-            if attention.should_look():
-                self.renewal.work()
-                self._plan()
-                self._report()
-                if self._finished():
-                    break
-            time.sleep(attention.tick)  # the pace of the loop
-        self._report(now=True)
-        self.progress.end()
-        return self.progress
-
-    def _plan(self) -> None:
-        """Between two epochs: answers what is asked about this moment, then plans the next epoch."""
-        if self.state.has_pending() or not self.planning_backoff.ready:
-            return
-        try:
-            cuts = list(self.requests.work())
-            self.signals.work()
-            rested = self.last_plan + self.config.epoch.interval / 1000
-            may_plan = time.monotonic() >= max(rested, self.requests.no_plan_before)
-            if may_plan:
-                self.resnapshots.work()
-            if (may_plan or cuts) and self.planning.next(cuts):
-                self.runner.wake()
-                self.last_plan = time.monotonic()
-            self.planning_retries.ended(None)
-        except TransientError as error:
-            # The source does not answer: what is planned goes on, and the receiver says more about it.
-            log.warning("nothing can be planned for now: %s", error)
-            self.planning_retries.failed(None, error)
-            self.planning_backoff.failed()
-
-    def _applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
-        """Called after an epoch was recorded, from Spark's thread."""
-        self.query.epoch_applied()
-        self.runner.failure = None
-        self.runner.retries.clear()
-        self.progress.applied(plan, outcomes)
-        for outcome in outcomes:
-            for staged in outcome.placed:
-                staging.discard(staged)
-
-    def _report(self, *, now: bool = False) -> None:
-        if not (now or self.progress.should_report()):
-            return
-        self.consumer.needs(needed(self.state, self.signals.needed()))
-        self.progress.write()
-        if self.on_progress is not None:
-            self.on_progress(self.progress)
-
-    def _finished(self) -> bool:
-        only = self.config.snapshot.mode == "only"
-        if not self.once and not only:
-            return False
-        if is_unfinished(self.state.tables()):
-            return False
-        if self.state.has_pending() or self.state.signals("accepted"):
-            return False
-        if only and not self.once:
-            return True
-        assert self.goal is not None
-        goal = self.log.offset_reaching(self.goal)
-        position = self.state.position
-        return goal is not None and position is not None and position >= goal
-
-    # snapshot -----------------------------------------------------------------------------------------------
-
-    def _find_chunks(
-        self,
-        table: TableState,
-        partial: PartialSnapshot | None,
-        after: Chunk | None,
-        sized: Callable[[int], None],
-    ) -> Iterator[Chunk]:
-        if refers_to_itself(table.schema):
-            return iter([Chunk(table.table, 0, None, None)])
-        return self.source.chunks.find(
-            table.schema,
-            self.config.snapshot.chunk_rows,
-            self.chunk_log.executed_at(table.start if partial is None else max(table.start, partial.since)),
-            sized=sized,
-            part=partial.part if partial else ALL_ROWS,
-            after=after,
-        )
-
-    def _may_read(self) -> bool:
-        behind = self.chunk_log.bytes_behind(self.state.applied_offset())
-        return behind <= self.config.snapshot.pause_when_behind
-
-    def _snapshot_failed(self, read: TableState, error: TableError) -> None:
-        table = self.state.table(read.table)
-        if table is None or table.start != read.start:
-            return  # it has begun anew meanwhile
-        log.warning("%s is parked: %s", read.table, error)
-        at = self.state.position or Offset(0)
-        self.state.park(read.table, offset=at, reason=error.message, hint=error.hint)

@@ -1,4 +1,4 @@
-"""The planner of a pipeline: what it is made of, and when it is asked."""
+"""Decides when the planner of a pipeline is asked, and creates the planner."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 APPEND_BYTES_MAX = 128 * 1024**2
-"""Log of a table from its start on. While there is no more, its first chunks are appended to the empty
-target, and each is compared with all of that log."""
+"""Limit of a table's log since its start, up to which its first chunks are appended to the empty target.
+Each of them is compared with all of this log; with more log, merging is cheaper."""
 
 
 AWAKE_SECONDS = 2.0
-"""How long the loop looks at each tick after something has happened: an idle tick costs CPU."""
+"""How long the loop looks at everything at each tick after something has happened."""
 TICK_SECONDS = 0.02
+"""Tick of the loop in that time: short, because it adds to the latency of each epoch."""
 RESTING_SECONDS = 0.2
+"""How often the loop looks at everything when nothing has happened for a while."""
 RESTING_TICK_SECONDS = 0.05
-"""Then it looks at everything each `RESTING_SECONDS`, and asks at each of these ticks whether something has
-happened."""
+"""Tick of the loop in that time. At each tick it checks whether something has happened; each tick costs
+CPU."""
 IDLE_SECONDS = 0.3
-"""Without a change: the source may rest for longer."""
+"""How long the source may be silent before a transaction end is forced. A busy source sends one earlier."""
 
 
 class Attention:
-    """How often the loop of a pipeline looks at everything: at each tick for a while after something has
-    happened, and five times a second otherwise. Whether something happens costs one call of the system, and
-    so does each tick: most pipelines are idle most of the time."""
+    """Decides how often the pipeline's loop looks at everything: at each tick for a while after something
+    has happened, and five times a second otherwise. Checking whether something has happened costs one
+    system call. Most pipelines are idle most of the time, so this saves CPU."""
 
     def __init__(self, state: StateStore, log: RelayLog) -> None:
         self._state = state
@@ -50,7 +52,7 @@ class Attention:
         self._looked = 0.0
 
     def should_look(self) -> bool:
-        """Whether to look now."""
+        """Whether to look at everything now."""
         now = time.monotonic()
         at = (self._log.stamp(), self._state.own_changes)
         if at != self._at:
@@ -62,26 +64,28 @@ class Attention:
 
     @property
     def tick(self) -> float:
-        """Seconds until it is asked again."""
+        """Seconds until the next call of `should_look`."""
         return TICK_SECONDS if time.monotonic() < self._awake_until else RESTING_TICK_SECONDS
 
 
 class Renewal:
-    """Where the log's end must move on, also while the source is idle: a new connection moves it. A source
-    that is not idle does so by itself, and goes on being read without a pause."""
+    """Moves the end of the log forward, also while the source is idle, by making the receiver reconnect. If
+    the source is not idle, its log grows anyway, and nothing interrupts the receiver."""
 
     def __init__(self, log: RelayLog, renew: Callable[[], None]) -> None:
-        """`renew`: makes the receiver connect anew."""
+        """`renew` makes the receiver reconnect."""
         self._log = log
         self._renew = renew
         self._end = Offset(0)
         self._renew_at: float | None = None
 
     def ask(self) -> None:
+        """Requests that the end of the log moves."""
         self._end = self._log.refresh()
         self._renew_at = self._renew_at or time.monotonic() + IDLE_SECONDS
 
     def work(self) -> None:
+        """Called regularly: reconnects if the log has not grown in the meantime."""
         if self._renew_at is None:
             return
         if self._log.refresh() <= self._end:
@@ -92,12 +96,14 @@ class Renewal:
 
 
 class Asks(Protocol):
+    """The part of the planner that is called here."""
+
     def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None: ...
 
 
 class Planning:
-    """Asks the planner unless it has found nothing to do, and neither the log nor the state has changed
-    since: what it answers follows from these two alone."""
+    """Calls the planner, unless it last found nothing to do and neither the log nor the state has changed
+    since. Its answer depends only on these two."""
 
     def __init__(self, state: StateStore, log: RelayLog, planner: Asks) -> None:
         self._state = state
@@ -106,18 +112,19 @@ class Planning:
         self._nothing_at: tuple[Any, ...] | None = None
 
     def next(self, cuts: list[Offset]) -> bool:
-        """Whether an epoch was planned."""
+        """Returns whether an epoch was planned."""
         there = (self._state.seen(), self._log.refresh())
         if there == self._nothing_at and not cuts:
             return False
         planned = self._planner.plan_next(cuts) is not None
-        # Of tables that catch up the planner looks at every other call.
+        # While tables catch up, the planner looks at the other tables in every other call only.
         waits = self._state.tables_that(is_catching_up)
         self._nothing_at = None if planned or waits else there
         return planned
 
 
 def planner_limits(config: PipelineConfig) -> PlannerLimits:
+    """The planner's limits from the pipeline file."""
     placement = PlacementLimits(
         window_bytes_max=config.snapshot.window_bytes_max, append_bytes_max=APPEND_BYTES_MAX
     )
@@ -125,7 +132,7 @@ def planner_limits(config: PipelineConfig) -> PlannerLimits:
 
 
 def _no_identity(table: TableId) -> None:
-    """Of sinks whose targets stay where they are."""
+    """For sinks whose targets never move."""
 
 
 def make_planner(
@@ -138,6 +145,7 @@ def make_planner(
     *,
     applies_cascades: bool,
 ) -> Planner:
+    """Creates the planner of a pipeline."""
     statements = source.statements(
         captured,
         log,

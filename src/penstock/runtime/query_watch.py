@@ -1,4 +1,4 @@
-"""The Spark query that runs the epochs: started, started again when it ends, and stopped."""
+"""Starts the Spark query that runs the epochs, restarts it when it ends, and stops it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from penstock.failures.messages import is_lasting, one_sentence
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often Spark is asked whether the query lives: each question costs as much as a tick without it."""
+"""Time between two questions to Spark whether the query is running. Each costs as much as the rest of a
+tick."""
 RETRY = Schedule(first_s=2.0, max_s=30.0)
+"""Pauses before restarts of the query."""
 
 
 class QueryWatch:
-    """`start` starts a query (a StreamingQuery). `failure` is what ended the last batch, if that is known:
-    Spark's own exception holds text only. `failed` is told each error after which the query starts again."""
+    """`start` starts a query (a StreamingQuery). `failure` returns the error that ended the last batch, if
+    it is known; Spark's own exception has only its text. `failed` is called with each error after which the
+    query is restarted."""
 
     def __init__(
         self,
@@ -50,12 +53,13 @@ class QueryWatch:
             self._query.stop()
 
     def epoch_applied(self) -> None:
-        """The query does its work: what failed before counts no more. Any thread may call this."""
+        """Says that the query works, so earlier failures do not count any more. May be called from any
+        thread."""
         self._backoff.succeeded()
 
     def check(self) -> None:
-        """Starts the query again if it has ended. Raises what ended it if that cannot pass, or has come again
-        after `retries.restarts_max` starts without an applied epoch in between."""
+        """Restarts the query if it has ended. Raises the error that ended it if it is permanent, or if the
+        query was already restarted `retries.restarts_max` times without an applied epoch in between."""
         now = time.monotonic()
         if self._failure() is None and now < self._looked + LOOK_SECONDS:
             return

@@ -1,15 +1,15 @@
-"""A run that is told to end ends within `stop_timeout`, whatever it waits for.
+"""Makes sure that a run that is stopped ends within `stop_timeout`, whatever it waits for.
 
-To wait for what is under way is the better end, so there are steps:
+It is better to finish running work than to interrupt it. So there are four steps:
 
-1. At once nothing new is begun; what is under way (an epoch, chunks) may finish.
-2. After a third of the time every wait for the source is ended (`Source.interrupt`).
-3. After half of it Spark's jobs are cancelled.
-4. At the end the process says what still runs, in its log and for `penstock status`, and exits. Nothing is
-   lost by that: it is what `kill -9` does, and every step is made for it.
+1. At once: nothing new is started. Running work (an epoch, chunks) may finish.
+2. After a third of the time: all waits for the source are ended (`Source.interrupt`).
+3. After half of the time: Spark's jobs are cancelled.
+4. At the end: the process reports what still runs, in its log and for `penstock status`, and exits. Nothing
+   is lost. It is the same as `kill -9`, after which every step can be repeated.
 
-A run that ends with an error has the same time for closing down. One that ends because it has finished has
-all the time it needs.
+A run that ends with an error has the same time for closing. A run that has finished has as much time as it
+needs.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ from penstock.state.report import note_end
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.2
-"""How often a run that stops looks what is still running."""
+"""How often a stopping run checks what still runs."""
 FINISHED_SECONDS = 3600.0
-"""For closing down a run that has finished."""
+"""Limit for closing a run that has finished: more than it ever needs."""
 BY_FORCE = 5
-"""The exit code of a run that had to be ended in the midst of something."""
+"""Exit code of a run that was ended by force."""
 LAST_WORDS_SECONDS = 1.0
-"""For writing why the run is ended by force: the disk may be what it waits for."""
+"""Limit for writing why the run is ended by force. The disk may be what hangs."""
 _SHOWN_MAX = 10
-"""Names of what still runs, in one message."""
+"""Number of running threads that are named in the message."""
 
 
 class Ending:
-    """Watches a run from a thread of its own, as a context manager around all of it. `cancel_jobs` is known
-    once Spark runs. `exits`: step 4 is taken; else the caller's process goes on, and threads may be left
-    behind."""
+    """Watches a run from its own thread. A context manager around the whole run. `cancel_jobs` is set once
+    Spark runs. `exits`: whether step 4 exits the process. Otherwise the caller's process continues,
+    possibly with leftover threads."""
 
     def __init__(
         self,
-        told: threading.Event,
+        stop_requested: threading.Event,
         timeout_s: float,
         *,
         exits: bool = False,
     ) -> None:
-        """`told`: that the run is to end."""
-        self._told = told
+        """`stop_requested`: set when the run shall end."""
+        self._stop_requested = stop_requested
         self._timeout_s = timeout_s
         self._exits = exits
         self.report: Callable[[list[str]], None] = lambda running: None
-        """Is told what still runs, about once a second while the run ends."""
+        """Called about once a second while the run ends, with what still runs."""
         self.beat: Callable[[], None] = lambda: None
-        """Is called about once a second until then: the run's main thread may be waiting for the source."""
+        """Called about once a second before that, because the main thread may be waiting for the source."""
         self.forced: Callable[[str], None] = lambda message: None
-        """Is told why the run ends by force."""
+        """Called with the reason when the run is ended by force."""
         self.interrupt: Callable[[str], int] = lambda reason: 0
-        """Ends the waits for the source; how many there were."""
+        """Ends all waits for the source. Returns their number."""
         self.cancel_jobs: Callable[[], None] | None = None
         self._begun_at: float | None = None
         self._why = ""
@@ -87,20 +87,20 @@ class Ending:
         self._thread.join(2 * TICK_SECONDS)
 
     def begin(self, why: str = "") -> None:
-        """From now on the time runs. `why`: the error that ends the run."""
+        """Starts the time limit. `why`: the error that ends the run."""
         if self._begun_at is None:
             self._why, self._begun_at = why, time.monotonic()
 
     def note(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """As the innermost exit of an `ExitStack`: an error that leaves it ends the run."""
+        """For use as the innermost exit of an `ExitStack`: an error that passes it ends the run."""
         if error is not None:
             self.begin(str(error))
 
     def left(self, share: float = 1.0) -> float:
-        """Seconds until this share of the time is used up; plenty while nothing has told the run to end."""
-        if self._told.is_set():
+        """Seconds until this share of the time is used up. Much more if the run has not been stopped."""
+        if self._stop_requested.is_set():
             self.begin()
         if self._begun_at is None:
             return FINISHED_SECONDS
@@ -113,7 +113,7 @@ class Ending:
             if self._begun_at is None:
                 if time.monotonic() > reported + 1:
                     reported = time.monotonic()
-                    with contextlib.suppress(Exception):  # a full disk is told elsewhere
+                    with contextlib.suppress(Exception):  # other writers report a full disk
                         self.beat()
                 continue
             elapsed = time.monotonic() - self._begun_at
@@ -130,7 +130,7 @@ class Ending:
                 return
 
     def _cancel(self) -> None:
-        """In a thread, since the JVM may be what hangs."""
+        """Cancels Spark's jobs, in a thread, because the JVM may not answer."""
         if self.cancel_jobs is None or (self._cancelling is not None and self._cancelling.is_alive()):
             return
         if self._cancelling is None:
@@ -144,7 +144,7 @@ class Ending:
                 self.cancel_jobs()
 
     def running(self) -> list[str]:
-        """The threads of this run that live, and where each is."""
+        """The running threads of this run, and the function in which each of them is."""
         frames = sys._current_frames()
         own = (threading.get_ident(), self._cancelling.ident if self._cancelling else None)
         found = []
@@ -156,13 +156,14 @@ class Ending:
         return found
 
     def _force(self) -> None:
+        """Reports what still runs, and exits the process if that is allowed."""
         running = self.running()
         names = "; ".join(running[:_SHOWN_MAX])
         message = (
             f"The run did not end within stop_timeout ({self._timeout_s:g} s) and is ended by force. Nothing "
             f"is lost: the next run continues from here. Still running: {names}."
         )
-        # The disk may be what hangs, and nobody may read what is said: neither keeps the process.
+        # Writing may hang too, on the disk or on a pipe that nobody reads. The process must exit anyway.
         last = [partial(self.forced, message), partial(self._say, message)]
         threads = [threading.Thread(target=_try, args=(one,), name="last-words", daemon=True) for one in last]
         for thread in threads:
@@ -193,7 +194,7 @@ def _try(action: Callable[[], None]) -> None:
 
 
 def _place(frame: FrameType | None) -> str:
-    """The innermost function of ours; empty: it has none."""
+    """The innermost function of Penstock on a thread's stack; empty: there is none."""
     at: Any = frame
     while at is not None:
         module = str(at.f_globals.get("__name__", ""))

@@ -1,7 +1,7 @@
-"""Does the state fit what it speaks of: the relay log it was planned from, the targets it has written?
+"""Checks that the state fits the relay log it was planned from, and the targets it has written.
 
-Both can be changed behind a pipeline's back: restored, removed, rolled back. Going on would lose changes or
-apply them twice, so it is noticed before anything is planned.
+Both can change without the pipeline's knowledge: they can be restored, removed or rolled back. Continuing
+would then lose changes or apply them twice. So this is checked before anything is planned.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 OPENED_AT_ONCE = 4
-"""Targets that are opened at the same time, when a run begins."""
+"""Targets that are opened in parallel when a run starts. Most of the time is spent waiting for the JVM and
+for files."""
 
 
 def check_paths(config: PipelineConfig) -> None:
-    """What the operator named must be usable before anything is started."""
+    """Raises `ConfigError` if a directory that the operator named cannot be used."""
     directory.make(config.relay_log_path, "relay_log.path")
     directory.close_to_others(config.relay_log_path, "relay_log.path")
     if config.sink.directory is not None:
@@ -46,10 +47,10 @@ def check_paths(config: PipelineConfig) -> None:
 def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
     """Holds the right to write this state's targets, by a lock in `sink.path`.
 
-    Commits are told apart by the state's uuid and the epoch's number. A copy of a state has the same ones: if
-    both ran, each would take epochs of the other for its own, and pass over changes. Two states on one
-    machine, or on machines that share a file system with locks, are told apart here; where a target is
-    somewhere else, only the order in which they run is checked (`check`).
+    Commits are identified by the state's uuid and the epoch's number. A copy of a state has the same uuid.
+    If both ran, each would take the other's epochs for its own and skip changes. The lock prevents that on
+    one machine, and on machines that share a file system with locks. For targets elsewhere, only the order
+    of the runs is checked (`check`).
     """
     targets = config.sink.directory
     if targets is None:
@@ -68,8 +69,8 @@ def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
 
 
 def check_relay_log(path: Path, state: StateStore) -> None:
-    """Call before a receiver may write the log: one that lacks what was planned from it would be filled with
-    other bytes at the same offsets. Raises `ConfigError`."""
+    """Must be called before a receiver may write the log. If the log lacked the end from which epochs were
+    planned, the receiver would write other bytes at the same offsets. Raises `ConfigError`."""
     position, known = state.position, state.meta("relay_log")
     if position is None:
         return
@@ -107,13 +108,13 @@ def check(
 ) -> None:
     """Raises `ConfigError` for a target that is not as this pipeline left it.
 
-    A rollback shows in Iceberg's snapshots. Delta's RESTORE keeps the record of our commits (`verify`
-    finds what differs), and a removed part of a change log leaves no trace: neither is seen here.
+    A rollback shows in Iceberg's snapshots. Two things do not show: Delta's RESTORE, which keeps the record
+    of the pipeline's commits (`verify` finds the differences), and a removed part of a change log.
 
-    The target of a table that is to be read again anyway (`asked` for, or pending) may be rolled back, or
-    missing: then an empty one is made, since an epoch that was planned before may still have steps for it.
-    A target that is to be `renewed` may be in any state: if it cannot be opened it goes now, and a resnapshot
-    of its table is pending.
+    The target of a table that is going to be read again (`asked` for, or pending) may be rolled back or
+    missing. If it is missing, an empty one is created, because an epoch that was planned earlier may still
+    write to it. A target that is going to be `renewed` may be in any state. If it cannot be opened, it is
+    removed now, and a resnapshot of its table becomes pending.
     """
     newest = state.last_epoch()
     moving = {table for plan in state.pending() for table in plan.moved}
@@ -132,7 +133,7 @@ def check(
                 table=str(table.table),
             )
         if table.status != "live" or table.last_epoch <= 0 or table.table in moving:
-            continue  # left alone, or its target is still to be made, or on its way
+            continue  # not followed, or its target does not exist yet or is being moved
         if not table.resnapshot_pending and table.table not in asked and table.table not in renewed:
             check_as_left(table, target, state)
         elif isinstance(target, Missing):
@@ -140,19 +141,20 @@ def check(
 
 
 def _opened(sink: Sink, tables: Iterable[TableId]) -> dict[TableId, TargetState]:
-    """Several at once: most of the time of each goes by on the way to the JVM and to the files."""
+    """Opens several targets in parallel."""
     names = list(tables)
     with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="targets") as pool:
         return dict(zip(names, pool.map(sink.open, names), strict=True))
 
 
 def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
-    """Nothing is there, if what is there cannot be opened."""
+    """The state of a target that will be recreated. A target that cannot be opened is removed and counts as
+    missing."""
     if not table.last_epoch and table.target_reset != "recreate":
-        return sink.open(table.table)  # nothing of ours can be there
+        return sink.open(table.table)  # the pipeline has not created it yet
     try:
         return sink.open(table.table)
-    except Exception as error:  # whatever the file format's own code makes of it
+    except Exception as error:  # the file format's own code may raise anything
         log.warning("the target of %s cannot be opened and is removed: %s", table.table, one_sentence(error))
         if table.target_reset != "recreate":
             pending = table.read_again("its target could not be opened")
@@ -162,7 +164,7 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
 
 
 def check_new(sink: Sink, state: StateStore) -> None:
-    """Raises `ConfigError` if the place of a target that is still to be made is taken."""
+    """Raises `ConfigError` if something else already has the name of a target that is still to be created."""
     new = [one.table for one in state.tables().values() if not one.last_epoch and one.status == "live"]
     for table, target in _opened(sink, new).items():
         if isinstance(target, Foreign):
@@ -170,7 +172,8 @@ def check_new(sink: Sink, state: StateStore) -> None:
 
 
 def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId]) -> None:
-    """The same for tables that came while others are followed: only they are left alone."""
+    """The same for tables that are added while others are followed. They are parked, and the others
+    continue."""
     for name, target in _opened(sink, tables).items():
         if isinstance(target, Foreign):
             error = target.error(name)
@@ -178,7 +181,7 @@ def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId]) -> None
 
 
 def check_as_left(table: TableState, target: TargetState, state: StateStore) -> None:
-    """Raises `ConfigError` for a target that lacks what this pipeline has written to it."""
+    """Raises `ConfigError` if the target lacks something that this pipeline has written to it."""
     if isinstance(target, Foreign):
         raise target.error(table.table)
     command = f"`penstock resnapshot FILE {argument(table.table)}`"
@@ -202,8 +205,8 @@ def check_as_left(table: TableState, target: TargetState, state: StateStore) -> 
 def _has_committed(table: TableState, state: StateStore) -> bool:
     """Whether the table's last epoch left a commit in the target.
 
-    An epoch that parks the table is not its last. Of an epoch long ago it is enough that rows were written,
-    since the target was made before.
+    An epoch that parks the table is not its last epoch. For an epoch of long ago, of which the state keeps
+    no details, the answer is whether rows were ever written.
     """
     committed = state.has_committed(table.last_epoch, table.table)
     return table.written if committed is None else committed

@@ -1,8 +1,9 @@
-"""A parked table comes back, because somebody asked (signal `unpark`).
+"""Unparks a table, when the signal `unpark` asks for it.
 
-It goes on from its own offset if nothing is lost to it: parking kept that offset (`Parked.resumes`), the
-relay log still holds what came after it, and the target is as this pipeline left it. Then the table catches
-up under epochs of its own (`Planner`), and joins the others. Else it is read again from its beginning.
+The table continues from its own offset if nothing is lost: parking recorded that offset (`Parked.resumes`),
+the relay log still has everything after it, and the target is as this pipeline left it. The table then
+catches up in epochs of its own (`Planner`), and joins the others. Otherwise it is read again from its
+beginning.
 """
 
 from __future__ import annotations
@@ -41,13 +42,12 @@ def unpark(
     *,
     hold: Callable[[Offset], None],
 ) -> dict[str, Any]:
-    """The answer: `action` is `continue` (from `offset`), `resnapshot` (with the `reason`) or `none` (the
-    table is not parked).
+    """Returns the answer to the signal. `action` is `continue` (from `offset`), `resnapshot` (with the
+    `reason`) or `none` (the table was not parked).
 
-    A resnapshot of a table that is to be read again is pending then (`planning/resnapshots.py`). Raises
-    `ConfigError` if the table stays as it is, with what keeps it.
-
-    `hold` keeps the log behind an offset from being deleted (`relaylog.consumers.Consumer.hold`).
+    With `resnapshot`, the resnapshot is pending afterwards (`planning/resnapshots.py`). Raises
+    `ConfigError`, with the reason, if the table stays as it is. `hold` protects the log after an offset
+    from deletion (`relaylog.consumers.Consumer.hold`).
     """
     found = state.table(table)
     if found is None:
@@ -56,7 +56,9 @@ def unpark(
         )
     match found.phase:
         case Dropped():
-            raise ConfigError(f"Table {table} is gone at the source; there is nothing to go on with.")
+            raise ConfigError(
+                f"Table {table} does not exist at the source any more, so it cannot be unparked."
+            )
         case Removed():
             raise ConfigError(
                 f"Table {table} was removed from this pipeline.", hint="Signal add-table for it."
@@ -79,8 +81,9 @@ def _come_back(
     state: StateStore,
     hold: Callable[[Offset], None],
 ) -> dict[str, Any]:
+    """Lets the table continue, or requests a resnapshot."""
     if resumes is None:
-        loss: str | None = "its changes since it was parked cannot be added to what its target holds"
+        loss: str | None = "its target cannot take the changes since it was parked without a new snapshot"
     else:
         loss = _lost(table, resumes.at, relay_log, sink, state, hold)
     if resumes is None or loss is not None:
@@ -101,15 +104,15 @@ def _lost(
     state: StateStore,
     hold: Callable[[Offset], None],
 ) -> str | None:
-    """Why a parked table cannot go on from `at`; None: it can."""
+    """Why a parked table cannot continue from `at`; None: it can."""
     if table.schema.foreign_keys:
         return "what foreign keys changed while it was parked is not known"
     hold(at)
-    relay_log.refresh()  # what it begins with now stays
+    relay_log.refresh()  # from here on, retention keeps the log's start
     if relay_log.start > at:
         return f"the relay log begins at offset {relay_log.start}, after {at}, where it was parked"
     if table.last_epoch <= 0:
-        return None  # its target is still to be made
+        return None  # its target does not exist yet
     target = sink.open(table.table)
     if isinstance(target, Missing):
         return "its target is gone"

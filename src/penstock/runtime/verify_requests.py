@@ -1,5 +1,5 @@
-"""What `penstock verify` asks a running pipeline for, through its state. Answered by the pipeline's loop,
-between two epochs."""
+"""Answers the requests of `penstock verify` to a running pipeline. They come through its state, and the
+pipeline's loop answers them between two epochs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from penstock.state import StateStore
 from penstock.verify.subject import ComparedVersion, Subject, not_compared
 
 HOLD_SECONDS_MAX = 20.0
-"""Longest time that `penstock verify` keeps the pipeline from planning while it opens a read view."""
+"""How long a request keeps the pipeline from planning, while `penstock verify` opens a read view. It ends
+by itself, so that a killed `verify` cannot stop the pipeline."""
 
 
 class Requests:
+    """Answers the requests."""
+
     def __init__(self, state: StateStore, relay_log: RelayLog, sink: Sink) -> None:
         self._state = state
         self._log = relay_log
         self._sink = sink
         self.no_plan_before = 0.0
-        """On the monotonic clock: nothing is to be planned before."""
+        """Time on the monotonic clock before which nothing may be planned."""
 
     def work(self) -> Iterator[Offset]:
-        """Does what is asked; yields offsets at which an epoch has to end."""
+        """Answers open requests. Yields offsets at which an epoch has to end."""
         for request, kind, argument in self._state.open_requests():
             if kind == "hold":
                 self.no_plan_before = time.monotonic() + HOLD_SECONDS_MAX
@@ -38,8 +41,8 @@ class Requests:
                 yield from self._cut(request, argument)
 
     def _cut(self, request: int, argument: str) -> Iterator[Offset]:
-        """Answers with the targets' versions once every change up to a place of the source's log is in
-        them."""
+        """Answers with the versions of the targets, once they have every change up to a place in the
+        source's log."""
         question = json.loads(argument)
         self._log.refresh()
         goal = self._log.offset_reaching(SourcePosition(question["file"], int(question["position"])))

@@ -6,21 +6,19 @@ with the progress or the outcome of each."""
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from penstock.backoff import Backoff, Schedule
-from penstock.config import PipelineConfig, TablesConfig
+from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, InternalError, PenstockError, TransientError
 from penstock.failures.messages import one_sentence
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import Part
-from penstock.model.pattern import exactly, named_table
+from penstock.model.pattern import named_table
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.signal import Signal, SignalStatus
@@ -30,6 +28,15 @@ from penstock.signals import commands
 from penstock.signals.answers import progress
 from penstock.signals.channels import Channel
 from penstock.signals.commands import is_condition, matching
+from penstock.signals.settings import (
+    apply_patterns,
+    limits_by_signal,
+    paused,
+    set_limits_by_signal,
+    set_paused,
+    set_tables_by_signal,
+    tables_by_signal,
+)
 from penstock.sources.catalog import Catalog
 from penstock.sources.named_keys import UnfitKey, check_keys
 from penstock.sources.table_filter import TableFilter
@@ -43,9 +50,6 @@ FIRST_CHECK_SECONDS = 0.1
 """Interval of progress checks just after a signal has started."""
 RETRY = Schedule.steady(1.0)
 """When the source did not answer what a signal needs."""
-PAUSED = "paused"
-TABLES = "tables by signal"
-LIMITS = "limits by signal"
 
 Started = tuple[SignalStatus, dict[str, Any]]
 
@@ -290,7 +294,7 @@ class Signals:
         named = (
             ["*"] if command.collections is None else [str(t.table) for t in self._some(command.collections)]
         )
-        self._state.set_meta(PAUSED, json.dumps(sorted(now | set(named))))
+        set_paused(self._state, now | set(named))
         return "done", {"paused": sorted(now | set(named))}
 
     def _resume(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
@@ -301,21 +305,27 @@ class Signals:
             raise ConfigError("All snapshots are paused. Send resume-snapshot without tables to resume them.")
         else:
             left = now - {str(table.table) for table in self._some(command.collections)}
-        self._state.set_meta(PAUSED, json.dumps(sorted(left)))
+        set_paused(self._state, left)
         return "done", {"paused": sorted(left)}
 
     # tables -------------------------------------------------------------------------------------------------
 
     def _add(self, signal: Signal, command: commands.AddTable) -> Started:
-        said = tables_by_signal(self._state)
-        include = [*said["include"], *(name for name in command.tables if name not in said["include"])]
+        by_signal = tables_by_signal(self._state)
+        include = [
+            *by_signal["include"],
+            *(name for name in command.tables if name not in by_signal["include"]),
+        ]
         back = {
             str(table)
-            for tables in matching(command.tables, map(TableId.parse, said["removed"])).values()
+            for tables in matching(command.tables, map(TableId.parse, by_signal["removed"])).values()
             for table in tables
         }
-        said = {"include": include, "removed": [name for name in said["removed"] if name not in back]}
-        self._state.set_meta(TABLES, json.dumps(said))
+        by_signal = {
+            "include": include,
+            "removed": [name for name in by_signal["removed"] if name not in back],
+        }
+        set_tables_by_signal(self._state, by_signal)
         apply_patterns(self._captured, self._config.tables, self._state)
         for name in back:
             known = self._state.table(TableId.parse(name))
@@ -326,9 +336,9 @@ class Signals:
 
     def _remove(self, signal: Signal, command: commands.Tables) -> Started:
         tables = self._followed(command.tables)
-        said = tables_by_signal(self._state)
-        said["removed"] = sorted({*said["removed"], *(str(table.table) for table in tables)})
-        self._state.set_meta(TABLES, json.dumps(said))
+        by_signal = tables_by_signal(self._state)
+        by_signal["removed"] = sorted({*by_signal["removed"], *(str(table.table) for table in tables)})
+        set_tables_by_signal(self._state, by_signal)
         apply_patterns(self._captured, self._config.tables, self._state)
         for table in tables:
             reason = f"Removed by signal {signal.id}."
@@ -365,7 +375,7 @@ class Signals:
     def _set_limits(self, signal: Signal, command: commands.SetLimits) -> Started:
         limits = limits_by_signal(self._state)
         limits |= {name: value for name, value in command.model_dump().items() if value is not None}
-        self._state.set_meta(LIMITS, json.dumps(limits))
+        set_limits_by_signal(self._state, limits)
         self._limit(limits)
         return "done", {"limits": limits}
 
@@ -412,63 +422,3 @@ class Signals:
         if status != signal.status or answer != signal.answer:
             self._state.set_signal(signal.id, status, answer)
             self._notify(signal.id)
-
-
-def paused(state: StateStore) -> set[str]:
-    """Names of the tables whose snapshots are paused; `*`: all."""
-    return set(json.loads(state.meta(PAUSED) or "[]"))
-
-
-def is_paused(state: StateStore, table: TableId) -> bool:
-    return not paused(state).isdisjoint(("*", str(table)))
-
-
-def to_resnapshot(config: PipelineConfig, state: StateStore) -> dict[str, set[TableId]]:
-    """The tables of which accepted signals ask for a full snapshot (`asked`), and those whose targets will be
-    recreated (`renewed`)."""
-    found: set[TableId] = set()
-    renewed: set[TableId] = set()
-    for signal in state.signals("accepted"):
-        if signal.type == "execute-snapshot" and not {"keys", "from", "to"} & signal.data.keys():
-            with suppress(ConfigError):
-                command: commands.ExecuteSnapshot = commands.parse(signal.type, signal.data)
-                parts = [one.collection for one in command.conditions]
-                tables = state.tables()
-                wanted = {table for some in matching(command.collections, tables).values() for table in some}
-                wanted -= {table for some in matching(parts, tables).values() for table in some}
-                found |= wanted
-                renewed |= wanted if command.target == "recreate" else set()
-    renewed |= {one.table for one in state.tables().values() if one.target_reset == "recreate"}
-    shards = Shards(config.merge_shards)
-    renewed = {table for table in renewed if shards.into(table) is None}
-    return {"asked": found, "renewed": renewed}
-
-
-def limits_by_signal(state: StateStore) -> dict[str, int]:
-    limits: dict[str, int] = json.loads(state.meta(LIMITS) or "{}")
-    return limits
-
-
-def tables_by_signal(state: StateStore) -> dict[str, list[str]]:
-    """Patterns added and tables removed by signals."""
-    found: dict[str, list[str]] = json.loads(state.meta(TABLES) or '{"include": [], "removed": []}')
-    return found
-
-
-def with_signals(config: PipelineConfig, state: StateStore) -> PipelineConfig:
-    """The configuration with the tables added and without those removed by signals."""
-    said, tables = tables_by_signal(state), config.tables
-    include = [*tables.include, *(name for name in said["include"] if name not in tables.include)]
-    removed = [exactly(TableId.parse(name)) for name in said["removed"]]
-    told = TablesConfig(include=include, exclude=[*tables.exclude, *removed])
-    return config.model_copy(update={"tables": told})
-
-
-def apply_patterns(captured: TableFilter, tables: TablesConfig, state: StateStore) -> None:
-    """Sets the pipeline file's patterns, changed by the signals received since."""
-    said = tables_by_signal(state)
-    include = [*tables.include, *(name for name in said["include"] if name not in tables.include)]
-    captured.set(
-        TablesConfig(include=include, exclude=tables.exclude),
-        [TableId.parse(name) for name in said["removed"]],
-    )

@@ -15,7 +15,7 @@ import pytest
 from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
-from penstock.signals.work import TABLES
+from penstock.signals.settings import TABLES
 from penstock.sources.mysql import password_policy, preflight
 from penstock.sources.preflight import Finding, refuse
 from penstock.state import StateStore
