@@ -21,6 +21,8 @@ FILE = "errors.log"
 FILE_BYTES_MAX = 4 * 1024 * 1024
 """A larger file is renamed to errors.log.1 and replaces the previous one."""
 ENTRY_BYTES_MAX = 1024 * 1024
+"""Bytes of one entry. The rest of a longer one is cut off, so that one error cannot replace the
+whole file."""
 
 
 def keep(error: BaseException, state: Path | None, *, more: str = "") -> Path | None:

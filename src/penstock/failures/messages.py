@@ -16,6 +16,7 @@ from penstock.failures.advice import Advice, advise, advise_log, without_secrets
 from penstock.failures.trace import causes, without_traces
 
 LOG_TAIL_BYTES = 64 * 1024
+"""Bytes that are read from the end of a log: enough for the last stack traces."""
 
 _FOREIGN = ("py4j", "pyspark")
 

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 
 TEXT_MAX = 256 * 1024
-"""Only the beginning of a text is parsed. A longer trace repeats itself."""
+"""Characters of a text that are parsed. A longer stack trace repeats itself."""
 MESSAGE_MAX = 400
-"""Characters of the message of one cause."""
+"""Characters of one cause's message, so that errors stay readable."""
 
 
 @dataclass(frozen=True)

@@ -33,19 +33,24 @@ from penstock.state.report import REPORT_FILE, forget_status, iso, read_end, rea
 log = logging.getLogger(__name__)
 
 LOG_RATE_SECONDS = 10.0
+"""The period over which the rate of the log is measured: long enough to include several epochs."""
 SNAPSHOT_RATE_SECONDS = 60.0
-"""Longer than for the log, because chunks are placed in bursts."""
+"""The period over which the rate of snapshots is measured. It is longer, because chunks are placed in
+bursts."""
 VERIFIED = "verified "
 """Key of the state store, before a table's name: the result of its last verification."""
 NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
 SILENT_INTERVALS = 3
-"""After this time without a report the loop of the pipeline is considered to be waiting."""
+"""If there was no report for so many intervals, the pipeline's loop is considered to be waiting for the
+source."""
 STALE_INTERVALS = 10
-"""If the last report is older, the process is suspended, or its machine is overloaded."""
+"""If the last report is older than so many intervals, the process is suspended, or its machine is
+overloaded."""
 RECEIVER_SECONDS_MAX = 10.0
-"""The same for the receiver, which reports every second."""
+"""The same for the receiver in seconds. It reports every second."""
 REPORT_SHARE = 0.05
-"""Maximum share of time for reports directly after epochs."""
+"""Largest share of the time that reports directly after epochs may take, so that they do not slow down the
+epochs."""
 
 
 class Progress:

@@ -34,9 +34,9 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 LINES_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes read from the file at a time."""
+"""Bytes read from the file at a time, so that a huge file does not fill the memory."""
 WARNINGS_MAX = 20
-"""Warnings about invalid input per poll; the rest is only counted."""
+"""Warnings about invalid input per poll, so that it cannot fill the log. The rest is only counted."""
 REST_PACKAGES = ("fastapi", "starlette", "uvicorn")
 """The packages of the extra `rest`. A plain install has no web server."""
 _READ_TO = "signals of the source read to"

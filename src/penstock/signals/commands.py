@@ -16,12 +16,15 @@ from penstock.model.pattern import matches
 from penstock.model.schema import TableId
 
 DATA_BYTES_MAX = 1024 * 1024
+"""Bytes of a signal's data as JSON: the state keeps thousands of signals."""
 DATA_DEPTH_MAX = 32
+"""Levels of nesting of a signal's data. Parsers recurse, and no type of signal needs more than four."""
 ID_LENGTH_MAX = 255
+"""Characters of a signal's id: the state stores it as a key, and ids are usually UUIDs."""
 KEYS_MAX = 100_000
-"""Limits of one signal: bytes and depth of its data, characters of its id, keys that it names."""
-SAID_LENGTH_MAX = 2000
-"""Length of an error text: it repeats names from the data."""
+"""Keys that a signal may name. The driver holds them, and each chunk reads a few hundred."""
+ERROR_CHARACTERS_MAX = 2000
+"""Characters of an error text. It repeats names from the data, which may be long."""
 
 
 class _Data(BaseModel):
@@ -109,6 +112,7 @@ class Log(_Data):
 
 
 RATE_MAX = 1 << 50
+"""Rows or bytes per second: more than any server delivers, and small enough for 64-bit arithmetic."""
 
 
 class SetLimits(_Data):
@@ -167,7 +171,7 @@ def parse(kind: str, data: dict[str, Any]) -> Any:
             f"{'.'.join(map(str, item['loc'])) or 'data'}: {item['msg'].removeprefix('Value error, ')}"
             for item in error.errors()[:5]
         )
-        raise ConfigError(f"{kind}: {said[:SAID_LENGTH_MAX]}.") from None
+        raise ConfigError(f"{kind}: {said[:ERROR_CHARACTERS_MAX]}.") from None
 
 
 def matching(patterns: Iterable[str], tables: Iterable[TableId]) -> dict[str, list[TableId]]:

@@ -47,15 +47,17 @@ _http_log = logging.getLogger(f"{__name__}.http")
 _http_log.setLevel(logging.ERROR)  # malformed requests must not fill the log
 
 BODY_BYTES_MAX = 1024 * 1024
+"""Bytes of a request's body: a signal of the maximum size."""
 HEAD_BYTES_MAX = 16 * 1024
-"""Size of a request's line and headers."""
+"""Bytes of a request's line and headers. Clients send much less."""
 CONNECTIONS_MAX = 64
-"""Further connections are closed at once: the pipeline needs its file descriptors."""
+"""Open connections. More are closed at once, because the pipeline needs its file descriptors."""
 PAGE_SIGNALS, PAGE_SIGNALS_MAX = 100, 1000
 """Signals per page of `GET /signals`: the default, and the maximum of `limit`."""
 REQUEST_SECONDS_MAX = 30.0
 """Time for one request, counted from the connection or from the previous answer."""
 STOP_SECONDS_MAX = 5
+"""How long requests may take to end when the pipeline stops."""
 WORKS_SECONDS_MAX = 60.0
 """The loop counts as stuck once its last report is older. It reports every second, but may wait for a slow
 source."""

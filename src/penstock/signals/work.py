@@ -45,19 +45,23 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
-"""Interval of progress checks of running signals."""
+"""Time between two checks of running signals. Each check reads their tables from the state."""
 FIRST_CHECK_SECONDS = 0.1
-"""Interval of progress checks just after a signal has started."""
+"""Time until the first check of a signal that has just started. Short, because many signals end at once."""
 RETRY = Schedule.steady(1.0)
-"""When the source did not answer what a signal needs."""
+"""Pause before a signal is tried again for which the source did not answer."""
 
 Started = tuple[SignalStatus, dict[str, Any]]
 
 
 class Signals:
-    """`discover` adds tables that match the patterns and are not known yet; its argument: whether to read
-    their rows. It raises `TransientError` if the source does not answer. `unpark` answers as its command.
-    `limit` sets limits of snapshots. `advance_log` forces a transaction end, so that an idle log advances."""
+    """Executes signals.
+
+    `discover` adds tables that match the patterns and are not known yet; its argument says whether to read
+    their rows. It raises `TransientError` if the source does not answer. `unpark` returns the answer to
+    that signal. `limit` sets limits of snapshots. `advance_log` forces a transaction end, so that an idle
+    log advances.
+    """
 
     def __init__(
         self,
@@ -102,6 +106,7 @@ class Signals:
         return [channel.offset for channel in self._channels if channel.offset is not None]
 
     def work(self) -> None:
+        """Reads the channels, starts signals that have arrived, and checks those that are running."""
         if self._channels and not self._is_full():
             for channel in self._channels:
                 channel.poll()

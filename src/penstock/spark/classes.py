@@ -39,7 +39,7 @@ QUIET = "-Xlog:disable -Xlog:all=warning:stderr"
 `--json`."""
 
 ARCHIVES_KEPT = 6
-"""Archives that are kept, with 200 MB each: enough for two environments with each sink."""
+"""Archives that are kept: enough for several environments and sinks. Each has 200 MB."""
 
 JVM_EXIT_SECONDS = 120
 """Limit for the end of a JVM that writes its archive, which takes some seconds."""

@@ -13,7 +13,7 @@ from penstock.state.layout import digest_of
 
 _Value = TypeVar("_Value")
 _KNOWN_MAX = 20_000
-"""Definitions that are kept in memory as objects."""
+"""Definitions that are held in memory as objects, so that most are parsed only once."""
 
 
 class Schemas(Database):

@@ -41,14 +41,17 @@ from penstock.verify.subject import NotCompared, Subject, Why
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 4
-"""Of tables that are compared together, as long as what fails is the connection."""
+"""Attempts to compare a group of tables when the source does not answer."""
 RETRY = Schedule(first_s=2.0, max_s=8.0)
+"""Pauses between these attempts."""
 ROUNDS_MAX = 5
-"""Read views that are tried for keys that keep changing."""
+"""Read views in which keys that keep changing are compared. A key that changes in all of them is reported
+as unverified."""
 ROWS_LISTED_MAX = 200_000
-"""Rows in memory on each side while the keys of differing buckets are listed."""
+"""Rows that each side may hold in memory while the keys of differing buckets are listed."""
 UNCERTAIN_KEYS_MAX = 50_000
-"""A read view is replaced by another if more keys than this were changed between its watermarks."""
+"""If more keys than this were changed between the watermarks of a read view, another view is opened:
+comparing so many keys again would take longer."""
 KEEPS_CHANGING = "Its definition changed in every round. Verify it again."
 KEYLESS = "The table has no key, so its rows cannot be matched with those of the target."
 

@@ -11,16 +11,19 @@ from penstock.model.row_text import Shape, shape
 from penstock.model.schema import Column, TableId, TableSchema
 
 BUCKET_ROWS = 2_000
-"""Intended rows per bucket. If one of them differs, all are listed."""
+"""Intended rows per bucket. If a bucket differs, all of its rows are listed, so small buckets keep that
+cheap."""
 BUCKETS_MAX = 16_384
-"""Number of groups in the server's aggregation, and of rows that Spark sends to the driver."""
+"""Largest number of buckets: of groups in the server's aggregation, and of rows that Spark sends to the
+driver."""
 WIDTH_MAX = 2**62
 """Maximum width of a bucket: a signed 64-bit number, unlike the distance of two BIGINT UNSIGNED."""
 SMALL_ROWS_MAX = 100_000
 """A table with more rows is compared alone, so that the read view of others is not kept open for it."""
 BATCH_TABLES_MAX = 64
+"""Tables that are compared together. Each adds a part to the plan of one Spark job."""
 BATCH_ROWS_MAX = 1_000_000
-"""Tables, and rows in all, that are compared together."""
+"""Rows of tables that are compared together, so that one read view is not open for long."""
 
 
 def batches(tables: Iterable[tuple[TableId, int]]) -> Iterator[tuple[TableId, ...]]:

@@ -11,7 +11,7 @@ from penstock.model.schema import TableId
 from penstock.verify.subject import FOR_NOW, NotCompared, Why
 
 KEYS_LISTED = 100
-"""Differing keys that are listed per table; all are counted."""
+"""Differing keys that are listed per table, so that a report stays readable. All are counted."""
 
 
 @dataclass(frozen=True)

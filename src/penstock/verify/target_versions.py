@@ -23,11 +23,12 @@ from penstock.state import StateStore
 from penstock.verify.subject import ComparedVersion, NotCompared, Subject, Why, not_compared
 
 HOLD_SECONDS_MAX = 60
-"""How long a running pipeline may take to answer between two epochs."""
+"""How long a running pipeline may take to answer. It answers between two epochs, and an epoch may take
+long."""
 CUT_SECONDS_MAX = 900
-"""How long it may take to apply the log up to the offset of the comparison."""
+"""How long it may take to apply the log up to the offset of the comparison, with all of its lag."""
 RECEIVE_SECONDS_MAX = 60
-"""How long a receiver without a pipeline is waited for."""
+"""How long a receiver that runs without a pipeline may take to reach the watermark."""
 RUN_FIRST = "Start it (`penstock run FILE`, or with --once to catch up), then verify."
 
 
