@@ -182,8 +182,8 @@ class Ending:
 
 
 def leave_by_force(state: Path, message: str) -> None:
-    """What still has to be done for a run that ends by force: `Ending.forced`. The password leaves the disk,
-    and the reason stays for `penstock status`."""
+    """The last actions of a run that ends by force, for `Ending.forced`: removes the password's file, and
+    stores the reason for `penstock status`."""
     take_back(state)
     note_end(state, message)
 
