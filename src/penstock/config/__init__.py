@@ -135,7 +135,7 @@ class PipelineConfig(Section):
 
     @property
     def sink_kind(self) -> SinkKind[Any]:
-        """What the sink has registered."""
+        """The registration of the sink."""
         return registry.kind(self.sink.type)
 
     @property
@@ -196,16 +196,16 @@ def load(path: str | Path) -> PipelineConfig:
 
 @contextlib.contextmanager
 def with_lent_password(config: PipelineConfig) -> Iterator[PipelineConfig]:
-    """The same, and Spark tasks can be given its source while the block lasts (`secret.py`). The state
-    directory exists and is held."""
+    """The same configuration. While the block lasts, its source may be sent to Spark tasks (`secret.py`).
+    The state directory must exist and be held."""
     with lent(config.source.password, config.state) as password:
         source = config.source.model_copy(update={"password": password})
         yield config.model_copy(update={"source": source})
 
 
 def save(config: PipelineConfig, path: Path) -> None:
-    """Writes what `load` reads, for nobody but this account: it holds passwords. Relative paths of `config`
-    count from where this process works, wherever the file lies."""
+    """Writes a file that `load` can read. Only this account can read it, because it contains passwords.
+    Relative paths of `config` count from this process's working directory, wherever the file is."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     document = _rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True)
     document["source"]["password"] = config.source.password.reveal()
@@ -214,7 +214,7 @@ def save(config: PipelineConfig, path: Path) -> None:
 
 
 def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:
-    """The same for options that are already a dictionary (`Pipeline(...)` in Python)."""
+    """The same for options that are already a dictionary, as in `Pipeline(...)` in Python."""
     try:
         config = PipelineConfig.model_validate(document)
     except ValidationError as error:

@@ -1,8 +1,9 @@
-"""The options of a pipeline file as values, read from the models that check it.
+"""The options of a pipeline file as values, read from the models that validate it.
 
-`penstock options`, docs/options.md and the JSON Schema for editors are made from these, so that none of them
-can differ from what a pipeline accepts. Works for any pydantic model or dataclass: a section of its own for
-each one that is nested in another, a section for each variant where an option takes one of several models.
+`penstock options`, docs/options.md and the JSON Schema for editors are generated from these values, so none
+of them can differ from what a pipeline accepts. This works for any pydantic model or dataclass. A model
+that is nested in another one becomes a section. If an option takes one of several models, each of them
+becomes a section of its own.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ REQUIRED = "required"
 
 @dataclass(frozen=True)
 class Option:
-    """One option. `name` is its full name (`snapshot.chunk_rows`), `default` is written as in a pipeline
-    file (`REQUIRED` if there is none), `text` says what it is for."""
+    """One option. `name` is the full name (`snapshot.chunk_rows`). `default` is written as in a pipeline
+    file, or is `REQUIRED`. `text` says what the option is for."""
 
     name: str
     type: str
@@ -45,8 +46,8 @@ class Option:
 
 @dataclass(frozen=True)
 class OptionSection:
-    """`name` is empty for the options that stand outside of all sections. `variant`: the options hold only
-    for this `type`."""
+    """The options of one section. `name` is empty for options outside of all sections. `variant`: the
+    options exist only for this `type`."""
 
     name: str
     text: str
@@ -71,12 +72,12 @@ class _Field:
 
 
 def sections(model: type) -> list[OptionSection]:
-    """All of them, a section before those that are nested in it."""
+    """All sections. A section comes before those that are nested in it."""
     return list(_sections(model, "", ""))
 
 
 def docs_of(model: type) -> dict[str, str]:
-    """The text below each field of a class, also of those that it inherits."""
+    """The docstring below each field of a class, including inherited fields."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):
         if kind.__module__.split(".")[0] in ("builtins", "pydantic", "typing"):
@@ -99,7 +100,7 @@ def _sections(model: type, name: str, variant: str) -> Iterator[OptionSection]:
         for one in models:
             nested += _sections(one, full, _variant(one) if len(models) > 1 else "")
         if models and not _is_repeated(field.annotation):
-            continue  # the section says it all
+            continue  # the section has its own text
         text = docs.get(_attribute(model, field.name), "")
         options.append(Option(full, _type_text(field), _default_text(field), text))
     yield OptionSection(name, first_paragraph(model.__doc__), tuple(options), variant)
@@ -107,7 +108,7 @@ def _sections(model: type, name: str, variant: str) -> Iterator[OptionSection]:
 
 
 def first_paragraph(text: str | None) -> str:
-    """Of a docstring: what follows it is for those who read the code."""
+    """The first paragraph of a docstring. The other paragraphs are for readers of the code."""
     return " ".join(inspect.cleandoc(text or "").split("\n\n")[0].split())
 
 
@@ -123,7 +124,7 @@ def _fields(model: type) -> Iterator[_Field]:
 
 
 def _written(info: FieldInfo) -> Any:
-    """The type of what stands in the file: a validator may make something else of it."""
+    """The type of the value in the file. A validator may convert it."""
     written = [one.json_schema_input_type for one in info.metadata if isinstance(one, BeforeValidator)]
     return next((one for one in written if one is not PydanticUndefined), info.annotation)
 
@@ -133,7 +134,7 @@ def _default(info: FieldInfo) -> Any:
 
 
 def _attribute(model: type, name: str) -> str:
-    """The field that an option is called by another name."""
+    """The name of the field for an option that has another name."""
     if issubclass(model, BaseModel):
         return next((one for one, info in model.model_fields.items() if info.alias == name), name)
     return name
@@ -178,7 +179,7 @@ def _unit(field: _Field) -> Unit | None:
 
 
 def _annotated(annotation: Any) -> Sequence[Any]:
-    """What `Annotated` says of a type, also of one that may be None."""
+    """The metadata in `Annotated`, also if the type is optional."""
     if get_origin(annotation) is Annotated:
         return list(annotation.__metadata__)
     if get_origin(annotation) in (Union, UnionType):
@@ -220,4 +221,4 @@ def _default_text(field: _Field) -> str:
         return str(value)
     if isinstance(value, str) and isinstance(yaml.safe_load(value), str):
         return value
-    return json.dumps(value)  # also a text that YAML would take for something else
+    return json.dumps(value)  # quotes a text that YAML would read as another type

@@ -1,9 +1,9 @@
-"""The JSON Schema of a pipeline file, for editors: completion, and a mark below what is wrong.
+"""The JSON Schema of a pipeline file, for completion and error marks in editors.
 
-It accepts what the models accept of each option: sizes and durations as numbers or as text, and `${NAME}`
-wherever a value may come from the environment. Rules that join several options (`cascades: apply` needs some
-sinks) are left to `penstock doctor`, so a file that the schema refuses is always wrong, and one that it
-accepts nearly always right.
+For each option it accepts what the models accept: sizes and durations as numbers or text, and `${NAME}`
+wherever a value may come from the environment. It does not contain rules about several options together
+(`cascades: apply` needs certain sinks); `penstock doctor` checks these. So a file that the schema refuses
+is always wrong, and a file that it accepts is nearly always right.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OWN: dict[str, Any] = {
     _NUMBER_AS_TEXT: {"type": "string", "pattern": rf"^[0-9]+$|{_ENVIRONMENT}"},
 }
 _WORDS = {"ge": "minimum", "le": "maximum", "oneOf": "anyOf"}
-"""Of pydantic: what they are for an editor. `${NAME}` may fit several variants, so `anyOf`."""
+"""Words of pydantic's schemas, and those for editors. `${NAME}` may fit several variants, hence `anyOf`."""
 
 
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def schema_text(model: type[BaseModel]) -> str:
 
 
 class _Described(GenerateJsonSchema):
-    """Adds the text of each option, and leaves out names and defaults of sections, which say nothing."""
+    """Adds the text of each option. Omits names and defaults of sections, which have no meaning."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         return self._described(super().model_schema(schema), schema["cls"])
@@ -71,7 +71,7 @@ class _Described(GenerateJsonSchema):
 
 
 def _open_to_environment(node: Any) -> Any:
-    """Lets `${NAME}` stand where only some texts, or none, are accepted."""
+    """Allows `${NAME}` in options that otherwise accept only certain texts, or none."""
     if isinstance(node, list):
         return [_open_to_environment(one) for one in node]
     if not isinstance(node, dict):
@@ -97,7 +97,7 @@ def _inside(name: str, value: Any) -> Any:
 
 
 def _flat(choices: list[Any]) -> list[Any]:
-    """Choices of choices are choices; each stands once."""
+    """Merges nested choices into one list, without duplicates."""
     found: list[Any] = []
     for one in choices:
         for choice in one["anyOf"] if one.keys() == {"anyOf"} else [one]:

@@ -1,16 +1,16 @@
-"""A password that does not show itself.
+"""A password that cannot be shown by accident.
 
-`repr`, `str`, formatting and JSON show asterisks; only `reveal` gives the text, so that every place that uses
-it can be found by that name.
+`repr`, `str`, formatting and JSON show asterisks. Only `reveal` returns the text, so all places that use it
+can be found by that name.
 
-**How it reaches Spark tasks.** A task that reads a chunk needs the password to connect. What Spark carries
-for us is written down in places nobody thinks of: serialised tasks lie in files of the driver and of block
-managers, and job properties, `spark.conf` and executor environments stand in the event log and on the web
-page. So a `Secret` refuses to be pickled, unless it has been lent (`lent`): then it lies in a file of the
-state directory that only this account can read (0600, in a directory 0700), and the pickle holds the file's
-path. Tasks need that directory in any case, because they stage their chunks in it: on one machine it is the
-local disk, on a cluster a file system that driver and executors share. The file lives as long as the run. A
-run that is killed leaves it behind, beside the pipeline file that may hold the same password; the next run
+**How it reaches Spark tasks.** A task that reads a chunk needs the password to connect. But Spark stores
+what it carries in many places: serialised tasks are in files of the driver and of block managers, and job
+properties, `spark.conf` and executor environments are in the event log and on the web page. So a `Secret`
+refuses to be pickled, unless it was lent (`lent`). Then it is in a file of the state directory that only
+this account can read (mode 0600, in a directory with mode 0700), and the pickle has only the file's path.
+Tasks need that directory anyway, because they stage their chunks in it: on one machine it is on the local
+disk, on a cluster on a file system that driver and executors share. The file exists as long as the run. A
+killed run leaves it behind, beside the pipeline file that may contain the same password. The next run
 replaces it.
 """
 
@@ -33,16 +33,17 @@ HIDDEN = "**********"
 
 
 class Secret:
-    """A text that only `reveal` shows. Equal to another of the same text."""
+    """A text that only `reveal` shows. Two secrets are equal if their texts are."""
 
     __slots__ = ("_file", "_text")
 
     def __init__(self, text: str = "", *, file: Path | None = None) -> None:
-        """`file`: where processes that are given a pickle find the text."""
+        """`file`: the file from which processes that unpickle the secret read the text."""
         self._text: str | None = text if file is None or text else None
         self._file = file
 
     def reveal(self) -> str:
+        """The text."""
         if self._text is None:
             self._text = self._borrowed()
         return self._text
@@ -84,9 +85,7 @@ class Secret:
             return (_from_file, (str(self._file),))
         if not self.reveal():
             return (Secret, ())
-        raise InternalError(
-            "A password was to be pickled without having been lent (`penstock.config.secret`)."
-        )
+        raise InternalError("A password was pickled without having been lent (`penstock.config.secret`).")
 
     @classmethod
     def __get_pydantic_core_schema__(
@@ -118,14 +117,14 @@ def _from_file(path: str) -> Secret:
 
 @contextlib.contextmanager
 def lent(secret: Secret, state: Path) -> Iterator[Secret]:
-    """The same secret, which may be pickled while the block lasts."""
+    """The same secret in a form that can be pickled while the block lasts."""
     if not secret:
         yield secret
         return
     folder = state / "secrets"
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
-    take_back(state)  # what a run that was killed has left: the state has one run at a time
+    take_back(state)  # a killed run may have left files; only one run uses the state at a time
     file = (folder / uuid.uuid4().hex).absolute()
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:

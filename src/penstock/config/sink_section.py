@@ -1,4 +1,4 @@
-"""The section `sink` of the pipeline file: read with the options of the sink that its `type` names."""
+"""The section `sink` of the pipeline file. Its `type` names a sink, whose options the section then has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.sinks.kind import SinkOptions
 
 
 def options_model(section: dict[str, Any]) -> type[SinkOptions]:
-    """The options of the sink that a section names. Raises `ConfigError` if there is none of its name."""
+    """The options of the named sink. Raises `ConfigError` if there is no such sink."""
     return registry.kind(str(section.get("type", registry.DEFAULT.name))).options
 
 
@@ -35,6 +35,6 @@ def _read(section: Any) -> SinkOptions:
 
 
 _EVERY: Any = reduce(or_, (kind.options for kind in registry.OWN))
-"""For the JSON Schema and the page of options, which are about Penstock's own sinks."""
+"""For the JSON Schema and the page of options, which describe only Penstock's own sinks."""
 
 SinkSection = Annotated[SerializeAsAny[SinkOptions], BeforeValidator(_read, json_schema_input_type=_EVERY)]

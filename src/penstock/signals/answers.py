@@ -1,4 +1,4 @@
-"""What the answer to a signal says of each table it concerns, until that has ended."""
+"""Updates the answer to a signal with the progress of each table, until that has ended."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ UNKNOWN = "unknown table"
 
 
 def progress(state: StateStore, signal: Signal, name: TableId, item: dict[str, Any]) -> dict[str, Any]:
-    """The progress of a signal for one table: its `item` of the answer, brought up to date. Ends the partial
-    snapshot of a table that is gone. `status`: `waiting`, `reading`, `done` or `stopped`."""
+    """The progress of a signal for one table: `item` of the answer, updated. If the table no longer exists,
+    its partial snapshot ends. `status`: `waiting`, `reading`, `done` or `stopped`."""
     if item.get("status") in ("done", "stopped"):
         return item
     table = state.table(name)
