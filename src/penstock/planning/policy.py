@@ -1,8 +1,9 @@
-"""Decides what a statement at the source means for a table and its target, by the operator's policies. Pure.
+"""Decides what a statement at the source means for a table and its target, by the operator's policies.
+Pure.
 
-By default nothing is lost and nobody is needed: the target's columns follow, a table whose rows changed
-without events is read again, and the target of a dropped table stays. The history holds each decision beside
-its statement.
+By default nothing is lost, and no operator has to act: the target's columns follow those of the table, a
+table whose rows changed without events is read again, and the target of a dropped table stays. The history
+has each decision beside its statement.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Moves a target with its table at RENAME TABLE, among captured tables and where the sink can.
+"""Moves a target together with its table at RENAME TABLE, if both tables are captured and the sink can do
+it.
 
-The alternative needs nothing of the sink: the table is read again under its new name. So nothing is lost
-where a move is not possible: the target is not complete yet, or the same statement also changes the table.
+The alternative needs nothing from the sink: the table is read again under its new name. So nothing is lost
+if a move is not possible, because the target is not complete yet, or because the same statement also
+changes the table.
 
-Moves are in an epoch that ends with the statement and has no steps for these tables. Everything written under
-the old names is applied and recorded before. So it is known then which tables are live, and a repeated plan
-finds each target in its old place, on its way, or in its new place.
+Moves are part of an epoch that ends with the statement and has no steps for these tables. Everything
+written under the old names has been applied and recorded before. So it is known then which tables are live.
+A repeated plan finds each target in its old place, on its way, or in its new place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Begins the resnapshots that are pending: somebody asked for them, or the log cannot tell what the rows of a
-table are. That they are pending is stored (`ResnapshotPending`), so a killed pipeline continues here.
+"""Starts pending resnapshots. A resnapshot is pending if somebody requested it, or if the log does not tell
+which rows a table has.
 
-A table that cannot be read again now does not hinder the others. It is tried again later.
+Pending resnapshots are stored in the state (`ResnapshotPending`), so a killed pipeline continues with them.
+A table that cannot be read again now does not stop the others. It is retried later.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ class ComparedVersion:
     """The version of a target to compare."""
 
     version: str | None
-    """For `Readable.read`; None: the present one."""
+    """Argument of `Readable.read`; None: the current version."""
     schema_version: int
-    """Of the definition of its rows."""
+    """Version of the definition that its rows have."""
 
     def to_json(self) -> dict[str, Any]:
         return {"version": self.version, "schema": self.schema_version}
