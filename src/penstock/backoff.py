@@ -1,8 +1,8 @@
-"""How long to wait before something that failed is tried again: longer after each failure in a row, up to a
-limit, and short again after a success.
+"""Computes the waits between retries. The wait grows with each failure in a row, up to a limit, and is short
+again after a success.
 
-`Schedule` is the rule, without a clock. `Backoff` follows it for one thing that is tried again and again: a
-thread that may block calls `wait`, a loop that has other work to do asks `ready`.
+`Schedule` computes a wait from the number of failures; it is pure. `Backoff` counts the failures of one
+operation. A thread that may block calls `wait`; a loop that has other work checks `ready`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_DOUBLINGS_MAX = 64  # beyond any limit; a larger exponent would not fit a float
+_DOUBLINGS_MAX = 64  # every schedule is at its limit by then; a larger exponent could overflow
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Waits `first_s` seconds after one failure, then `factor` times as long after each further one, never
-    longer than `max_s`.
+    """The wait is `first_s` seconds after the first failure. It grows by `factor` with each further failure
+    in a row, up to `max_s` seconds.
 
-    `jitter` is the share of a wait that chance may take away: processes that failed at the same moment then
-    do not come back at the same moment.
+    `jitter`, from 0 to 1, is the largest share of a wait that is left out at random. It keeps processes that
+    failed at the same moment from retrying at the same moment.
     """
 
     first_s: float
@@ -32,18 +32,19 @@ class Schedule:
 
     @classmethod
     def steady(cls, seconds: float) -> Schedule:
-        """The same wait after each failure."""
+        """Returns a schedule with the same wait after each failure."""
         return cls(seconds, seconds)
 
     def seconds(self, failures: int, *, chance: float = 0.0) -> float:
-        """The wait after `failures` failures in a row, 1 at least. `chance` is in [0, 1)."""
+        """Returns the wait in seconds after `failures` failures in a row (at least 1). `chance`, a random
+        number in [0, 1), scales `jitter`."""
         grown = self.first_s * self.factor ** min(failures - 1, _DOUBLINGS_MAX)
         return min(grown, self.max_s) * (1 - self.jitter * chance)
 
 
 class Backoff:
-    """The failures in a row of one thing, and when it may be tried again. One thread reports failures; any
-    thread may report the success."""
+    """Counts the failures in a row of one operation, and knows when it may be retried. One thread reports
+    failures; any thread may report a success."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Backoff:
         return seconds
 
     def succeeded(self) -> None:
-        """The next attempt may begin at once, and the next failure is the first in a row."""
+        """Resets the count. The next attempt may start at once."""
         self.failures = 0
         self._ready_at = float("-inf")
 
@@ -76,8 +77,8 @@ class Backoff:
         return self._clock() >= self._ready_at
 
     def wait(self, stopping: threading.Event | None = None) -> bool:
-        """Returns when the wait after the last failure is over, or as soon as `stopping` is set; then it
-        returns True."""
+        """Blocks until the wait after the last failure is over or `stopping` is set. Returns whether
+        `stopping` is set."""
         left = max(0.0, self._ready_at - self._clock())
         if stopping is not None:
             return stopping.wait(left)

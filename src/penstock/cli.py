@@ -1,9 +1,9 @@
-"""The command line. Each command is one function in `commands/`; here are only names, options and errors.
+"""The command line: names, options and errors. Each command is one function in `commands/`.
 
-Exit codes: 0 done, 1 an error (one paragraph on stderr, or one JSON object with `--json`), 2 wrong usage, 3
-somebody else holds what is needed (a relay log's lease), 4 tables are parked (`run --once`, `verify`,
-`repair`), 5 a run that was told to stop did not end in time and was ended by force, 6 tables could not be
-compared yet (`verify`, `repair`).
+Exit codes: 0 success; 1 an error (one paragraph on stderr, or one JSON object with `--json`); 2 wrong usage;
+3 another process holds the relay log's lease; 4 tables are parked (`run --once`, `verify`, `repair`); 5 a run
+was told to stop, did not end in time, and was ended by force; 6 some tables could not be compared yet
+(`verify`, `repair`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ app = typer.Typer(
 )
 
 _pipeline_file: list[Path] = []
-"""The pipeline file of this command, as soon as it is known."""
+"""The pipeline file of this command, once it has been parsed from the command line."""
 
 
 def _remember(file: Path) -> Path:
@@ -55,11 +55,11 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 @app.callback()
 def _before_any_command(
     debug: Annotated[
-        bool, typer.Option("--debug", help="Print stack traces, too (also: PENSTOCK_DEBUG=1).")
+        bool, typer.Option("--debug", help="Also print stack traces (same as PENSTOCK_DEBUG=1).")
     ] = False,
 ) -> None:
     if debug:
-        os.environ["PENSTOCK_DEBUG"] = "1"  # for the receiver's process, too
+        os.environ["PENSTOCK_DEBUG"] = "1"  # the receiver's process inherits it
         _quiet()
 
 
@@ -67,20 +67,20 @@ def _before_any_command(
 def init(
     file: Annotated[Path, typer.Argument(help="The pipeline file to write.")] = Path("pipeline.yaml"),
     host: Annotated[str | None, typer.Option(help="Host of the MySQL or MariaDB server.")] = None,
-    port: Annotated[int | None, typer.Option(help="Its port.", min=1, max=65535)] = None,
-    user: Annotated[str | None, typer.Option(help="Account that reads its log and tables.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the server.", min=1, max=65535)] = None,
+    user: Annotated[str | None, typer.Option(help="Account that reads the log and the tables.")] = None,
     password_env: Annotated[
-        str | None, typer.Option(help="Environment variable with the account's password.")
+        str | None, typer.Option(help="Environment variable that holds the account's password.")
     ] = None,
     tables: Annotated[
-        list[str] | None, typer.Option(help="Tables as database.table, with * and ?; may be repeated.")
+        list[str] | None, typer.Option(help="Tables as database.table, with * and ?. May be repeated.")
     ] = None,
     sink: Annotated[str | None, typer.Option(help="iceberg, delta, parquet or console.")] = None,
     path: Annotated[str | None, typer.Option(help="Directory of the tables.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a first pipeline file for a server, with comments. At a terminal it asks for what is not given as
-    an option. It looks at the server as `doctor` does, and never overwrites a file."""
+    """Write a commented pipeline file for a server. At a terminal, asks for values that are not given as
+    options. Checks the server as `doctor` does. Never overwrites a file."""
     from penstock.commands.init import InitOptions
     from penstock.commands.init import init as command
 
@@ -94,7 +94,9 @@ def init(
 @app.command()
 def run(
     file: File,
-    once: Annotated[bool, typer.Option(help="End when all that is committed now has arrived.")] = False,
+    once: Annotated[
+        bool, typer.Option(help="End once everything committed so far is at the targets.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a pipeline: snapshot and stream, until SIGTERM or Ctrl-C."""
@@ -109,7 +111,7 @@ def receive(
     child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
     as_json: Json = False,
 ) -> None:
-    """Run only the receiver: the source's log into the relay log, until SIGTERM or Ctrl-C."""
+    """Run only the receiver, which copies the source's log into the relay log, until SIGTERM or Ctrl-C."""
     from penstock.commands.receive import receive as command
 
     command(file, child=child)
@@ -119,11 +121,11 @@ def receive(
 def status(
     file: File,
     history: Annotated[
-        bool, typer.Option("--history", help="Every change of a definition, and what was made of it.")
+        bool, typer.Option("--history", help="List every schema change and what the pipeline did about it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Offset, lag, snapshot progress, and the state of each table."""
+    """Show offset, lag, snapshot progress and the state of each table."""
     from penstock.commands.status import status as command
 
     command(file, history=history, as_json=as_json)
@@ -138,8 +140,8 @@ def resnapshot(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Read tables again from their beginning, for example after one was parked. A pipeline that does not run
-    does it at its next start."""
+    """Take a new snapshot of tables, for example after one was parked. If the pipeline is not running, it
+    does so at its next start."""
     from penstock.commands.resnapshot import resnapshot as command
 
     command(file, tables, recreate=recreate, as_json=as_json)
@@ -151,8 +153,8 @@ def unpark(
     tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Bring parked tables back: from where they stopped if nothing is lost to them, else read from their
-    beginning. A pipeline that does not run does it at its next start."""
+    """Bring parked tables back. A table continues where it stopped if none of its changes are lost; otherwise
+    it gets a new snapshot. If the pipeline is not running, it does so at its next start."""
     from penstock.commands.resnapshot import unpark as command
 
     command(file, tables, as_json=as_json)
@@ -166,24 +168,28 @@ def signal(
         typer.Argument(metavar="TYPE", help="execute-snapshot, park, … (`penstock signals FILE --types`)"),
     ],
     tables: Annotated[
-        list[str] | None, typer.Argument(help="Tables as database.table; patterns too.", show_default=False)
+        list[str] | None, typer.Argument(help="Tables as database.table, with * and ?.", show_default=False)
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="execute-snapshot: SQL, only rows for which it is true.")
+        str | None, typer.Option(help="execute-snapshot: read only rows that meet this SQL condition.")
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(help='execute-snapshot: only this key (JSON: 5, "x", [5, "x"]); may be repeated.'),
+        typer.Option(help='execute-snapshot: read only this key (JSON: 5, "x", [5, "x"]). May be repeated.'),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="The signal's data as JSON, instead of all these.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The signal's data as JSON, instead of tables and options.")
+    ] = None,
     signal_id: Annotated[
-        str | None, typer.Option("--id", help="An id that was sent before is not done again.")
+        str | None, typer.Option("--id", help="The signal's id. A signal whose id is known is ignored.")
     ] = None,
-    wait: Annotated[bool, typer.Option(help="Wait until it is done (default: until it is begun).")] = False,
+    wait: Annotated[
+        bool, typer.Option(help="Wait until the signal has ended (default: until it has started).")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Tell a pipeline to do something: read tables again, add one, pause, park … A pipeline that does not run
-    does it when it runs."""
+    """Send a signal to a pipeline: read tables again, add one, pause, park … If the pipeline is not running,
+    it acts at its next start."""
     from penstock.commands.signal import signal as command
 
     code = command(
@@ -203,11 +209,11 @@ def signal(
 @app.command()
 def signals(
     file: File,
-    signal_id: Annotated[str | None, typer.Argument(metavar="ID", help="Only this one.")] = None,
-    types: Annotated[bool, typer.Option("--types", help="The types there are, with their data.")] = False,
+    signal_id: Annotated[str | None, typer.Argument(metavar="ID", help="Show only this signal.")] = None,
+    types: Annotated[bool, typer.Option("--types", help="List the types of signals and their data.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Signals, and what became of them."""
+    """List signals and their results."""
     from penstock.commands.signal import signals as command
 
     command(file, signal_id, types=types, as_json=as_json)
@@ -215,7 +221,7 @@ def signals(
 
 @app.command()
 def doctor(file: File, as_json: Json = False) -> None:
-    """Check the source's settings, grants and tables, and print the SQL that mends them."""
+    """Check the source's settings, grants and tables, and print the SQL that fixes what is wrong."""
     from penstock.commands.doctor import doctor as command
 
     raise typer.Exit(command(file, as_json=as_json))
@@ -232,7 +238,7 @@ def options(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the options of a pipeline file: type, default, and what each is for."""
+    """Show the options of a pipeline file with their types, defaults and descriptions."""
     from penstock.commands.options import options as command
 
     command(section, schema=schema, as_json=as_json)
@@ -242,7 +248,7 @@ def options(
 def query(
     file: File,
     sql: Annotated[str, typer.Argument(help="A SELECT over the targets.", show_default=False)],
-    limit: Annotated[int, typer.Option(help="Rows shown at most.")] = 100,
+    limit: Annotated[int, typer.Option(help="Maximum number of rows shown.")] = 100,
     as_json: Json = False,
 ) -> None:
     """Run SQL over the target tables."""
@@ -254,11 +260,11 @@ def query(
 @app.command()
 def inspect(
     paths: Annotated[list[Path], typer.Argument(help="Binlog files or relay logs.", show_default=False)],
-    summary: Annotated[bool, typer.Option("--summary", help="Counts instead of changes.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Show counts instead of changes.")] = False,
     table: Annotated[
-        list[str] | None, typer.Option(help="Only this database.table; may be repeated.")
+        list[str] | None, typer.Option(help="Show only this database.table. May be repeated.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Changes shown at most.", min=0)] = None,
+    limit: Annotated[int | None, typer.Option(help="Maximum number of changes shown.", min=0)] = None,
     as_json: Json = False,
 ) -> None:
     """Show the changes in binlog files and relay logs, offline."""
@@ -271,11 +277,13 @@ def inspect(
 @app.command()
 def schema(
     files: Annotated[list[Path], typer.Argument(help="SQL files.", show_default=False)],
-    server_version: Annotated[str, typer.Option(help="Such as 5.7.22, 8.0, 9.7, mariadb-10.11.")] = "8.0",
-    database: Annotated[str, typer.Option(help="The database before any USE.")] = "test",
+    server_version: Annotated[
+        str, typer.Option(help="Version, such as 5.7.22, 8.0, 9.7 or mariadb-10.11.")
+    ] = "8.0",
+    database: Annotated[str, typer.Option(help="The current database at the start of each file.")] = "test",
     as_json: Json = False,
 ) -> None:
-    """Show the tables that SQL files make, without a server."""
+    """Show the tables that SQL files create, without a server."""
     from penstock.commands.schema import schema as command
 
     raise typer.Exit(command(files, version=server_version, database=database, as_json=as_json))
@@ -287,7 +295,7 @@ def verify(
     tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Prove the targets equal to the source, or name the keys that differ."""
+    """Prove that the targets equal the source, or list the keys that differ."""
     from penstock.commands.verify import verify as command
 
     raise typer.Exit(command(file, tables or [], as_json=as_json))
@@ -299,7 +307,8 @@ def repair(
     tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Verify, then read again only the keys that differ. Run `verify` again to see that they are equal."""
+    """Verify, then read the keys that differ again. Run `verify` afterwards to confirm that they are
+    equal."""
     from penstock.commands.repair import repair as command
 
     raise typer.Exit(command(file, tables or [], as_json=as_json))
@@ -311,7 +320,7 @@ def compact(
     tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the targets' files again so that they are cheaper to read. The pipeline may run meanwhile."""
+    """Rewrite the targets' files so that reads get cheaper. The pipeline may keep running."""
     from penstock.commands.compact import compact as command
 
     command(file, tables or [], as_json=as_json)
@@ -324,11 +333,14 @@ def consumers(
     ],
     remove: Annotated[
         str | None,
-        typer.Option(metavar="NAME_OR_ID", help="Forget this one, which does not run: keep no log for it."),
+        typer.Option(
+            metavar="NAME_OR_ID",
+            help="Unregister this consumer, which must not be running. No log is kept for it any more.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Who reads a relay log, and how much of it is kept for each."""
+    """List the consumers of a relay log and how much log is kept for each."""
     from penstock.commands.consumers import consumers as command
 
     command(file, remove=remove, as_json=as_json)
@@ -339,7 +351,7 @@ def prepare(
     sink: Annotated[list[str] | None, typer.Argument(help="iceberg, delta, parquet, console.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch what Spark needs for these sinks (default: iceberg) and make it start faster. Optional."""
+    """Download what Spark needs for these sinks (default: iceberg) and make Spark start faster. Optional."""
     from penstock.commands.prepare import prepare as command
     from penstock.sinks.registry import DEFAULT
 
@@ -348,13 +360,16 @@ def prepare(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(help="Rows of the shop before the pipeline starts.")] = 1_000_000,
-    seconds: Annotated[float, typer.Option(help="How long the writer works at least.")] = 45,
+    rows: Annotated[int, typer.Option(help="Number of rows loaded before the pipeline starts.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(help="Minimum number of seconds that the writer runs.")] = 45,
     sink: Annotated[str, typer.Option(help="iceberg or delta.")] = "iceberg",
-    keep: Annotated[bool, typer.Option("--keep", help="Keep state and warehouse, to look at.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the pipeline's state and the warehouse afterwards.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """See it work: a private MySQL under load into a lake table, killed twice, proven equal."""
+    """Copy a private MySQL server under load into lake tables, kill the pipeline twice, and verify the
+    result."""
     from penstock.commands.demo import demo as command
     from penstock.testing.demo import DemoOptions
 
@@ -371,27 +386,27 @@ def version() -> None:
 
 
 def main() -> None:
-    """Entry point. Every error becomes one paragraph, or one JSON object. Stack traces go to a file, and to
-    the terminal only if they are asked for (`--debug`, PENSTOCK_DEBUG)."""
+    """Runs the command line. Prints every error as one paragraph, or as one JSON object with `--json`. Stack
+    traces go to a file, and to the terminal only with `--debug` or PENSTOCK_DEBUG."""
     _quiet()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character is no reason to fail
+        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal cannot show is not an error
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of the core is no Exception
+    except BaseException as error:  # a panic of the core is not an Exception
         if _debug():
             traceback.print_exception(error)
         sys.exit(fail(as_penstock_error(error, _state()), as_json="--json" in sys.argv))
 
 
 def _state() -> Path | None:
-    """Where the pipeline of this command keeps its logs."""
+    """Returns the state directory of this command's pipeline, or None if it is not known."""
     try:
         return configuration.load(_pipeline_file[-1]).state if _pipeline_file else None
-    except Exception:  # whatever is wrong with the file has been said, or is not what is to be said now
+    except Exception:  # an error in the file must not hide the error that is being reported
         return None
 
 
@@ -400,13 +415,14 @@ def _debug() -> bool:
 
 
 def _quiet() -> None:
-    """Log lines and errors of threads without stack traces."""
+    """Configures logging. Log lines and errors in threads are shown without stack traces, unless in debug
+    mode."""
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter(FORMAT) if _debug() else OneLine(_state))
     logging.basicConfig(
         level=os.environ.get("PENSTOCK_LOG", "WARNING").upper(), handlers=[handler], force=True
     )
-    # They print a stack trace of what we tell in one paragraph.
+    # These loggers print stack traces of errors that we report in one paragraph.
     for name in ("py4j.clientserver", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -415,9 +431,10 @@ def _quiet() -> None:
             log.error("a thread ended: %s", as_penstock_error(arguments.exc_value, _state()))
 
     def in_request(server: socketserver.BaseServer, request: object, address: object) -> None:
-        """PySpark's server of accumulators ends so when its JVM is killed; that is told elsewhere."""
+        """PySpark's accumulator server fails like this when its JVM is killed, which is reported
+        elsewhere."""
         if (error := sys.exc_info()[1]) is not None:
-            log.info("a request of %s ended: %s", type(server).__name__, as_penstock_error(error, _state()))
+            log.info("a request to %s failed: %s", type(server).__name__, as_penstock_error(error, _state()))
 
     threading.excepthook = in_thread
     socketserver.BaseServer.handle_error = in_request  # type: ignore[method-assign, assignment]
@@ -425,7 +442,7 @@ def _quiet() -> None:
 
 
 def fail(error: PenstockError, *, as_json: bool) -> int:
-    """Prints the error; the exit code."""
+    """Prints the error to stderr. Returns the exit code."""
     if as_json:
         document: dict[str, Any] = error.to_json()
         print(printable_json(json.dumps(document, default=str)), file=sys.stderr)

@@ -1,16 +1,17 @@
-"""Every error Penstock raises on purpose, by who acts on it.
+"""The errors that Penstock raises, grouped by who has to act.
 
-`PenstockError` carries a one-paragraph message, a `hint` (what to do) and plain attributes, and it
-pickles, because errors cross Spark's executors. Row values never enter a message.
+`PenstockError` carries a message of one paragraph, a `hint` that says what to do, and details as plain
+values. It can be pickled, because Spark's executors send errors to the driver. Messages never contain row
+values.
 
 | class | who acts | what the pipeline does |
 |---|---|---|
 | `TransientError` | nobody | retries with back-off |
-| `TableError` | the operator, for one table | parks that table, the others go on |
+| `TableError` | the operator, for one table | parks that table; the others continue |
 | `ConfigError` | the operator, before start | refuses to start |
 | `SourceError` | the operator, for the whole source | stops with exit code 1 |
 | `SparkFailed` | the operator: class path, catalog, store, memory | stops with exit code 1 |
-| `InternalError` | us | stops; please report |
+| `InternalError` | the developers | stops; please report |
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ START_OVER = (
     "start over: move the pipeline's `state` and relay log away, drop its targets or choose another "
     "sink.namespace, and run it again. It then takes a new snapshot of all tables."
 )
-"""The end of hints for losses that cannot be repaired."""
+"""Ends the hints for losses that cannot be repaired."""
 
 
 class PenstockError(Exception):
-    """Base class. `details` are the facts behind the message, ready for `--json`."""
+    """Base class. `details` are the facts behind the message, for `--json`."""
 
     def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
         super().__init__(message)
@@ -54,27 +55,27 @@ def _rebuild(kind: type[PenstockError], message: str, hint: str, details: dict[s
 
 
 class TransientError(PenstockError):
-    """A passing fault (connection lost, server restarting): the same step is tried again."""
+    """A temporary failure, such as a lost connection or a restarting server. The same step is retried."""
 
 
 class SourceUnreachable(TransientError):
-    """Nobody answers at the source's address."""
+    """No server answers at the source's address."""
 
 
 class SourceBehind(SourceUnreachable):
-    """A replica answers, but it has yet to apply what we hold."""
+    """A replica answers, but has not yet applied all transactions that the relay log contains."""
 
 
 class TableError(PenstockError):
-    """One table cannot go on. Give `table=` (str) and, when known, `offset=` (int) as details."""
+    """One table cannot continue. Details: `table` (str) and, if known, `offset` (int)."""
 
 
 class TablesParked(TableError):
-    """A run came to its end, but some tables were left behind."""
+    """A run with `--once` has ended, but some tables are parked."""
 
 
 class ConfigError(PenstockError):
-    """What the operator asked for cannot be started: file, option, grant, setting, target."""
+    """The pipeline or command cannot start: a file, option, grant, server setting or target is not usable."""
 
 
 class SourceError(PenstockError):
@@ -82,11 +83,12 @@ class SourceError(PenstockError):
 
 
 class LogPurged(SourceError):
-    """The source, or the relay log, no longer has the log we need."""
+    """The source or the relay log no longer contains the log that the pipeline needs."""
 
 
 class LogDiverged(SourceError):
-    """The source is not, or no longer, the one whose log we hold (reset, restore, lossy failover)."""
+    """The source's log does not continue the relay log. The address leads to another server, or the server
+    was reset, restored, or lost transactions in a failover."""
 
 
 class LeaseHeld(ConfigError):
@@ -94,16 +96,16 @@ class LeaseHeld(ConfigError):
 
 
 class RelayLogCorrupt(SourceError):
-    """A segment or index of the relay log is damaged. Give `path=` and `offset=`."""
+    """A segment or index of the relay log is damaged. Details: `path` and `offset`."""
 
 
 class SparkFailed(PenstockError):
-    """Spark, or what it works with (catalog, class path, store, cluster), failed. The message is one
-    sentence; the stack trace is in the file that the hint names."""
+    """Spark, or something that it uses (catalog, class path, store, cluster), failed. The message is one
+    sentence. The hint names the file with the stack trace."""
 
 
 class InternalError(PenstockError):
-    """A broken promise of our own code."""
+    """A bug in Penstock."""
 
 
 CLASSES: dict[str, type[PenstockError]] = {
@@ -113,7 +115,7 @@ CLASSES: dict[str, type[PenstockError]] = {
         SourceError, LogPurged, LogDiverged, LeaseHeld, RelayLogCorrupt, SparkFailed, InternalError,
     )
 }  # fmt: skip
-"""Errors that may be rebuilt from what another process wrote."""
+"""The error classes by name, for `rebuilt`."""
 
 _OWN_FIELDS = ("error", "message", "hint")
 
@@ -124,8 +126,8 @@ def rebuilt(
     *,
     unknown: type[PenstockError],
 ) -> PenstockError:
-    """The error of which `fields` are what `to_json` gave. `unknown`: for a class that `classes` lacks.
-    Never raises, whatever `fields` hold."""
+    """Recreates an error from `fields`, which `to_json` returned in another process. `unknown` is the class
+    to use if `classes` does not contain the error's class. Never raises, whatever `fields` contains."""
     kind, message, hint = (fields.get(name) for name in _OWN_FIELDS)
     made = (classes.get(kind, unknown) if isinstance(kind, str) else unknown)(str(message or ""))
     made.hint = str(hint or "")

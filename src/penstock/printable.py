@@ -1,10 +1,10 @@
-"""Text that others wrote, made safe to show: names, comments, statements and values of a source, ids and
-reasons of signals, messages of servers.
+"""Makes text from outside safe to print: names, comments, statements and values of a source, ids and reasons
+of signals, messages of servers.
 
-Such text may hold what a terminal obeys (escape sequences), what forges a line of a log (a newline), and
-what makes a text look like another (marks that turn its direction, characters of no width). All that is
-shown to people goes through `printable`. Output for programs keeps every name as it is: `printable_json`
-writes the same characters as JSON's own escapes.
+Such text may contain escape sequences that a terminal obeys, line breaks that forge a line of a log, and
+invisible characters that make one text look like another (text direction, zero width). Everything that is
+shown to people goes through `printable`. Output for programs keeps every name unchanged: `printable_json`
+only writes these characters as JSON escapes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 _UNSAFE = (
     "\x00-\x1f\x7f-\x9f"  # controls: C0, DEL, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction
-    "\u2028\u2029"  # ends of lines
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # text direction
+    "\u2028\u2029"  # line separators
     "\u00ad\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # no width
-    "\ud800-\udfff"  # halves of characters, which cannot be written at all
+    "\ud800-\udfff"  # lone surrogates, which cannot be encoded
 )
 _CHARACTERS = re.compile(f"[{_UNSAFE}]")
 _IN_JSON = re.compile(f"[{_UNSAFE.removeprefix(chr(0) + '-' + chr(0x1F))}]")
@@ -27,27 +27,29 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: Any, *, lines: bool = False) -> str:
-    """One line without anything invisible: `\\n`, `\\x1b`, `\\u202e` stand for such characters. `lines`: of a
-    text that has lines by design; all but the first are indented, so that none passes for another text."""
+    """Returns `text` as one line, with invisible characters escaped as `\\n`, `\\x1b` or `\\u202e`. With
+    `lines`, line breaks are kept and all lines but the first are indented, so that no line looks like a
+    message of its own."""
     if lines:
         return "\n  ".join(printable(line) for line in str(text).split("\n"))
     return _CHARACTERS.sub(_escaped, str(text))
 
 
 def printable_json(text: str) -> str:
-    """The same JSON, to the character, for any reader of JSON; a terminal obeys nothing in it."""
+    """Returns the same JSON with unsafe characters escaped. A JSON parser reads the same values from it."""
     if text.isascii():
         return text.replace("\x7f", "\\u007f")
     return _IN_JSON.sub(_escaped_in_json, text)
 
 
 def argument(name: Any) -> str:
-    """A name as an argument in a command that people copy into a shell."""
+    """Quotes a name for a shell command that people copy."""
     return shlex.quote(str(name))
 
 
 class LogFormatter(logging.Formatter):
-    """One line a record, whatever its arguments hold; the lines of a stack trace are indented."""
+    """Formats each record as one line, whatever its arguments contain. Lines of a stack trace are
+    indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))

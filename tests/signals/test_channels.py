@@ -169,7 +169,7 @@ def test_no_more_signals_are_taken_while_too_many_wait(tmp_path: Path) -> None:
     state.limit_signals(SignalsConfig(waiting_max=2))
     assert accept(state, "a", "log", {"message": "x"}, "command")
     assert accept(state, "b", "log", {"message": "x"}, "command")
-    with pytest.raises(SignalsWait, match="wait to be done"):
+    with pytest.raises(SignalsWait, match="No more signals are accepted"):
         accept(state, "c", "log", {"message": "x"}, "command")
     assert not accept(state, "a", "log", {}, "command"), "what is known is no new one"
     assert state.signals_full()

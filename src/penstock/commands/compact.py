@@ -18,7 +18,8 @@ from penstock.state import StateStore
 
 
 def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
-    """Safe while the pipeline runs."""
+    """Rewrites the files of these tables (default: all) and prints the numbers of files. Safe while the
+    pipeline runs. Raises `ConfigError` if the sink is a change log."""
     from penstock.sinks.registry import open_sink, own_names
     from penstock.spark.session import build_session
 

@@ -1,4 +1,4 @@
-"""`penstock consumers FILE|RELAY_LOG`: lists the readers of a relay log and how much log is kept for each;
+"""`penstock consumers FILE|RELAY_LOG`: lists the consumers of a relay log and how much log is kept for each;
 `--remove` unregisters one."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def consumers(file: Path, *, remove: str | None, as_json: bool) -> None:
         table.add_column(name, overflow="fold")
     for holder in holders:
         table.add_row(*map(cell, cells(holder)))
-    console().print(table if holders else "No reader is registered for this relay log, so all of it is kept.")
+    console().print(table if holders else "No consumer is registered, so the whole relay log is kept.")
 
 
 def cells(holder: Holder) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def age_text(seconds: float) -> str:
 
 
 def _log(folder: Path) -> RelayLog | None:
-    """None if the relay log cannot be read. Its consumers can still be listed and removed."""
+    """Returns the relay log, or None if it cannot be read. Its consumers can still be listed and removed."""
     try:
         return RelayLog.open(folder)
     except (PenstockError, OSError):

@@ -18,7 +18,7 @@ PLAIN_EVERY_SECONDS = 5
 
 
 def demo(options: DemoOptions, *, as_json: bool) -> int:
-    """Returns exit code 0 only if every table was proven equal."""
+    """Runs the demo and prints the result. Returns exit code 0 only if every table was proven equal."""
     console = Console(stderr=as_json)
     if console.is_terminal and not as_json:
         with Live(console=console, refresh_per_second=2, transient=True) as live:

@@ -41,8 +41,8 @@ def doctor(file: Path, *, as_json: bool) -> int:
 
 
 def findings_of(config: PipelineConfig) -> list[Finding]:
-    """The findings of preflight and the tables that `penstock run` would park, worst first. Includes tables
-    added by signals. Changes nothing, so it may be used while the pipeline runs."""
+    """Returns the findings of preflight, and one for each table that `penstock run` would park, worst first.
+    Includes tables added by signals. Changes nothing, so it may be used while the pipeline runs."""
     found = list[Finding]()
     known: dict[TableId, TableState] = {}
     removed: list[TableId] = []
@@ -66,7 +66,7 @@ def _at_start(
     known: Mapping[TableId, TableState],
     removed: Collection[TableId],
 ) -> dict[TableId, TableState]:
-    """The tables in the state in which `penstock run` would start to follow them."""
+    """Returns the tables in the state in which `penstock run` would start to follow them."""
     catalog = source.catalog
     captured = TableFilter(config.tables, fold_case=catalog.fold_case)
     captured.set(config.tables, removed)
@@ -81,8 +81,9 @@ def with_parked(
     known: Mapping[TableId, TableState],
     tables: Mapping[TableId, TableState],
 ) -> list[Finding]:
-    """The findings, plus one for each table that is or will be parked. That one replaces other findings about
-    the table's keys. `tables`: their states once the pipeline has started."""
+    """Returns the findings, and one for each table that is or will be parked. That one replaces the findings
+    about the table's keys and cascades. `known`: the tables as they are stored. `tables`: the tables once the
+    pipeline has started."""
     parked = {name: found for name, state in tables.items() if (found := state.parked) is not None}
     names = set(map(str, parked))
     kept, replaced = list[Finding](), dict[str, list[Finding]]()

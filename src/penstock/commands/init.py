@@ -1,4 +1,4 @@
-"""`penstock init [FILE]`: a first pipeline file for a server, with comments, after a look at the server."""
+"""`penstock init [FILE]`: checks a server and writes a commented pipeline file for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class InitOptions:
-    """What was given as options; None: it is asked for at a terminal, elsewhere a default is taken."""
+    """The options of the command. None means: ask at a terminal, otherwise use the default."""
 
     host: str | None = None
     port: int | None = None
@@ -47,24 +47,24 @@ class InitOptions:
 
 @dataclass(frozen=True)
 class Answers:
-    """All that the file is written from."""
+    """The values from which the file is written."""
 
     source: SourceConfig
     variable: str
-    """Of the environment: it holds the password."""
+    """Name of the environment variable that holds the password."""
     tables: list[str]
     sink: str
     path: str | None
 
 
 Ask = Callable[[str, str | None], str]
-"""A question and what is taken if nobody answers (None: an answer is needed); the answer."""
+"""Takes a question and a default answer (None: an answer is required). Returns the answer."""
 
 
 def init(file: Path, given: InitOptions, *, as_json: bool) -> None:
-    """Writes `file`, which must not exist, and says what comes next. Raises `ConfigError` if something is
-    missing and there is nobody to ask, and what `connect` raises if the server cannot be reached; then
-    nothing is written."""
+    """Checks the server, writes `file` and prints the next commands. Raises `ConfigError` if the file exists,
+    or if a value is missing and nobody can be asked. Raises the errors of `connect` if the server cannot be
+    reached. After an error, nothing is written."""
     refuse_existing(file)
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     answers, found = gather(given, _ask if at_terminal else _take_default, hidden=at_terminal)
@@ -94,25 +94,25 @@ def init(file: Path, given: InitOptions, *, as_json: bool) -> None:
 def refuse_existing(file: Path) -> None:
     if file.exists() or file.is_symlink():
         raise ConfigError(
-            f"{file} exists already, and is left as it is.",
+            f"{file} exists already and was not changed.",
             hint="Give another name: penstock init OTHER.yaml",
         )
 
 
 def gather(given: InitOptions, ask: Ask, *, hidden: bool) -> tuple[Answers, list[TableId]]:
-    """The answers, and the tables that the account sees at the server. `hidden`: a password that is not in
-    the environment may be asked for; it is used for this look alone."""
+    """Returns the answers, and the tables that the account sees at the server. `hidden`: it may ask for a
+    password that is not in the environment. Such a password is used only to check the server."""
     host = given.host or ask("Host of the MySQL or MariaDB server", "127.0.0.1")
     port = given.port or _port(ask("Port", "3306"))
-    user = given.user or ask("Account that reads its log and tables (--user)", None)
-    variable = given.password_env or ask("Environment variable with its password", "PENSTOCK_PASSWORD")
+    user = given.user or ask("Account that reads the log and the tables (--user)", None)
+    variable = given.password_env or ask("Environment variable that holds its password", "PENSTOCK_PASSWORD")
     if _VARIABLE.fullmatch(variable) is None:
         raise ConfigError(
-            f"{variable!r} is no name of an environment variable.", hint="For example SHOP_PASSWORD."
+            f"{variable!r} is not a name for an environment variable.", hint="For example SHOP_PASSWORD."
         )
     password = os.environ.get(variable)
     if password is None and hidden:
-        password = typer.prompt(f"{variable} is not set. Password, for a look at the server", hide_input=True)
+        password = typer.prompt(f"{variable} is not set. Password, only to check the server", hide_input=True)
     if password is None:
         raise ConfigError(f"The environment variable {variable} is not set.", hint=f"export {variable}=…")
     source = SourceConfig.model_validate({"host": host, "port": port, "user": user, "password": password})
@@ -129,8 +129,8 @@ def _tables(found: list[TableId], ask: Ask) -> list[str]:
     patterns = {_all_of(table.database): None for table in found}
     if not patterns:
         raise ConfigError(
-            "The account sees no table at this server.",
-            hint="GRANT SELECT ON the database that it is to read.",
+            "The account cannot see any table at this server.",
+            hint="Grant it SELECT on the databases that the pipeline reads.",
         )
     shown = ", ".join(map(printable, list(patterns)[:DATABASES_SHOWN_MAX]))
     default = next(iter(patterns)) if len(patterns) == 1 else None
@@ -146,7 +146,9 @@ def _all_of(database: str) -> str:
 
 def _port(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 65535:
-        raise ConfigError(f"{text!r} is no port.", hint="A number from 1 to 65535; MySQL's own is 3306.")
+        raise ConfigError(
+            f"{text!r} is not a port.", hint="A port is a number from 1 to 65535. MySQL's default is 3306."
+        )
     return int(text)
 
 
@@ -157,7 +159,7 @@ def _ask(question: str, default: str | None) -> str:
 def _take_default(question: str, default: str | None) -> str:
     if default is None:
         raise ConfigError(
-            f"`penstock init` needs to know: {question}.",
+            f"`penstock init` needs an answer: {question}.",
             hint="Give it as an option, or run the command at a terminal, where it asks.",
         )
     return default
@@ -167,7 +169,8 @@ def _take_default(question: str, default: str | None) -> str:
 
 
 def pipeline_text(file: Path, answers: Answers, found: list[TableId]) -> str:
-    """The pipeline file. Everything in it that others have named stands as a YAML scalar of one line."""
+    """Returns the text of the pipeline file. Every value from outside is written as a YAML scalar on one
+    line."""
     source, name = answers.source, pipeline_name(file)
     path = "" if answers.path is None else f"\n  path: {_scalar(answers.path)}{_NEAR}"
     tables = "\n".join(f"  - {_scalar(pattern)}" for pattern in answers.tables)
@@ -185,7 +188,7 @@ def pipeline_name(file: Path) -> str:
 
 def next_commands(file: Path, findings: list[Finding]) -> list[str]:
     name = argument(file)
-    if any(finding.level == "error" for finding in findings):  # after the SQL above
+    if any(finding.level == "error" for finding in findings):  # after the SQL that was printed has been run
         return [f"penstock doctor {name}", f"penstock run {name}"]
     return [f"penstock run {name}", f"penstock status {name}"]
 
@@ -207,13 +210,13 @@ _FILE = """\
 # yaml-language-server: $schema={schema}
 #
 # A Penstock pipeline. `penstock options` explains every option; this file has those that most pipelines need.
-#   penstock doctor {command}    looks at the server, and prints the SQL that mends what is wrong
+#   penstock doctor {command}    checks the server, and prints the SQL that fixes what is wrong
 #   penstock run {command}       runs the pipeline until Ctrl-C; start it again at any time
-#   penstock status {command}    says how it is doing, from another terminal
+#   penstock status {command}    shows its progress, from another terminal
 
 name: {name}
 
-# The server whose changes are followed. The account needs
+# The server to copy from. The account needs
 #   GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO ...
 source:
   host: {host}
@@ -227,15 +230,15 @@ source:
 tables:
 {tables}
 
-# Where they arrive, with the source's columns and `_sequence`.
+# Where the tables are written, with the source's columns and `_sequence`.
 sink:
   type: {sink}{path}
 
-# What the pipeline remembers, and its copy of the source's log. Keep it on local disk. A pipeline that loses
-# it reads its tables again.
+# The pipeline's state, and its copy of the source's log. Keep it on local disk. A pipeline that loses it
+# reads its tables again.
 state: state/{name}
 
-# The first read of the tables: how hard it may press the server. These are the defaults.
+# How much load the snapshot may put on the server. These are the defaults.
 # snapshot:
 #   parallel: 2                  # chunks read at once, each over a connection of its own
 #   rows_per_second: 0           # 0: no limit

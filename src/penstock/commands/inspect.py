@@ -35,7 +35,8 @@ _NUMBERED = re.compile(r"\.\d{6,}$")
 
 @dataclass(frozen=True)
 class LogFile:
-    """One binlog file: the offset at which it begins, and the one at which reading ends."""
+    """One binlog file. `base`: offset of its first byte. `end`: byte position in the file at which reading
+    stops, or None for the end of the file."""
 
     path: Path
     base: int = 0
@@ -54,7 +55,8 @@ PIPE_WIDTH = 160
 def inspect(
     paths: Sequence[Path], *, summary: bool, tables: Sequence[str], limit: int | None, as_json: bool
 ) -> int:
-    """Returns the exit code: 0, or 1 after a damaged file."""
+    """Prints the changes, or counts with `summary`. Returns the exit code: 1 if a file is damaged, otherwise
+    0."""
     files = [file for path in paths for file in log_files(path)]
     tables = [str(table_named(name)) for name in tables]
     try:
@@ -64,14 +66,14 @@ def inspect(
             return _print_lines(files, tables, limit)
         return _print_table(files, tables, ROWS_SHOWN if limit is None else limit)
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Nothing more may be written, not even at exit.
+        # The reader of our output has closed it. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def log_files(path: Path) -> list[LogFile]:
-    """The files of a path: the file itself, the committed part of a relay log, or the numbered files of a
-    folder."""
+    """Returns the files of a path: the file itself, the committed part of a relay log, or the numbered files
+    of a folder."""
     if not path.exists():
         raise ConfigError(f"{path} does not exist.", hint="Give binlog files, or directories of them.")
     if not path.is_dir():
@@ -81,7 +83,7 @@ def log_files(path: Path) -> list[LogFile]:
     numbered = [entry for entry in path.iterdir() if _NUMBERED.search(entry.name) and entry.is_file()]
     if not numbered:
         raise ConfigError(
-            f"{path} holds neither a relay log nor binlog files (NAME.000001).",
+            f"{path} contains neither a relay log nor binlog files (NAME.000001).",
             hint="Name the files themselves.",
         )
     return [
@@ -90,7 +92,7 @@ def log_files(path: Path) -> list[LogFile]:
 
 
 def _segments(folder: Path) -> list[LogFile]:
-    """The segments of a relay log, without bytes after the last committed transaction."""
+    """Returns the segments of a relay log, without bytes after the last committed transaction."""
     segments = list_segments(folder)
     ends = [int(name.base) for name in segments[1:]] + [int(RelayLog.open(folder).end)]
     return [
@@ -112,7 +114,7 @@ def _print_lines(files: Iterable[LogFile], tables: Sequence[str], limit: int | N
 
 
 def _changes(files: Iterable[LogFile], tables: Sequence[str], limit: int | None) -> Iterator[list[str]]:
-    """The changes of all files in order, as lines of JSON, at most `limit`."""
+    """Yields the changes of all files in order, as lines of JSON, at most `limit`."""
     left = sys.maxsize if limit is None else limit
     for file in files:
         inspector = file.open(tables, count_only=False)
@@ -203,7 +205,8 @@ class Totals:
 
 
 def _join_gtids(left: str, right: str) -> str:
-    """The union of two sets of GTIDs. For MariaDB (`domain-server-number`) the last GTID of each domain."""
+    """Returns the union of two sets of GTIDs. For MariaDB (`domain-server-number`), returns the last GTID of
+    each domain."""
     if ":" in left or ":" in right:
         return str(GtidSet(left).union(GtidSet(right)))
     domains = {gtid.split("-")[0]: gtid for gtid in [*left.split(","), *right.split(",")] if gtid}
@@ -218,7 +221,7 @@ def _summarise(files: Iterable[LogFile], tables: Sequence[str], *, as_json: bool
             while inspector.next_lines(_EVENTS_PER_STEP) is not None:
                 pass
         except DecodeError:
-            pass  # the summary says so
+            pass  # the summary contains the error
         totals.add(json.loads(inspector.summary()))
         if totals.error is not None:
             break

@@ -1,4 +1,4 @@
-"""`penstock options [SECTION]`: every option of a pipeline file, without a file."""
+"""`penstock options [SECTION]`: prints the options of pipeline files. Needs no file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from penstock.errors import ConfigError
 
 
 def options(section: str | None, *, schema: bool, as_json: bool) -> None:
-    """Prints the options of a section and of those nested in it (None: all), or the JSON Schema."""
+    """Prints the options of a section and of the sections nested in it, or of all sections if `section` is
+    None. With `schema`, prints the JSON Schema instead."""
     if schema:
         say_json(json_schema(PipelineConfig), plain=True)
         return
@@ -34,14 +35,14 @@ def _chosen(name: str | None) -> list[OptionSection]:
     found = [one for one in known if one.name == name or one.name.startswith(f"{name}.")]
     if found:
         return found
-    # An option that is not nested: its section, narrowed to it.
+    # `name` is a single option: returns its section with this option alone.
     for one in known:
         if options := tuple(option for option in one.options if option.name == name):
             return [OptionSection(one.name, "", options, one.variant)]
     names = [one.name for one in known if one.name]
     near = difflib.get_close_matches(name, names, n=1)
     raise ConfigError(
-        f"{name} is no section and no option of a pipeline file.",
+        f"{name} is neither a section nor an option of a pipeline file.",
         hint=f"Did you mean {near[0]}?" if near else f"Sections: {', '.join(dict.fromkeys(names))}.",
     )
 

@@ -44,7 +44,7 @@ def _make(sink: str, path: Path, *, quiet: bool) -> None:
         raise PenstockError(
             f"Spark could not be prepared for {sink}: "
             f"{advice.message if advice is not None else f'the process ended with code {done.returncode}.'}",
-            hint=f"{advice.hint if advice is not None else ''} Pipelines run without it, only their start "
-            f"takes longer. Details are in {kept}.".strip(),
+            hint=f"{advice.hint if advice is not None else ''} Pipelines run without it, but they take "
+            f"longer to start. Details are in {kept}.".strip(),
         )
     console.print(f"prepared: {path} ({path.stat().st_size / 1e6:.0f} MB)")

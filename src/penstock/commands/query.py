@@ -13,6 +13,7 @@ from penstock.state import StateStore
 
 
 def query(file: Path, sql: str, *, limit: int, as_json: bool) -> None:
+    """Prints the result of `sql`, at most `limit` rows."""
     from penstock.spark import query as spark_query
 
     config = configuration.load(file)

@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 32 * 1024**2
-"""Of freed memory that the allocator keeps: buffers of this size come and go with each batch of events."""
+"""Bytes of freed memory that the allocator keeps. Each batch of events needs buffers, which are freed
+again."""
 
 
 def _keep_buffers() -> None:

@@ -29,7 +29,7 @@ def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
     state = StateStore(config.state)
     state.limit_signals(config.signals)
     found: list[dict[str, Any]] = []
-    reports: list[TableReport] = []  # of what is left
+    reports: list[TableReport] = []  # of tables that were not repaired
     try:
         schemas = {table.table: table.schema for table in state.tables().values()}
         for report in verified(config, state, choose(state, tables), keys_listed=KEYS_MAX):

@@ -42,7 +42,7 @@ def resnapshot(file: Path, tables: list[str], *, recreate: bool, as_json: bool) 
 
 
 def unpark(file: Path, tables: list[str], *, as_json: bool) -> None:
-    """Brings parked tables back."""
+    """Brings parked tables back, and prints how each table continues."""
 
     def done(answer: dict[str, Any]) -> str:
         if answer["action"] == "continue":
@@ -73,7 +73,7 @@ def _ask(
     state.limit_signals(config.signals)
     try:
         ids = {table: str(uuid.uuid4()) for table in signals}
-        for table, data in signals.items():  # all are durable before the first wait
+        for table, data in signals.items():  # all signals are durable before the first wait
             accept(state, ids[table], kind, data, "command")
         answers = {
             table: _answer(
@@ -125,8 +125,9 @@ def _answer(signal: Signal, table: str, folder: Path) -> dict[str, Any]:
 
 
 def _once_reading(state: StateStore, table: TableId, answer: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Waits until the table is being read again and returns `answer`; if the table was parked again instead,
-    the reason."""
+    """Waits until the table is being read again, and returns `answer`. If the table was parked again instead,
+    returns a failure with the reason. Gives up, and returns `answer`, if the pipeline ends or after
+    `START_SECONDS_MAX`."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while (now := state.table(table)) is not None:
         if isinstance(now.phase, Parked):

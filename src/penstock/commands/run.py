@@ -1,7 +1,7 @@
-"""`penstock run FILE`: the pipeline in the foreground, until it is stopped.
+"""`penstock run FILE`: runs the pipeline in the foreground, until it is stopped.
 
-At a terminal it shows one screen (`screen.py`) with log lines above it; where stderr is no terminal, a plain
-line every few seconds; with `--json` one document a line on stdout.
+At a terminal it shows a screen (`screen.py`) with log lines above it. If stderr is not a terminal, it prints
+a line every few seconds. With `--json`, it prints one JSON document per line on stdout.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:
 
 
 def refuse_parked(tables: list[dict[str, Any]]) -> None:
-    """Raises `TablesParked`, with the reason and the hint of each parked table, if there is one."""
+    """Raises `TablesParked`, with reasons and hints, if a table is parked."""
     parked = [table for table in tables if table["status"] == "parked"]
     if parked:
         reasons = [
@@ -82,20 +82,20 @@ def refuse_parked(tables: list[dict[str, Any]]) -> None:
 
 @contextlib.contextmanager
 def logged_above(live: Live) -> Iterator[None]:
-    """Lines of the log appear above the screen while the block lasts, instead of inside it. `live` has begun
-    and redirects stderr."""
+    """Shows log lines above the screen while the block runs, instead of inside it. `live` must have started
+    and must redirect stderr."""
     handlers = [one for one in logging.getLogger().handlers if isinstance(one, logging.StreamHandler)]
     before = [handler.setStream(sys.stderr) for handler in handlers]
     try:
         yield
     finally:
         for handler, stream in zip(handlers, before, strict=True):
-            if stream is not None:  # None: it had this one already
+            if stream is not None:  # None: the handler had this stream already
                 handler.setStream(stream)
 
 
 class _Plain:
-    """One line every few seconds, for logs."""
+    """Prints one line every few seconds, for logs."""
 
     def __init__(self) -> None:
         self._next = 0.0

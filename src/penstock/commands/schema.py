@@ -28,7 +28,8 @@ _WORDS_MAX = 4
 
 @dataclass(frozen=True)
 class Problem:
-    """A statement that could not be applied. `understood`: it was parsed, but fits no existing table."""
+    """A statement that could not be applied. `understood`: it was parsed, but does not fit the tables.
+    `touches_table`: it is about a table."""
 
     file: str
     line: int
@@ -97,7 +98,7 @@ def _encoding(path: Path) -> str:
 
 
 def applied(catalog: Catalog, statement: ScriptStatement, file: str) -> list[Problem]:
-    """Applies a statement to the catalog; returns the problems."""
+    """Applies a statement to the catalog. Returns the problems."""
     parsed = parse(statement.sql, catalog.database, catalog.server)
     words = _leading_words(statement.sql, catalog.server)
 
@@ -109,7 +110,7 @@ def applied(catalog: Catalog, statement: ScriptStatement, file: str) -> list[Pro
         if first in _NOT_ABOUT_TABLES or statement.sql.startswith("("):
             return []
         touches = first in ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE") and "TABLE" in words
-        return [problem("a statement that is not known", understood=False, touches_table=touches)]
+        return [problem("unknown statement", understood=False, touches_table=touches)]
     found = []
     for change in catalog.apply(parsed):
         match change:
@@ -123,7 +124,7 @@ def applied(catalog: Catalog, statement: ScriptStatement, file: str) -> list[Pro
 
 
 def _leading_words(sql: str, server: Server) -> list[str]:
-    """The leading keywords of a statement, without values."""
+    """Returns the leading keywords of a statement, without values."""
     words: list[str] = []
     try:
         for token in tokenize(sql, version=server.version, mariadb=server.mariadb):
@@ -136,7 +137,7 @@ def _leading_words(sql: str, server: Server) -> list[str]:
 
 
 def table_json(definition: TableDefinition, server: Server) -> dict[str, Any]:
-    """The `--json` document of a table; docs/schema.md describes it."""
+    """Returns the `--json` document of a table, as docs/schema.md describes it."""
     return {
         "database": definition.table.database,
         "table": definition.table.table,
@@ -196,7 +197,8 @@ def _column_json(table: TableDefinition, definition: ColumnDefinition, server: S
 
 
 def _column_key(table: TableDefinition, name: str, server: Server) -> str:
-    """The column's COLUMN_KEY: PRI, UNI, MUL or empty. The first key that begins with the column decides."""
+    """Returns the column's COLUMN_KEY: PRI, UNI, MUL or empty. The first key that begins with the column
+    decides."""
     if table.primary is not None and name in table.primary.columns:
         return "PRI"
     blobs = any(one.name in table.key and text_bytes(one.data_type) for one in table.columns)

@@ -1,7 +1,7 @@
-"""Draws how a pipeline is doing: the screen of `penstock run` and of the demo, what `penstock status` prints,
-and one line of it for logs. What is drawn is the document of `runtime/progress.py`.
+"""Draws the progress of a pipeline: the screen of `penstock run` and of the demo, the output of `penstock
+status`, and a one-line summary for logs. The input is the document of `runtime/progress.py`.
 
-Texts of others (names, reasons, statements) go through `commands/terminal.py` and `printable`.
+Text from outside (names, reasons, statements) is printed through `commands/terminal.py` and `printable`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from penstock.printable import printable
 
 RETRIES_SHOWN_MAX = 5
 TABLES_SHOWN_MAX = 50
-"""Drawing a thousand rows twice a second would cost more CPU time than the pipeline itself."""
+"""Maximum number of tables shown. Drawing a thousand rows twice a second would cost more CPU time than the
+pipeline itself."""
 TABLES_SHOWN_MIN = 5
-"""However low the terminal is."""
+"""Number of tables shown however few lines the terminal has."""
 LINES_BESIDE_TABLES = 9
-"""Of the screen: the pipeline, the snapshot, the frame of the table, a retry."""
+"""Lines of the screen that are not tables: the pipeline, the snapshot, the frame of the table, a retry."""
 BAR_WIDTH = 40
 
 
 def screen(status: dict[str, Any], *, lines: int | None = None) -> Group:
-    """The pipeline, its snapshot as a bar, its tables, and what is tried again. `lines`: the terminal has so
-    many; None: they do not matter."""
+    """Returns the screen: the pipeline, a bar for its snapshot, its tables, and what is being retried.
+    `lines`: height of the terminal, or None for no limit."""
     parts: list[RenderableType] = [cell(_heading(status), "bold"), cell(_speed(status))]
     if status["snapshot"]["chunks"] and not status["snapshot"]["done"]:
         parts.append(_snapshot(status["snapshot"]))
@@ -42,7 +43,7 @@ def screen(status: dict[str, Any], *, lines: int | None = None) -> Group:
 
 
 def summary_line(status: dict[str, Any]) -> str:
-    """The pipeline in one line."""
+    """Returns the progress of the pipeline as one line."""
     snapshot, lag = status["snapshot"], status["lag"]
     parts = [f"epoch {status['epoch']}", f"lag {_seconds(lag['seconds'])}, {size_text(lag['bytes'])}"]
     if snapshot["chunks"] and not snapshot["done"]:
@@ -79,7 +80,7 @@ def _speed(status: dict[str, Any]) -> str:
 
 
 def _snapshot(snapshot: dict[str, Any]) -> Table:
-    """By rows where they are known to be more than none, else by chunks."""
+    """Returns the bar of the snapshot, which counts rows. It counts chunks if no rows are known."""
     placed, total = snapshot["rows_placed"], snapshot["rows_placed"] + snapshot["rows_left"]
     if not total:
         placed, total = snapshot["chunks_placed"], snapshot["chunks"]
@@ -119,7 +120,8 @@ def _tables(tables: list[dict[str, Any]], lines: int | None) -> Table:
 
 
 def shown_first(tables: list[dict[str, Any]], count: int = TABLES_SHOWN_MAX) -> list[dict[str, Any]]:
-    """At most `count` tables, in their order. Parked tables come first, then those being read."""
+    """Returns at most `count` tables, in their order. Parked tables are chosen first, then those being
+    read."""
     count = min(max(count, TABLES_SHOWN_MIN), TABLES_SHOWN_MAX)
     if len(tables) <= count:
         return tables
@@ -157,7 +159,7 @@ def _remarks(item: dict[str, Any]) -> str:
 
 
 def _retry(retry: dict[str, Any]) -> str:
-    """What is failing and being retried, since when, and why."""
+    """Returns a line about something that fails and is retried: what, since when, and why."""
     what = retry["what"] + (f" of {retry['table']}" if retry["table"] else "")
     since = retry["since"][:19].replace("T", " ")
     return f"retrying {what} since {since} UTC ({retry['attempts']} attempts): {retry['reason']}"
@@ -179,7 +181,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Of an estimate: two units at most."""
+    """Formats an estimated time with at most two units."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

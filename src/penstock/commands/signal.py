@@ -23,7 +23,7 @@ from penstock.signals.channels import accept
 from penstock.state import StateStore
 
 START_SECONDS_MAX = 600
-"""How long the command waits until a running pipeline has started the signal."""
+"""Seconds that the command waits until a running pipeline has started the signal."""
 
 
 def signal(
@@ -38,7 +38,8 @@ def signal(
     wait: bool,
     as_json: bool,
 ) -> int:
-    """Returns the exit code: 1 if the signal was refused, or failed for some of its tables."""
+    """Sends a signal and waits for the pipeline. Returns the exit code: 1 if the signal was refused, or
+    failed for some of its tables."""
     config = configuration.load(file)
     fields = commands.parse_data(data) if data is not None else _data(kind, tables, where, keys)
     if data is not None and (tables or where or keys):
@@ -60,7 +61,7 @@ def signal(
 
 
 def _data(kind: str, tables: list[str], where: str | None, keys: list[str]) -> dict[str, Any]:
-    """The signal's data in Debezium's layout, from the command line's options."""
+    """Returns the signal's data in Debezium's layout, from the command line's options."""
     if kind in ("add-table", "remove-table", "park", "unpark"):
         return {"tables": tables}
     fields: dict[str, Any] = {"data-collections": tables} if tables else {}
@@ -84,9 +85,9 @@ def sent(
     signal_id: str | None = None,
     until: Callable[[Signal], bool],
 ) -> Signal:
-    """Sends the signal and waits until `until` holds; returns its current state. Does not wait if the
-    pipeline does not run, and gives up after `START_SECONDS_MAX` if the pipeline has not started to process
-    it."""
+    """Sends the signal, waits until `until` returns True for it, and returns it. Does not wait if the
+    pipeline is not running. Gives up after `START_SECONDS_MAX` if the pipeline has not started to process the
+    signal."""
     signal_id = signal_id or str(uuid.uuid4())
     accept(state, signal_id, kind, data, "command")
     deadline = time.monotonic() + START_SECONDS_MAX

@@ -62,15 +62,15 @@ def ensure_run(config: PipelineConfig) -> None:
     """Raises `ConfigError` if the pipeline has never run: other commands need its state."""
     if not StateStore.exists(config.state):
         raise ConfigError(
-            f"Pipeline {config.name} has not been run yet: {config.state} holds no state.",
+            f"Pipeline {config.name} has not been run yet: there is no state in {config.state}.",
             hint="Start it with `penstock run FILE`.",
         )
 
 
 def describe(config: PipelineConfig) -> dict[str, Any]:
-    """The running pipeline's last report; without a recent one, what its files say. `running`: a process
-    holds the lock on its state. `silent_seconds`: the age of that process's last report, if it is not
-    recent."""
+    """Returns the running pipeline's last report. If there is no recent report, reads the pipeline's files
+    instead. `running`: whether a process holds the lock on the state. `silent_seconds`: age of that process's
+    last report in seconds, or None if the report is recent."""
     ensure_run(config)
     lives = is_held(config.state)
     report = read_status(config.state) if lives else None
@@ -89,7 +89,8 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
 
 
 def consumer_line(one: dict[str, Any]) -> str:
-    """How much log is kept for one reader of the relay log."""
+    """Returns a line about a consumer of the relay log: how much log is kept for it, and when it was last
+    seen."""
     age = one["oldest_seconds"]
     oldest = "" if age is None else f", oldest change {age_text(age)} old"
     running = "running" if one["running"] else "not running"
@@ -120,7 +121,7 @@ def _history(config: PipelineConfig, *, as_json: bool) -> None:
 
 
 def describe_receiver(folder: Path) -> str:
-    """What the receiver of a relay log is doing, or how it ended; empty if it never ran."""
+    """Returns what the receiver of a relay log is doing, or how it ended. Empty if it never ran."""
     report = read_receiver(folder)
     if not report:
         return ""

@@ -7,10 +7,11 @@ from penstock.model.schema import TableId
 
 
 def table_named(text: str) -> TableId:
-    """The table named by a command-line argument. Raises `ConfigError`."""
+    """Returns the table that a command-line argument names. Raises `ConfigError` if the argument is not a
+    valid name."""
     try:
         return TableId.parse(text)
     except ValueError as error:
         raise ConfigError(
-            f"{error}.", hint="A database whose name has dots stands in backticks: '`a.b`.t'."
+            f"{error}.", hint="Write a database name with dots in backticks: '`a.b`.t'."
         ) from None

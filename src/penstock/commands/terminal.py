@@ -14,12 +14,12 @@ from penstock.printable import printable, printable_json
 
 
 def console(**options: Any) -> Console:
-    """A console that prints `[red]` and `:smile:` literally: they may be parts of a name."""
+    """Returns a console that prints `[red]` and `:smile:` literally, because they may be parts of a name."""
     return Console(markup=False, emoji=False, highlight=False, **options)
 
 
 def cell(text: Any, style: str = "") -> Text:
-    """A table cell. Line breaks in `text` are shown as `\\n`."""
+    """Returns a table cell. Line breaks in `text` are shown as `\\n`."""
     return Text(printable(text), style=style)
 
 

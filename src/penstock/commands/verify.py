@@ -27,7 +27,8 @@ from penstock.verify.window import RelayLogWindow
 
 
 def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
-    """Returns the exit code of `verify.report.exit_code`."""
+    """Compares the tables, prints a report for each, and returns the exit code of
+    `verify.report.exit_code`."""
     config = configuration.load(file)
     ensure_run(config)
     state = StateStore(config.state)
@@ -48,8 +49,8 @@ def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
 
 
 def document(reports: Iterable[TableReport], code: int) -> dict[str, Any]:
-    """The `--json` document. `tables`: those that were compared or should have been. `equal`: the exit code
-    is 0."""
+    """Returns the `--json` document. `tables`: those that were compared or should have been. `equal`: whether
+    the exit code is 0."""
     found = sorted(reports, key=lambda report: report.table)
     return {
         "equal": code == ALL_EQUAL,
@@ -66,6 +67,8 @@ def remember(state: StateStore, report: TableReport) -> None:
 
 
 def choose(state: StateStore, names: Sequence[str]) -> list[TableState]:
+    """Returns the captured tables with these names, or all of them if there are no names. Raises
+    `ConfigError` for a table that is not captured."""
     known = state.tables()
     if not names:
         return [known[table] for table in sorted(known)]
@@ -85,6 +88,8 @@ def verified(
     *,
     keys_listed: int = KEYS_LISTED,
 ) -> Iterator[TableReport]:
+    """Yields the report of each table as soon as it is compared. Raises `ConfigError` if the sink is a change
+    log."""
     from penstock.sinks.base import Readable, TableSink
     from penstock.sinks.registry import open_sink, own_names
     from penstock.spark.session import build_session

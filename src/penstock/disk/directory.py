@@ -1,10 +1,9 @@
-"""The directories of a pipeline: created if missing, closed to other accounts, refused with a reason, and
-locked by one process.
+"""Creates, protects and locks the directories of a pipeline.
 
-**Permissions.** The state and the relay log contain rows. Their directories have mode 0700, so their content
-is closed whatever its own mode is, including files that Spark's JVM writes with the umask of its process.
-Direct entries are closed too. So nothing is open if an operator opens the directory itself, and a target may
-be inside.
+**Permissions.** The state and the relay log contain row values. Their directories have mode 0700, so other
+accounts cannot reach the files inside, whatever mode those have (Spark's JVM writes files with its own
+umask). The direct entries are protected too. So they stay closed if an operator opens the directory itself,
+or if a target is inside it and other accounts may pass through.
 """
 
 from __future__ import annotations
@@ -23,12 +22,13 @@ from penstock.errors import ConfigError
 log = logging.getLogger(__name__)
 
 PRIVATE, PASSABLE = 0o700, 0o711
-"""The second mode lets other accounts pass through to a named entry, without listing the directory."""
+"""`PASSABLE` lets other accounts open an entry whose name they know, without listing the directory."""
 
 
 def make(path: Path, option: str) -> None:
-    """Creates a directory for this account alone. Parents are created so that no other account can
-    exchange the directory. `option`: its name in the pipeline file. Raises `ConfigError`."""
+    """Creates a directory that only this account can use. Missing parents are created so that no other
+    account can replace the directory. `option` is its name in the pipeline file, for messages. Raises
+    `ConfigError` if it cannot be created."""
     try:
         for parent in reversed(path.parents):
             if not parent.exists():
@@ -70,9 +70,9 @@ def disk_errors_explained() -> Iterator[None]:
 
 
 def close_to_others(path: Path, option: str, *, open_: Collection[Path] = ()) -> None:
-    """Removes the rights of other accounts from a directory of ours and its direct entries. `open_`:
-    places named by the pipeline file that others may use. Raises `ConfigError` if others can read
-    something that this account cannot close."""
+    """Removes the permissions of other accounts from a directory and its direct entries. `option` is its name
+    in the pipeline file, for messages. `open_` lists paths in the pipeline file that other accounts may use.
+    Raises `ConfigError` if other accounts can read something whose mode this account cannot change."""
     kept = {place.absolute() for place in open_}
     passable = any(place.is_relative_to(path.absolute()) for place in kept)
     closed = _close(path, PASSABLE if passable else PRIVATE, option)
@@ -81,7 +81,7 @@ def close_to_others(path: Path, option: str, *, open_: Collection[Path] = ()) ->
     for entry in inside:
         if any(place.is_relative_to(entry.absolute()) for place in kept):
             continue
-        # Of somebody else's file in a closed directory nobody else can read anything.
+        # In a closed directory, a file of another account is harmless: nobody else can reach it.
         with contextlib.nullcontext() if passable else contextlib.suppress(ConfigError):
             closed |= _close(entry, PRIVATE, option)
     if closed:
@@ -91,7 +91,8 @@ def close_to_others(path: Path, option: str, *, open_: Collection[Path] = ()) ->
 
 
 def _close(path: Path, allowed: int, option: str) -> bool:
-    """Returns whether anything was changed."""
+    """Removes the permissions of other accounts that `allowed` does not include. Returns whether the mode was
+    changed."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         excess = mode & 0o077 & ~allowed
@@ -110,7 +111,8 @@ def _close(path: Path, allowed: int, option: str) -> bool:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Locks the state directory for the block. The lock ends with the process, however that ends."""
+    """Locks the state directory while the block runs. The lock ends with the process, however the process
+    ends. Raises `ConfigError` if another process holds it."""
     with lock_held(path / "lock", "state") as is_ours:
         if not is_ours:
             raise ConfigError(
@@ -123,8 +125,9 @@ def held(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_held(path: Path, option: str) -> Iterator[bool]:
-    """Locks the file `path` for the block, in a directory that `option` names. Yields False if another
-    process holds the lock."""
+    """Locks the file `path` while the block runs. Yields False if another process holds the lock, otherwise
+    True. `option` names the file's directory in messages. Raises `ConfigError` if the file cannot be written
+    or locked."""
     try:
         found = lock.take(path)
     except OSError as error:
@@ -140,9 +143,9 @@ def lock_held(path: Path, option: str) -> Iterator[bool]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process runs the pipeline of this state directory. All commands use this. The lock lives
-    exactly as long as its process. So clocks, process numbers and reports do not matter, and a suspended
-    process (SIGSTOP) counts as running."""
+    """Whether a process runs the pipeline of this state directory. Only the lock decides, and it lives
+    exactly as long as its process. So clocks, process ids and reports do not matter, and a suspended process
+    (SIGSTOP) counts as running."""
     return is_locked(path / "lock")
 
 
@@ -152,6 +155,6 @@ def is_locked(path: Path) -> bool:
         return lock.is_locked(path)
     except OSError as error:
         raise ConfigError(
-            f"The lock {path} cannot be looked at: {error.strerror}.",
+            f"The lock {path} cannot be checked: {error.strerror}.",
             hint="Run the command as the account that runs the pipeline.",
         ) from error

@@ -1,16 +1,16 @@
-"""Locks that are files: they tell processes apart, on one machine or on several that share a file system.
+"""Locks on files, between processes on one machine or on several machines that share a file system.
 
-Each is an open file description lock of Linux (F_OFD_SETLK) on the whole file, and nothing in the file
-matters. Why this kind and no other:
+Each lock is an open file description lock of Linux (F_OFD_SETLK) on the whole file. The file's content does
+not matter. Reasons for this kind of lock:
 
-- The kernel gives it up exactly when the open file is closed for good: also when its process is killed.
-- It belongs to the open file, so threads of one process exclude each other too, and closing another
-  descriptor of the file gives up nothing.
-- Whether it is held can be asked without taking it, so a question never turns away a process that starts.
-- It excludes the record locks that Java's FileChannel takes, and sees them (`spark/lock.py`).
+- The kernel releases it when the open file is closed for the last time, also when its process is killed.
+- It belongs to the open file. So threads of one process exclude each other too, and closing another
+  descriptor of the same file does not release it.
+- It can be checked without being taken. So a check never makes a starting process fail.
+- It excludes the record locks that Java's FileChannel takes, and is excluded by them (`spark/lock.py`).
 
-A process that is forked shares the open file, and so the lock, until it executes another program. A lock may
-therefore outlive its process by a moment; whoever takes it waits that long (`GRACE_SECONDS`).
+A forked process shares the open file, and so the lock, until it executes another program. A lock can
+therefore outlive its process for a moment, so `take` retries for `GRACE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from typing import Any
 from penstock.backoff import Backoff, Schedule
 
 GRACE_SECONDS = 1.0
-"""How long a lock is tried for before it counts as somebody else's."""
+"""Seconds that `take` retries before it reports that another process holds the lock."""
 
 _POLL = Schedule(first_s=0.01, max_s=0.1)
 _FLOCK = struct.Struct("hh4xqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 _WHOLE_FILE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # never waits for a pipe, never follows a link
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # does not block on a pipe or follow a symbolic link
 
 
 class FileLock:
-    """A lock that is held until `release`, or until this process ends."""
+    """A lock that is held until `release` is called or this process ends."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.descriptor = descriptor
 
     def is_current(self) -> bool:
-        """Whether the path still names the file that is locked. If not, others lock another file."""
+        """Whether the path still names the locked file. If not, other processes can lock a different file
+        there."""
         try:
             return os.path.samestat(self.path.lstat(), os.fstat(self.descriptor))
         except FileNotFoundError:
@@ -54,8 +55,8 @@ class FileLock:
 
 
 def take(path: Path, *, wait_seconds: float = GRACE_SECONDS) -> FileLock | None:
-    """The lock; None if another holds it all the while. The file is made if it is missing, for this account
-    alone. Raises `OSError` if it cannot be opened or locked."""
+    """Returns the lock, or None if another process or thread holds it for all of `wait_seconds`. Creates the
+    file with mode 0600 if it is missing. Raises `OSError` if the file cannot be opened or locked."""
     deadline = time.monotonic() + wait_seconds
     backoff = Backoff(_POLL)
     while True:
@@ -70,7 +71,7 @@ def take(path: Path, *, wait_seconds: float = GRACE_SECONDS) -> FileLock | None:
 
 @contextlib.contextmanager
 def held(path: Path, *, wait_seconds: float = GRACE_SECONDS) -> Iterator[FileLock | None]:
-    """Holds the lock while the block lasts; None if another holds it, as with `take`."""
+    """Takes the lock while the block runs. Yields the lock, or None if `take` returns None."""
     lock = take(path, wait_seconds=wait_seconds)
     try:
         yield lock
@@ -86,17 +87,18 @@ def _try(path: Path) -> FileLock | None:
             fcntl.fcntl(lock.descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE)
             if lock.is_current():
                 return lock
-        except (BlockingIOError, PermissionError):  # the two answers that POSIX allows for "it is taken"
+        except (BlockingIOError, PermissionError):  # POSIX allows both errors for a lock that is taken
             lock.release()
             return None
         except BaseException:
             lock.release()
             raise
-        lock.release()  # the file was removed meanwhile: a lock on it would exclude nobody
+        lock.release()  # the file was removed in between: a lock on it would exclude nobody
 
 
 def is_locked(path: Path) -> bool:
-    """Whether any process holds the lock now. Does not take it. Raises `OSError` if that cannot be told."""
+    """Whether any process holds the lock now. Does not take it. Raises `OSError` if the file cannot be
+    checked."""
     try:
         return bool(_answer(path)[0] != fcntl.F_UNLCK)
     except FileNotFoundError:
@@ -104,8 +106,8 @@ def is_locked(path: Path) -> bool:
 
 
 def holder(path: Path) -> int | None:
-    """The id of the process that holds the lock, if it is known: one of this machine, and of this account.
-    A lock is held by an open file, so of several processes that share it one is named."""
+    """Returns the id of a process that holds the lock, or None if none is known. Only processes of this
+    account on this machine can be found. If several processes share the lock, returns one of them."""
     try:
         kind, *_, pid = _answer(path)
     except OSError:
@@ -116,13 +118,13 @@ def holder(path: Path) -> int | None:
 
 
 def by_holder(path: Path) -> str:
-    """For messages: ` (process 4711)`, or nothing if the holder is not known."""
+    """Returns ` (process 4711)` for messages, or an empty string if the holder is not known."""
     pid = holder(path)
     return "" if pid is None else f" (process {pid})"
 
 
 def _answer(path: Path) -> tuple[Any, ...]:
-    """What the kernel says would keep us from taking the lock."""
+    """Returns the kernel's description of a lock that conflicts with ours (F_OFD_GETLK)."""
     descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     try:
         answer: Any = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _WHOLE_FILE)
@@ -132,10 +134,11 @@ def _answer(path: Path) -> tuple[Any, ...]:
 
 
 def _processes_that_lock(path: Path) -> Iterator[int]:
-    """The kernel tells no process for a lock of this kind, but which open files have one."""
+    """Yields processes that hold a lock on `path`. For this kind of lock the kernel does not name the
+    process, but `/proc` shows which open files are locked."""
     for pid in sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
         process = Path("/proc", str(pid))
-        with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
+        with contextlib.suppress(OSError):  # the process has ended or belongs to another account
             for descriptor in (process / "fd").iterdir():
                 if descriptor.readlink() != path:
                     continue

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: whoever reads one sees the old content or the new, never a part."""
+"""Replaces files as a whole: a reader sees the old content or the new, never a mixture."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes, *, durable: bool, draft: Path | None = None) -> None:
-    """Writes the content aside and gives it the name, readable for this account alone.
+    """Writes `data` to a draft file and renames it to `path`. Only this account can read the file.
 
-    `durable`: when this returns, the new content survives a loss of power. Otherwise such a loss may bring
-    the old content back, or leave an empty file: for reports, which are written again anyway.
+    With `durable`, the new content survives a power loss once the function returns. Without it, a power loss
+    may bring back the old content or leave an empty file. That is enough for reports, which are written
+    again.
 
-    `draft` is where the content is written first, in the same directory. Two threads that replace one file
-    need one each. An error leaves the old content, and no draft.
+    `draft` is the path of the draft, in the same directory. Two threads that replace one file need different
+    drafts. If an error is raised, the old content is unchanged and the draft is removed.
     """
     draft = draft or path.with_name(f"{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -34,7 +35,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool, draft: Path | None =
 
 
 def sync(path: Path) -> None:
-    """The content of a file, or the names in a directory, are durable when this returns."""
+    """Makes the content of a file, or the names in a directory, durable (fsync)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -14,15 +14,15 @@ from penstock.failures.trace import Cause, causes, decisive
 
 SPARK_VERSION = "4.1"
 CAUSES_MAX = 30
-"""Causes that rules look at, the innermost ones, besides the outermost."""
+"""Number of innermost causes that the rules are matched against. The outermost cause is matched too."""
 LINES_MAX, LINE_LENGTH_MAX = 300, 1000
 SHOWN_MAX = 300
-"""Characters shown of one matched text."""
+"""Maximum length of one matched text in a message, in characters."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """`lasting`: a retry cannot succeed."""
+    """Message and hint for one failure. `lasting`: a retry cannot succeed."""
 
     message: str
     hint: str
@@ -64,7 +64,7 @@ RULES = (
         r"^(?:builtins\.)?(?:ConnectionRefusedError|ConnectionResetError)|Py4JNetworkError|"
         "JAVA_GATEWAY_EXITED|Answer from Java side is empty",
         "Spark's JVM has exited.",
-        "",  # its logs say more
+        "",  # the JVM's log has the reason
         lasting=False,
     ),
     _rule(
@@ -242,8 +242,9 @@ RULES = (
 
 
 def advise(text: str, *, rows: bool) -> Advice | None:
-    """None: the text contains no error. `rows`: rows were being processed, so a message that no rule knows is
-    not shown, because it may contain row values."""
+    """Returns the advice for an error with a stack trace, or None if the text contains no error. If no rule
+    matches, the advice is the most informative message of the trace, without a hint. `rows`: rows were being
+    processed, so such a message may contain row values and only Spark's name of the error is shown."""
     chain = causes(text)
     searched = [
         f"{cause.kind}: {cause.message}" for cause in reversed(chain[:1] + chain[1:][-CAUSES_MAX:])
@@ -253,7 +254,7 @@ def advise(text: str, *, rows: bool) -> Advice | None:
 
 
 def advise_log(text: str) -> Advice | None:
-    """The same for the end of a log file. Looks at every line, and only returns what a rule knows."""
+    """Returns the advice for the end of a log file, or None if no rule matches one of its last lines."""
     lines = [line for line in text.splitlines() if not re.match(r"\s", line)]
     return _by_rule(lines[-LINES_MAX:])
 
@@ -274,7 +275,7 @@ def _filled(template: str, match: re.Match[str], said: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """The text with passwords, keys and tokens of addresses and options replaced by `***`."""
+    """Returns the text with passwords, keys and tokens in addresses and options replaced by `***`."""
     return _SECRET_OPTION.sub(r"\1***", re.sub(r"(\w+://[^\s/@:]*):[^\s/@]*@", r"\1:***@", text))
 
 

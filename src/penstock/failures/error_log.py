@@ -2,7 +2,8 @@
 because the text of an exception may contain row values.
 
 A failure outside of a pipeline (an unreadable pipeline file, `inspect`, `prepare`) goes to `logs` in the
-cache directory. If that cannot be written, it goes to a file in the temporary directory."""
+cache directory. If that cannot be written, it goes to a file in the temporary directory.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ whole file."""
 
 
 def keep(error: BaseException, state: Path | None, *, more: str = "") -> Path | None:
-    """Appends the stack trace, then the text `more`. Returns the file; None if nothing could be written."""
+    """Appends the stack trace of `error`, then the text `more`. Returns the file, or None if nothing could be
+    written."""
     text = "".join(traceback.format_exception(error))
     return keep_text(f"{text}\n{more}" if more else text, state)
 
@@ -47,7 +49,8 @@ def keep_text(text: str, state: Path | None) -> Path | None:
 
 
 def _folders(state: Path | None) -> Iterator[Path]:
-    """The folders to try. A missing state directory is not created: the pipeline has not run yet."""
+    """Yields the folders to try, in order. A missing state directory is not created: the pipeline has not run
+    yet."""
     if state is not None and state.is_dir():
         yield state / "logs"
     yield cache_directory() / "logs"

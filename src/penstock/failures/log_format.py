@@ -15,7 +15,8 @@ _SIGNS = ("Traceback (most recent call last)", "\n\tat ", "JVM stacktrace:")
 
 
 class OneLine(LogFormatter):
-    """`state` returns the state directory of the pipeline, once it is known."""
+    """Formats a record as one line, and writes its stack trace to `errors.log`. `state` returns the
+    pipeline's state directory, or None if it is not known."""
 
     def __init__(self, state: Callable[[], Path | None]) -> None:
         super().__init__(FORMAT)
@@ -42,7 +43,7 @@ class OneLine(LogFormatter):
 
 
 def shortened(message: str) -> str:
-    """The message with its stack trace replaced by one sentence. Pure."""
+    """Returns the message with its stack trace replaced by one sentence. Pure."""
     if not any(sign in message for sign in _SIGNS):
         return " ".join(message.split("\n")).strip()
     advice = advise(message, rows=True)

@@ -27,11 +27,11 @@ def is_sparks(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an error, with Java's stack trace if there is one."""
+    """Returns the text of an error, with Java's stack trace if there is one."""
     try:
-        said = getattr(error, "_desc", None)  # PySpark asks the JVM for an option before it shows an error
+        said = getattr(error, "_desc", None)  # `str` of PySpark's error would ask the JVM for an option
         text = said if isinstance(said, str) else str(error)
-    except Exception:  # py4j asks the JVM, too, which may be gone
+    except Exception:  # `str` of py4j's error asks the JVM, which may be gone
         text = ""
     java = getattr(error, "_stackTrace", None)
     name = f"{type(error).__module__}.{type(error).__qualname__}"
@@ -41,11 +41,12 @@ def text_of(error: BaseException) -> str:
 
 @contextmanager
 def explained(doing: str, state: Path, *, rows: bool = True) -> Iterator[None]:
-    """Raises Spark's errors as `SparkFailed` and unexpected ones as `InternalError`. Our own errors and those
-    of the operating system pass unchanged. `doing` begins the message: what failed."""
+    """Converts errors that the block raises. Spark's errors, and a lost connection to the JVM, become
+    `SparkFailed`; unexpected errors become `InternalError`. Our own errors and those of the operating system
+    pass unchanged. `doing` begins the message and says what failed. `rows`: see `advise`."""
     try:
         yield
-    except ConnectionError as error:  # py4j's: the JVM is gone
+    except ConnectionError as error:  # py4j raises it when the JVM is gone
         logs = tail(state / "logs" / "spark.stderr")
         raise spark_failed(error, doing, state, rows=rows, logs=logs) from error
     except (PenstockError, OSError):
@@ -60,7 +61,7 @@ def first_line(error: BaseException) -> str:
 
 
 def one_sentence(error: BaseException) -> str:
-    """One sentence for log lines, without row values."""
+    """Returns one sentence about an error for log lines, without row values."""
     if isinstance(error, PenstockError):
         return error.message
     found = advise(text_of(error), rows=True)
@@ -77,7 +78,8 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def tail(path: Path, *, start: int = 0) -> str:
-    """The end of a log file, from `start` on; empty if there is none."""
+    """Returns the end of a log file, at most `LOG_TAIL_BYTES` and not before byte `start`. A file shorter
+    than `start` was replaced and is read from its beginning. Empty if the file cannot be read."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -90,8 +92,9 @@ def tail(path: Path, *, start: int = 0) -> str:
 def spark_failed(
     error: BaseException, doing: str, state: Path | None, *, rows: bool, logs: str = ""
 ) -> SparkFailed:
-    """`doing` begins the message: what failed. `logs`: Spark's own log, for errors that say only that the JVM
-    has exited."""
+    """Returns a `SparkFailed` for an error, and writes its stack trace to `errors.log`. `doing` begins the
+    message and says what failed. `logs` is the end of Spark's own log, for errors that say only that the JVM
+    has exited. `rows`: see `advise`."""
     text = text_of(error)
     found = advice_of(text, logs, rows=rows)
     kept = error_log.keep(error, state, more=logs)
@@ -102,7 +105,7 @@ def spark_failed(
 
 
 def advice_of(text: str, logs: str = "", *, rows: bool) -> Advice | None:
-    """Advice from the error's text; from the logs, if the text gives no hint."""
+    """Returns the advice for the error's text or, if that has no hint, for the logs."""
     own = advise(text, rows=rows)
     if logs and (own is None or not own.hint):
         return advise_log(logs) or own
@@ -152,8 +155,8 @@ _OS_CURES = {
 
 
 def _with_details(error: PenstockError, state: Path | None) -> PenstockError:
-    """Writes the stack trace of a Spark error that caused one of ours to the file, and adds it to the
-    hint."""
+    """If an error of Spark caused `error`, writes its stack trace to `errors.log` and names the file in the
+    hint. Returns `error`."""
     cause = error.__cause__
     if cause is not None and is_sparks(cause) and "log" not in error.details:
         kept = error_log.keep(error, state)
@@ -168,7 +171,7 @@ def _details(kept: Path | None) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of our own code."""
+    """Returns the innermost line of our own code in the traceback, as text."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "penstock" in Path(frame.filename).parts]
     if not ours:

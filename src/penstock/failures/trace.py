@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 
 TEXT_MAX = 256 * 1024
-"""Characters of a text that are parsed. A longer stack trace repeats itself."""
+"""Maximum length of a text that is parsed, in characters. A longer stack trace repeats itself."""
 MESSAGE_MAX = 400
-"""Characters of one cause's message, so that errors stay readable."""
+"""Maximum length of the message of one cause, in characters, so that errors stay readable."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """Without the package: `ClassNotFoundException`."""
+        """Name of the class without its package, such as `ClassNotFoundException`."""
         return re.split(r"[.$]", self.kind)[-1]
 
     @property
@@ -62,7 +62,8 @@ _WRAPPERS = {
 
 
 def causes(text: str) -> list[Cause]:
-    """The chain, outermost first: Java's "Caused by", the failed task, and what a Python worker raised."""
+    """Returns the chain of causes, outermost first: Java's "Caused by", the failed task, and what a Python
+    worker raised."""
     found: list[Cause] = []
     lines = text[:TEXT_MAX].splitlines()
     in_python = False
@@ -85,14 +86,15 @@ def causes(text: str) -> list[Cause]:
 
 
 def decisive(text: str) -> Cause | None:
-    """The innermost cause that has a message. It usually names what has to be fixed."""
+    """Returns the innermost cause that has a message, which usually names what has to be fixed. Exceptions
+    that only wrap another one are skipped. None if there is no cause."""
     chain = [cause for cause in causes(text) if cause.name not in _WRAPPERS]
     spoken = [cause for cause in chain if cause.message]
     return spoken[-1] if spoken else chain[-1] if chain else None
 
 
 def without_traces(text: str) -> str:
-    """The text on one line, with no line of a stack trace; never empty unless `text` is."""
+    """Returns the text on one line, without the lines of stack traces. Empty only if `text` is empty."""
     kept: list[str] = []
     in_python = False
     for line in text[:TEXT_MAX].splitlines():
@@ -108,7 +110,7 @@ def without_traces(text: str) -> str:
 
 
 def _cause(kind: str, message: str | None, lines: list[str], place: int) -> Cause:
-    """With the lines of its message that follow, up to the first empty one or the first frame."""
+    """Returns a cause with all lines of its message, up to an empty line or the first stack frame."""
     said = [message or ""]
     if _PYTHON.match(said[0]):
         return Cause(kind, "")

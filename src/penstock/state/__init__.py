@@ -1,10 +1,12 @@
-"""What a pipeline remembers: one SQLite file, `state.sqlite`, written only by the running pipeline.
+"""The state of a pipeline: one SQLite file, `state.sqlite`. The running pipeline writes it. Commands only
+add signals, requests and results of `verify`.
 
 Why SQLite: a plan, the tables it changes and the chunks it places become durable in one transaction, and a
-kill -9 at any point leaves the state before or after it. `synchronous=FULL` makes a commit survive power
-loss. Other processes (`penstock status`, `verify`) read it while it is written (WAL).
+kill -9 at any point leaves the state as it was before or after that transaction. `synchronous=FULL` makes a
+commit survive a power loss. Other processes (`penstock status`, `verify`) can read the file while it is
+written (WAL).
 
-Order of facts, which everything else relies on (invariant 5):
+Everything else relies on this order:
 
 1. a table's start is committed before its first chunk is read;
 2. a plan is committed before any of its steps runs;

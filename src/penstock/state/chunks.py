@@ -1,4 +1,4 @@
-"""Snapshots and their chunks."""
+"""Stores the chunks of snapshots, and partial snapshots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _OPEN = "status IN ('splitting', 'reading')"
 
 @dataclass(frozen=True)
 class Totals:
-    """Chunks of a table, of these those that are read and placed, and the rows in those."""
+    """Counts for one table. `chunks`: all chunks; `read`: those that are staged or placed; `placed`: those
+    that are placed. `rows_read` and `rows_placed`: the rows in the read and in the placed chunks."""
 
     chunks: int = 0
     read: int = 0
@@ -39,7 +40,8 @@ class Totals:
 
 
 class Chunks(Tables):
-    """`snapshot` is 0 for a table's own snapshot, else the number of a partial one."""
+    """Access to chunks and partial snapshots. The argument `snapshot` is 0 for a table's full snapshot, or
+    the number of a partial snapshot."""
 
     def chunks(
         self, table: TableId, status: ChunkStatus | None = None, *, snapshot: int = 0
@@ -50,7 +52,8 @@ class Chunks(Tables):
         return [known for known in map(_chunk, rows) if status is None or known.status == status]
 
     def next_planned(self, table: TableId, taken: set[int], *, snapshot: int = 0) -> Chunk | None:
-        """The first chunk that is still to be read and that nobody reads now."""
+        """Returns the first planned chunk, or None if there is none. `taken` contains the numbers of chunks
+        that are being read now, which are skipped."""
         rows = self._rows(
             "SELECT * FROM chunks WHERE name = ? AND snapshot = ? AND status = 'planned' "
             "ORDER BY number LIMIT ?",
@@ -61,20 +64,22 @@ class Chunks(Tables):
         return next((state.chunk for state in map(_chunk, rows) if state.chunk.number not in taken), None)
 
     def with_planned(self) -> set[tuple[TableId, int]]:
-        """Tables and snapshots of which a chunk is still to be read."""
+        """Returns a table and the number of its snapshot for each snapshot with planned chunks."""
         rows = self._rows("SELECT DISTINCT name, snapshot FROM chunks WHERE status = 'planned'")
         return {(TableId.parse(name), snapshot) for name, snapshot in rows}
 
     def last_chunk(self, table: TableId) -> Chunk | None:
-        """The one found last, in the order of keys."""
+        """Returns the last chunk of the table's full snapshot in the order of keys, or None if it has no
+        chunks."""
         sql = "SELECT * FROM chunks WHERE name = ? AND snapshot = 0 ORDER BY number DESC LIMIT 1"
         rows = self._rows(sql, str(table))
         return _chunk(rows[0]).chunk if rows else None
 
     def add_chunks(self, of: TableState, chunks: Sequence[Chunk], *, rows_guess: int | None = None) -> bool:
-        """Chunks that were found for the table as it was in `of`, next to those that are known; with the one
-        that has no upper bound all are. `rows_guess`: how large the server thinks it is. False: they do not
-        belong to what the table is by now."""
+        """Adds the next chunks of a table, which follow the known ones. A chunk without an upper bound is the
+        last one and ends the splitting. Returns False, and adds nothing, if the table is no longer as in `of`
+        or the chunks do not follow the known ones. `rows_guess` is the server's estimate of the table's rows;
+        None leaves the stored one."""
         with self.transaction():
             state = self.table(of.table)
             if state is None or not is_splitting(state) or state.start != of.start:
@@ -105,13 +110,13 @@ class Chunks(Tables):
         return dict(self._rows(sql, str(table), snapshot))
 
     def rows_placed(self, table: TableId, *, snapshot: int = 0) -> tuple[int, int]:
-        """Rows of placed chunks and of all staged or placed ones."""
+        """Returns the rows in placed chunks, and the rows in staged or placed chunks."""
         sql = "SELECT status, sum(rows) FROM chunks WHERE name = ? AND snapshot = ? GROUP BY status"
         sums = {status: rows or 0 for status, rows in self._rows(sql, str(table), snapshot)}
         return sums.get("placed", 0), sums.get("placed", 0) + sums.get("staged", 0)
 
     def totals(self) -> dict[TableId, Totals]:
-        """Of the own snapshots of all tables that have chunks."""
+        """Returns the counts of each table's full snapshot. Tables without chunks are left out."""
         sql = "SELECT name, status, count(*), sum(rows) FROM chunks WHERE snapshot = 0 GROUP BY name, status"
         found: dict[TableId, Totals] = {}
         for name, status, count, rows in self._rows(sql):
@@ -120,7 +125,8 @@ class Chunks(Tables):
         return found
 
     def chunk_staged(self, staged: StagedChunk) -> None:
-        """Records a manifest. The first attempt of a chunk that was recorded stays."""
+        """Records a chunk as staged, with its manifest. Does nothing if the chunk is not planned with the
+        same bounds: of several attempts to read a chunk, the first recorded one counts."""
         chunk = staged.chunk
         with self.transaction():
             self._db.execute(
@@ -134,7 +140,7 @@ class Chunks(Tables):
             )  # fmt: skip
 
     def chunk_void(self, chunk: Chunk) -> None:
-        """The staged rows are worthless: the chunk is read again."""
+        """Discards the staged rows of a chunk. The chunk is planned again, so it will be read again."""
         with self.transaction():
             self._db.execute(
                 "UPDATE chunks SET status = 'planned', manifest = NULL, rows = 0 "
@@ -143,7 +149,7 @@ class Chunks(Tables):
             )
 
     def forget_chunks(self, table: TableId) -> None:
-        """Also those of partial snapshots, which are split again."""
+        """Deletes all chunks of a table. Its open partial snapshots are split again."""
         with self.transaction():
             self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
             self._db.execute(
@@ -151,7 +157,8 @@ class Chunks(Tables):
             )
 
     def chunks_placed(self, chunks: Iterable[StagedChunk]) -> None:
-        """A partial snapshot is done with its last chunk. Nobody asks for the manifest of a placed chunk."""
+        """Records chunks as placed, and deletes their manifests, which are not needed any more. Ends a
+        partial snapshot whose last chunk is placed."""
         with self.transaction():
             for staged in chunks:
                 self._db.execute(
@@ -167,7 +174,7 @@ class Chunks(Tables):
     # partial snapshots --------------------------------------------------------------------------------------
 
     def begin_partial(self, signal: str, table: TableId, since: Offset, part: Part) -> int:
-        """Its number."""
+        """Stores a new partial snapshot. Returns its number."""
         with self.transaction():
             cursor = self._db.execute(
                 "INSERT INTO snapshots VALUES (NULL, ?, ?, ?, ?, 'splitting', '', 0, 0)",
@@ -176,7 +183,8 @@ class Chunks(Tables):
             return int(cursor.lastrowid or 0)
 
     def partials(self, *, signal: str | None = None) -> list[PartialSnapshot]:
-        """Those that have not ended; of a `signal`: all."""
+        """Returns the partial snapshots that have not ended. With `signal`, returns all that this signal
+        requested."""
         where, values = (_OPEN, ()) if signal is None else ("signal = ?", (signal,))
         return [
             PartialSnapshot(number, by, TableId.parse(name), since, Part.from_json(json.loads(part)), *rest)
@@ -186,6 +194,7 @@ class Chunks(Tables):
         ]
 
     def set_partial_chunks(self, snapshot: PartialSnapshot, chunks: Sequence[Chunk]) -> None:
+        """Stores the chunks of a partial snapshot. Does nothing if it already has chunks or has ended."""
         with self.transaction():
             now = self._rows("SELECT status FROM snapshots WHERE number = ?", snapshot.number)
             if now != [("splitting",)]:
@@ -195,7 +204,8 @@ class Chunks(Tables):
             self._db.execute("UPDATE snapshots SET status = 'reading' WHERE number = ?", (snapshot.number,))
 
     def end_partial(self, number: int, status: str, reason: str = "") -> None:
-        """Keeps how much of it was placed. Its chunks are forgotten."""
+        """Ends a partial snapshot and deletes its chunks. Stores how many chunks and rows were placed. If it
+        has ended before, its status does not change."""
         with self.transaction():
             placed = "FROM chunks WHERE snapshot = ?1 AND status = 'placed'"
             self._db.execute(
@@ -207,7 +217,7 @@ class Chunks(Tables):
             self._db.execute("DELETE FROM chunks WHERE snapshot = ?", (number,))
 
     def end_partials(self, table: TableId, reason: str) -> None:
-        """Of a table that is read as a whole, or left alone."""
+        """Stops all open partial snapshots of a table."""
         with self.transaction():
             for one in self.partials():
                 if one.table == table:

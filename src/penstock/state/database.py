@@ -1,4 +1,4 @@
-"""The SQLite file under the state store: opening, transactions, names and values."""
+"""The SQLite file of the state store: opening, transactions, and named values."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from penstock.state.layout import DDL, FORMAT, UPGRADED, statements, upgrade
 
 
 class Database:
-    """Thread-safe; one connection, short transactions.
+    """Thread-safe access over one connection, in short transactions.
 
-    `owner`: the pipeline itself, which holds the state directory. It turns a file of an earlier format into
-    one of this, and reads the whole file once, so that damage is found now and not in the middle of an epoch.
-    Others come upon damage when they read what is damaged; it is the same error.
+    `owner`: the caller is the pipeline itself, which has locked the state directory. It converts a file of an
+    earlier format to this one. It also checks the whole file, so that damage is found now and not in the
+    middle of an epoch. Other callers find damage when they read a damaged page, and get the same error.
+
+    Raises `ConfigError` if the file is damaged, has another format, or cannot be opened.
     """
 
     def __init__(self, directory: Path, *, read_only: bool = False, owner: bool = False) -> None:
@@ -67,7 +69,7 @@ class Database:
                 for name, value in (("format", str(FORMAT)), ("uuid", str(uuid.uuid4())), ("position", "")):
                     self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
         if before and upgrades:
-            with contextlib.suppress(sqlite3.Error):  # what was freed stays in the file, which does no harm
+            with contextlib.suppress(sqlite3.Error):  # freed pages then stay in the file, which is harmless
                 self._db.execute("VACUUM")
 
     def _check_pages(self) -> None:
@@ -85,7 +87,8 @@ class Database:
             )
         return ConfigError(
             f"The pipeline state {self.path} cannot be used: {error}.",
-            hint="Has this pipeline been run with this `state` directory yet? Is the disk full or read-only?",
+            hint="Check that the pipeline has run with this `state` directory, and that the disk is not full "
+            "or read-only.",
             path=str(self.path),
         )
 
@@ -104,7 +107,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it or nothing. Nests: only the outermost commits."""
+        """Runs the block as one transaction: either all its writes are committed, or none. May be nested;
+        only the outermost block commits. Raises `ConfigError` if the file cannot be written or is damaged."""
         with self._lock:
             if self._db.in_transaction:
                 yield
@@ -114,23 +118,24 @@ class Database:
                 yield
                 self._db.execute("COMMIT")
             except BaseException as error:
-                self._take_back()
+                self._roll_back()
                 if isinstance(error, sqlite3.OperationalError):
                     raise self._unwritable(error) from error
-                if type(error) is sqlite3.DatabaseError:  # damage; its subclasses say other things
+                if type(error) is sqlite3.DatabaseError:  # damage; its subclasses are other errors
                     raise self._unusable(error) from error
                 raise
 
-    def _take_back(self) -> None:
-        """Also after a COMMIT that failed: what follows must never become part of a transaction that nobody
-        commits. SQLite itself takes some of them back."""
+    def _roll_back(self) -> None:
+        """Rolls back the transaction, also after a COMMIT that failed: later statements must not join a
+        transaction that nobody commits."""
         self._undone += 1
         if self._db.in_transaction:
-            with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
+            with contextlib.suppress(sqlite3.Error):  # SQLite rolls some transactions back itself
                 self._db.execute("ROLLBACK")
 
     def _unwritable(self, error: Exception) -> ConfigError:
-        """It ends a run, which may have begun to act upon what could not be written."""
+        """Returns the error for a failed write. It ends the run, because the pipeline may have acted on what
+        was not written."""
         return ConfigError(
             f"The pipeline state {self.path} cannot be written: {error}.",
             hint="Free space on its disk, or make it writable again. Then start the pipeline again: it "
@@ -140,21 +145,23 @@ class Database:
 
     @property
     def own_changes(self) -> int:
-        """Grows with each row that this process writes. Costs nothing."""
+        """Number that increases with each row that this process writes and each transaction that is rolled
+        back. Needs no query."""
         return self._db.total_changes + self._undone
 
     def seen(self) -> tuple[int, ...]:
-        """Changes whenever anything in the file does, whoever changed it."""
+        """Returns a value that changes whenever any process changes the file."""
         with self._lock:
             return (*self._others(), self._db.total_changes)
 
     def _others(self) -> tuple[int, int]:
-        """Changes when another process commits, and when something of ours is taken back."""
+        """Returns a value that changes when another process commits, or a transaction of this process is
+        rolled back."""
         return int(self._rows("PRAGMA data_version")[0][0]), self._undone
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """All that is read in the block is of one moment. Nests."""
+        """Opens a read transaction: all reads in the block see the same state. May be nested."""
         with self._lock:
             if self._db.in_transaction:
                 yield
@@ -179,7 +186,8 @@ class Database:
         return rows[0][0] if rows else None
 
     def metas(self, prefix: str) -> dict[str, str]:
-        """Values of the names that begin with it, by what follows."""
+        """Returns the values of all names that begin with `prefix`. The keys are the names without the
+        prefix."""
         sql = "SELECT name, value FROM meta WHERE name >= ? AND substr(name, 1, ?) = ?"
         return {name[len(prefix) :]: value for name, value in self._rows(sql, prefix, len(prefix), prefix)}
 
@@ -193,17 +201,19 @@ class Database:
 
     @property
     def position(self) -> Offset | None:
-        """Everything up to here is planned (or concerns no captured table). None: nothing yet."""
+        """Offset up to which the log is planned, or concerns no captured table. None if nothing is planned
+        yet."""
         text = self.meta("position")
         return Offset(int(text)) if text else None
 
     def advance(self, position: Offset) -> None:
-        """Moves over log that concerns no captured table."""
+        """Moves the position. Plans do this themselves; call it for log that concerns no captured table."""
         self.set_meta("position", str(position))
 
 
 def make_private(path: Path) -> None:
-    """What SQLite puts beside a file has the same mode."""
+    """Creates the file, readable for this account alone. SQLite gives its other files (`-wal`, `-shm`) the
+    same mode."""
     directories.make(path.parent, "state")
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 

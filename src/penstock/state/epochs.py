@@ -1,4 +1,4 @@
-"""Stores plans until they are applied, and what applied epochs committed."""
+"""Stores plans until they are applied, and which targets recent epochs committed to."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from penstock.state.schemas import Schemas
 
 class Epochs(Schemas):
     def plan(self, plan: EpochPlan, *, alone: bool = False) -> None:
-        """Makes a plan durable and moves the position. From here on the epoch will be applied exactly as
-        planned. `alone`: it is of a table that catches up, behind the position, which stays."""
+        """Makes a plan durable and moves the position to its end. From then on, the epoch is applied exactly
+        as planned. `alone`: the plan is for a table that catches up behind the position, so the position does
+        not move."""
         with self.transaction():
             reach = LogRange(self.position, self.position) if alone and self.position else plan.range
             store_plan(self._db, plan, reach.start, reach.end, now_us())
@@ -26,7 +27,7 @@ class Epochs(Schemas):
         return int(self._rows("SELECT coalesce(max(epoch), 0) FROM epochs")[0][0])
 
     def pending(self) -> list[EpochPlan]:
-        """Plans that are not applied yet, oldest first."""
+        """Returns the plans that are not applied yet, oldest first."""
         with self.reading():
             rows = self._rows("SELECT plan FROM epochs WHERE applied_us IS NULL ORDER BY epoch")
             return [self._parsed_plan(text) for (text,) in rows]
@@ -35,13 +36,15 @@ class Epochs(Schemas):
         return self.read(lambda: plan_from_text(text, self.schema))
 
     def oldest_planned(self) -> Offset | None:
-        """Nothing at or before it is read for plans that are not applied yet; None: there are none."""
+        """Returns the offset up to which the log is not needed by any plan that is not applied yet, or None
+        if there is no such plan."""
         [(oldest,)] = self._rows("SELECT min(oldest) FROM epochs WHERE applied_us IS NULL")
         return None if oldest is None else Offset(oldest)
 
     def has_committed(self, epoch: int, table: TableId) -> bool | None:
-        """Whether an applied epoch left a commit in a table's target: every step does but those that make it,
-        and those of foreign keys may. None: that is long ago."""
+        """Whether an applied epoch has left a commit in a table's target. None if the epoch is too old to
+        know (`EPOCHS_TOLD`). Every step leaves a commit, except steps that create the target; steps for
+        foreign keys may leave none and are not counted."""
         rows = self._rows("SELECT committed FROM epochs WHERE epoch = ? AND committed IS NOT NULL", epoch)
         return str(table) in self.read(lambda: json.loads(rows[0][0])) if rows else None
 
@@ -49,8 +52,9 @@ class Epochs(Schemas):
         return bool(self._rows("SELECT 1 FROM epochs WHERE applied_us IS NULL LIMIT 1"))
 
     def applied(self, plan: EpochPlan, *, keep: int = EPOCHS_KEPT) -> None:
-        """Call inside the transaction that records what the epoch did to tables and chunks. Definitions that
-        only the plan named are forgotten."""
+        """Records an epoch as applied. Deletes its plan, and the definitions that only this plan used. Call
+        inside the transaction that records what the epoch did to tables and chunks. `keep`: number of applied
+        epochs whose entries are kept."""
         makes = CreateTarget | RecreateTarget | ApplyCascades
         committed = [
             str(one.table) for one in plan.tables if any(not isinstance(step, makes) for step in one.steps)
@@ -72,6 +76,7 @@ class Epochs(Schemas):
             )
 
     def applied_offset(self) -> Offset | None:
-        """Everything up to here is durable at the targets."""
+        """Returns the offset up to which everything is durable at the targets, or None if nothing is planned
+        yet."""
         rows = self._rows("SELECT min(start) FROM epochs WHERE applied_us IS NULL")
         return Offset(rows[0][0]) if rows and rows[0][0] is not None else self.position

@@ -1,8 +1,8 @@
-"""The tables of the state's SQLite file, and how files of earlier formats become files of this one.
+"""The tables of the state's SQLite file, and the conversion of files of earlier formats.
 
-Nothing grows without a limit. A definition is stored once (`schemas`), and only as long as a table or a
-pending plan refers to it. An applied epoch keeps no plan. Epochs, signals, requests and the history of
-definitions have a maximum number of entries.
+Nothing grows without a limit. A definition is stored once (`schemas`), as long as a table or a pending plan
+refers to it. The plan of an applied epoch is deleted. Epochs, signals, requests and the history of schema
+changes have a maximum number of entries.
 
 An upgrade is one transaction: if the pipeline is killed during it, the file is as it was before.
 """
@@ -22,12 +22,12 @@ from penstock.state.upgrade_names import rename_unquoted
 
 FORMAT = 7
 UPGRADED = ("4", "5", "6")
-"""Formats that a run turns into the present one."""
+"""Earlier formats that a run converts to the present one."""
 
 EPOCHS_KEPT = 1000
-"""Of those that are applied, when they were. Also of as many nothing else is kept."""
+"""Number of applied epochs whose ranges and times are kept."""
 EPOCHS_TOLD = 100
-"""... and the tables to whose targets they committed something."""
+"""Number of applied epochs for which the list of tables is kept to whose targets they committed."""
 
 DDL = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -79,7 +79,8 @@ CREATE INDEX IF NOT EXISTS epochs_waiting ON epochs (epoch) WHERE applied_us IS 
 CREATE INDEX IF NOT EXISTS epochs_told ON epochs (epoch) WHERE committed IS NOT NULL;
 CREATE INDEX IF NOT EXISTS history_names ON history (name, id);
 """
-"""What is still to be read is asked for before each chunk, of snapshots of many chunks and of many tables."""
+"""The index `chunks_planned` serves the query for the next planned chunk, which runs before each chunk. There
+may be many chunks and many tables."""
 
 _FROM_4 = """
 ALTER TABLE chunks RENAME TO chunks_before;
@@ -112,6 +113,7 @@ UPDATE tables SET target_reset = CASE target_reset
 """
 
 _MAKES = ("create", "recreate", "cascades")
+"""Kinds of steps that may leave no commit in the target."""
 
 
 def statements(script: str) -> list[str]:
@@ -119,7 +121,8 @@ def statements(script: str) -> list[str]:
 
 
 def upgrade(database: sqlite3.Connection, found: str) -> None:
-    """Inside a transaction; `found` is one of `UPGRADED`."""
+    """Converts a file of the format `found`, one of `UPGRADED`, to the present one. Call inside a
+    transaction."""
     if found == "6":
         for statement in statements(_FROM_6):
             database.execute(statement)
@@ -131,7 +134,8 @@ def upgrade(database: sqlite3.Connection, found: str) -> None:
 
 
 def _rebuild(database: sqlite3.Connection, found: str) -> None:
-    """From formats 4 and 5: definitions get numbers."""
+    """Converts formats 4 and 5, which stored definitions inside tables and plans, so that definitions have
+    numbers."""
     for statement in statements(_FROM_4) if found == "4" else ():
         database.execute(statement)
     rename_unquoted(database)
@@ -167,7 +171,7 @@ def _rebuild(database: sqlite3.Connection, found: str) -> None:
 
 
 def keep_schema(database: sqlite3.Connection, schema: TableSchema) -> int:
-    """The number under which a definition is held, which is held from now on."""
+    """Stores a definition if it is not stored yet. Returns its number."""
     text = schema.to_json()
     digest = digest_of(text)
     rows = database.execute("SELECT id FROM schemas WHERE digest = ?", (digest,)).fetchall()
@@ -180,7 +184,7 @@ def keep_schema(database: sqlite3.Connection, schema: TableSchema) -> int:
 
 
 def forget_schemas(database: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """Definitions that nothing names any more, of these."""
+    """Deletes those of these definitions that no table and no pending plan uses."""
     for number in numbers:
         database.execute(
             "DELETE FROM schemas WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM tables WHERE schema = ?1) "
@@ -210,11 +214,11 @@ def digest_of(text: str) -> str:
 
 
 def _unnamed(number: int) -> TableSchema:
-    raise ValueError(f"a plan of an earlier format names the definition {number}")
+    raise ValueError(f"a plan of an earlier format refers to definition {number}")
 
 
 def _committed(plan: dict[str, Any]) -> list[str]:
-    """Tables to whose targets a plan of format 1 commits something."""
+    """Returns the tables to whose targets a plan of format 1 commits."""
     return [
         str(TableId(one["schema"]["database"], one["schema"]["table"]))
         for one in plan["tables"]

@@ -1,4 +1,4 @@
-"""Phases of tables as columns of their rows in the state's SQLite file."""
+"""Converts the phases of tables to columns of the state's SQLite file, and back."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from penstock.model.table import (
 
 @dataclass(frozen=True)
 class PhaseColumns:
-    """The columns of `tables` that say the phase, in their order.
+    """The columns of `tables` that store the phase, in their order.
 
-    Earlier versions left values of earlier phases in columns that do not belong to the present one. They are
-    not read: of a dropped table, for example, `resnapshot_pending` means nothing.
+    Earlier versions left values of earlier phases in columns that the present phase does not use. Such values
+    are ignored: for example, `resnapshot_pending` of a dropped table.
     """
 
     status: str
@@ -58,7 +58,7 @@ def columns_of(phase: Phase) -> PhaseColumns:
 
 
 def phase_of(row: PhaseColumns) -> Phase:
-    """Raises `ValueError` for words that nobody has written."""
+    """Returns the phase that the columns store. Raises `ValueError` for unknown values."""
     at, why = Offset(row.parked_at or 0), row.resnapshot_pending
     then = _read_or_streamed(row.snapshot)
     behind = CatchingUp(Offset(row.resumes), then) if row.resumes is not None else None

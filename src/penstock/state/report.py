@@ -1,6 +1,5 @@
-"""The files of a pipeline's state that say how its run goes, and how it ended. They are reports, not state:
-nothing is decided by them.
-"""
+"""Reports in the state directory: the progress of a run, and how it ended. They are only read for display: no
+decision depends on them."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ def iso(us: int | None) -> str | None:
 
 
 def replace(path: Path, text: str, draft: Path) -> None:
-    """Nothing stops because a report cannot be written: it is no state."""
+    """Replaces a report. If that fails, only logs a warning, because a run does not stop for a report.
+    `draft`: see `replace_file`."""
     try:
         replace_file(path, text.encode(), durable=False, draft=draft)
     except OSError as error:
@@ -37,21 +37,21 @@ def replace(path: Path, text: str, draft: Path) -> None:
 
 
 def forget_report(state: Path) -> None:
-    """The run has ended, not by force."""
+    """Deletes the reports of a run that has ended, but not by force."""
     for name in (REPORT_FILE, END_FILE):
         with contextlib.suppress(OSError):
             (state / name).unlink()
 
 
 def note_end(state: Path, message: str) -> None:
-    """The run ends by force: why, until the next one ends."""
+    """Records that the run is ended by force, and why. The record stays until a later run ends."""
     path = state / END_FILE
     document = {"at": iso(int(time.time() * 1e6)), "message": message}
     replace(path, json.dumps(document), path.with_suffix(".tmp"))
 
 
 def read_end(state: Path) -> dict[str, Any] | None:
-    """When and why the last run was ended by force; None: it was not."""
+    """Returns when and why the last run was ended by force, or None if it was not."""
     try:
         document = json.loads((state / END_FILE).read_text("utf-8"))
     except (OSError, ValueError):
@@ -60,7 +60,8 @@ def read_end(state: Path) -> dict[str, Any] | None:
 
 
 def read_status(directory: Path) -> dict[str, Any] | None:
-    """What a running pipeline wrote last, however old; None: it has written nothing, or has ended."""
+    """Returns the last progress report, however old. None if there is none, because nothing was written yet
+    or the run has ended."""
     try:
         document = json.loads((directory / REPORT_FILE).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -69,12 +70,12 @@ def read_status(directory: Path) -> dict[str, Any] | None:
 
 
 def forget_status(directory: Path) -> None:
-    """Removes the report of a pipeline that was killed."""
+    """Deletes the progress report of a pipeline that was killed."""
     with contextlib.suppress(OSError):
         (directory / REPORT_FILE).unlink()
 
 
 def report_age_seconds(document: dict[str, Any]) -> float:
-    """How long the process that wrote this has said nothing."""
+    """Seconds since the process that wrote this report last updated the report or its entry `alive`."""
     alive = document.get("alive")
     return min(age_seconds(document), age_seconds(alive) if isinstance(alive, dict) else math.inf)

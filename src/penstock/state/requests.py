@@ -1,4 +1,4 @@
-"""Questions of `penstock verify`, and the answers; signals, and what became of them."""
+"""Stores requests of `penstock verify` with their answers, and signals with their results."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ _ENDED = f"status IN ({', '.join(repr(status) for status in ENDED)})"
 _SIZE = "length(data) + length(answer)"
 
 SIGNALS_BYTES_MAX = 64 * 1024 * 1024
-"""Of the data and answers of those that wait, and again of those that have ended and are kept."""
+"""Maximum size of the data and answers of all signals that wait. The same limit applies to all ended signals
+that are kept."""
 PAGE_BYTES_MAX = 1024 * 1024
-"""Of the data and answers on one page of signals; one signal may be longer."""
+"""Maximum size of the data and answers on one page of signals. A single signal may be larger."""
 
 
 @dataclass(frozen=True)
 class SignalLimits:
-    """See `config.SignalsConfig`. `age_us`: how long ended signals are kept."""
+    """Limits from `config.SignalsConfig`. `kept`: number of ended signals that are kept; `age_us`: how long
+    they are kept, in µs; `waiting`: number of signals that may wait."""
 
     kept: int
     age_us: int
@@ -35,7 +37,7 @@ class SignalLimits:
 
 
 class SignalsWait(TransientError):
-    """No more signals are taken for now."""
+    """Too many signals wait, so no more are accepted for now."""
 
 
 class Requests(Database):
@@ -52,7 +54,7 @@ class Requests(Database):
             return int(cursor.lastrowid or 0)
 
     def open_requests(self) -> list[tuple[int, str, str]]:
-
+        """Returns number, kind and argument of each request without an answer."""
         return [tuple(r) for r in self._rows("SELECT id, kind, argument FROM requests WHERE answer IS NULL")]
 
     def answer(self, request: int, answer: dict[str, Any]) -> None:
@@ -69,15 +71,15 @@ class Requests(Database):
     def send(
         self, signal_id: str, kind: str, data: dict[str, Any], channel: str, *, limited: bool = True
     ) -> bool:
-        """Accepts a signal. False: the id is known, and nothing was done. Raises `SignalsWait` while too many
-        have not ended, if it is `limited`."""
+        """Accepts a signal. Returns False, and does nothing, if the id is known. With `limited`, raises
+        `SignalsWait` while too many signals wait."""
         with self.transaction():
             if self.signal(signal_id) is not None:
                 return False
             if limited and self.signals_full():
                 raise SignalsWait(
-                    f"{self.signal_limits.waiting} signals, or {SIGNALS_BYTES_MAX} bytes of them, wait to be "
-                    "done: no more is taken.",
+                    "No more signals are accepted for now: too many are waiting to be processed (at most "
+                    f"{self.signal_limits.waiting} signals, or {SIGNALS_BYTES_MAX} bytes).",
                     hint="Send it again later. `penstock signals FILE` lists them (`signals.waiting_max`).",
                 )
             cursor = self._db.execute(
@@ -87,14 +89,15 @@ class Requests(Database):
             return cursor.rowcount == 1
 
     def signals(self, *status: SignalStatus) -> list[Signal]:
-        """In the order of their arrival; without `status`: all that are kept."""
+        """Returns the signals with one of these statuses (default: all), in the order of their arrival."""
         marks = ", ".join("?" * len(status))
         where = f" WHERE status IN ({marks})" if status else ""
         return [_signal(row) for row in
                 self._rows(f"SELECT {_COLUMNS} FROM signals{where} ORDER BY number", *status)]  # fmt: skip
 
     def signals_page(self, after: int, limit: int) -> list[Signal]:
-        """Signals with numbers above `after`, oldest first: at most `limit`, and PAGE_BYTES_MAX of them."""
+        """Returns signals with numbers above `after`, oldest first: at most `limit` signals and about
+        `PAGE_BYTES_MAX` bytes."""
         sizes = self._rows(
             f"SELECT number, {_SIZE} FROM signals WHERE number > ? ORDER BY number LIMIT ?", after, limit
         )
@@ -108,7 +111,7 @@ class Requests(Database):
         return [_signal(row) for row in self._rows(sql, after, last)]
 
     def signals_full(self) -> bool:
-        """Whether so many signals wait that no more may be taken."""
+        """Whether too many signals wait, so that no more are accepted."""
         [(count, size)] = self._rows(
             f"SELECT count(*), coalesce(sum({_SIZE}), 0) FROM signals WHERE NOT {_ENDED}"
         )
@@ -128,7 +131,8 @@ class Requests(Database):
                 self._expire_signals()
 
     def _expire_signals(self) -> None:
-        """Of those that have ended the newest are kept: so many, so long, and so many bytes."""
+        """Deletes ended signals that exceed the limits of age, number and size, oldest first. Also deletes
+        ended partial snapshots whose signals are deleted."""
         limits = self.signal_limits
         self._db.execute(
             f"DELETE FROM signals WHERE {_ENDED} AND updated_us < ?", (now_us() - limits.age_us,)

@@ -1,4 +1,4 @@
-"""Definitions of tables, each held once under a number."""
+"""Stores the definitions of tables, each one once under a number."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.state.layout import digest_of
 
 _Value = TypeVar("_Value")
 _KNOWN_MAX = 20_000
-"""Definitions that are held in memory as objects, so that most are parsed only once."""
+"""Maximum number of definitions that are cached as objects, so that most are parsed only once."""
 
 
 class Schemas(Database):
     def __init__(self, directory: Path, *, read_only: bool = False, owner: bool = False) -> None:
         self._schemas: dict[int, TableSchema] = {}
-        """Numbers are never given twice, but for those of a transaction that was taken back."""
+        """The cache, by number. A number is never reused, except after its transaction was rolled back."""
         self._schemas_undone = 0
         super().__init__(directory, read_only=read_only, owner=owner)
 
@@ -30,14 +30,13 @@ class Schemas(Database):
         if found is None:
             rows = self._rows("SELECT digest, schema FROM schemas WHERE id = ?", number)
             if not rows or digest_of(rows[0][1]) != rows[0][0]:
-                raise self._unusable(
-                    sqlite3.DatabaseError(f"the definition {number} is not as it was written")
-                )
+                raise self._unusable(sqlite3.DatabaseError(f"definition {number} is missing or was changed"))
             found = self._schemas[number] = self.read(lambda: TableSchema.from_json(rows[0][1]))
         return found
 
     def read(self, parse: Callable[[], _Value]) -> _Value:
-        """What is stored as text. Raises `ConfigError` if it is not what was written."""
+        """Returns the result of `parse`, which parses a stored value. Raises `ConfigError` if that fails,
+        because the file is damaged."""
         try:
             return parse()
         except (ValueError, KeyError, TypeError, IndexError) as error:

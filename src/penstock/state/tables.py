@@ -20,14 +20,17 @@ from penstock.state.schemas import Schemas
 Wanted = Callable[[TableState], bool]
 _WANTED_MAX = 32
 HISTORY_KEPT = 20_000
-"""Entries; some more until they are next counted, which is each time when as many as `HISTORY_STEP` have
-come."""
+"""Number of history entries that are kept. Older ones are deleted each time `HISTORY_STEP` more entries have
+been added."""
 HISTORY_STEP = 1000
 
 
 class Tables(Schemas):
-    """The loops of a pipeline ask for its tables many times a second, and a thousand definitions take a tenth
-    of a second to parse: they are kept as values until something writes to a table."""
+    """Access to the captured tables.
+
+    The pipeline reads its tables many times a second, and parsing a thousand definitions takes a tenth of a
+    second. So parsed tables are cached until a table is written.
+    """
 
     def __init__(self, directory: Path, *, read_only: bool = False, owner: bool = False) -> None:
         self._puts = 0
@@ -43,8 +46,9 @@ class Tables(Schemas):
             return dict(self._tables())
 
     def tables_that(self, wanted: Wanted) -> list[TableState]:
-        """Those for which `wanted` holds, in the order of their names. It is a function of a module, or a
-        property's, of nothing but the table: it is not asked again while no table has changed."""
+        """Returns the tables for which `wanted` returns True, ordered by name. The result is cached per
+        function until a table changes. So `wanted` must be a function of a module or a property's getter, and
+        its result must depend on nothing but the table."""
         with self._lock:
             tables = self._tables()
             found = self._wanted.get(wanted)
@@ -57,7 +61,7 @@ class Tables(Schemas):
     def _tables(self) -> dict[TableId, TableState]:
         at = (*self._others(), self._puts)
         if at != self._known_at:
-            with self.reading():  # else another process might forget a definition in between
+            with self.reading():  # otherwise another process could delete a definition in between
                 rows = self._rows("SELECT * FROM tables ORDER BY name")
                 self._parsed = {row[0]: (row, self._parse(row)) for row in rows}
             self._known = {state.table: state for _, state in self._parsed.values()}
@@ -66,7 +70,7 @@ class Tables(Schemas):
         return self._known
 
     def _parse(self, row: tuple[Any, ...]) -> TableState:
-        if self._parsed_undone != self._undone:  # numbers of definitions may have been given anew
+        if self._parsed_undone != self._undone:  # numbers of definitions may have been reused
             self._parsed, self._parsed_undone = {}, self._undone
         held = self._parsed.get(row[0])
         if held is not None and held[0] == row:
@@ -76,8 +80,8 @@ class Tables(Schemas):
         return self.read(lambda: _table(row, schema, kept))
 
     def brief_tables(self) -> list[TableState]:
-        """The tables without what takes long to read of many: of a definition there is only the version, and
-        no `kept`."""
+        """Returns the tables without what takes long to read for many tables: definitions have only their
+        version, and there is no `kept`. Returns complete tables if they are cached."""
         with self._lock:
             if (*self._others(), self._puts) == self._known_at:
                 return list(self._known.values())
@@ -91,7 +95,7 @@ class Tables(Schemas):
         with self._lock:
             if (*self._others(), self._puts) == self._known_at:
                 return self._known.get(table)
-            # Not all of them: this may be one of a thousand that are written one after the other.
+            # Reads only this table: a caller may write a thousand tables one after the other.
             with self.reading():
                 rows = self._rows("SELECT * FROM tables WHERE name = ?", str(table))
                 return self._parse(rows[0]) if rows else None
@@ -113,7 +117,7 @@ class Tables(Schemas):
             self._db.execute(f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 17)})", row)
             named = {number for numbers in before for number in numbers if number is not None}
             forget_schemas(self._db, named - {row[3], row[16]})
-            if known:  # no need to look at all of them again
+            if known:  # the cache stays valid with this change
                 self._parsed[row[0]] = (row, state)
                 self._known[state.table] = state
                 self._known_at = (*others, self._puts)
@@ -129,8 +133,9 @@ class Tables(Schemas):
         resnapshot: str = "",
         resumes: Offset | None = None,
     ) -> None:
-        """The table is left alone; `resnapshot`: until it has been read again, for that reason. `resumes`:
-        see `Parked`. A table that is parked or gone stays as it is."""
+        """Parks a table: deletes its chunks, stops its partial snapshots, and adds an entry to its history.
+        Does nothing if the table is unknown, parked, dropped or removed. `resnapshot`: if it is not empty, a
+        new snapshot of the table becomes pending, for this reason. `resumes`: see `Parked`."""
         with self.transaction():
             state = self.table(table)
             if state is not None and state.parked is None and not state.gone:
@@ -146,7 +151,7 @@ class Tables(Schemas):
                 self.note(Change(table, version, offset, reason, "read again" if resnapshot else "parked"))
 
     def note(self, change: Change) -> None:
-        """Appends to the history of tables' definitions. The oldest entries are forgotten, but for each
+        """Appends an entry to the history of tables' definitions. The oldest entries are deleted, except each
         table's newest one."""
         with self.transaction():
             cursor = self._db.execute(
@@ -165,7 +170,8 @@ class Tables(Schemas):
                 )
 
     def history(self, *, last_only: bool = False) -> list[Change]:
-        """What happened to definitions, oldest first; `last_only`: each table's newest entry."""
+        """Returns the history of tables' definitions, oldest first. With `last_only`, returns only each
+        table's newest entry."""
         newest = "WHERE id IN (SELECT max(id) FROM history GROUP BY name) " if last_only else ""
         rows = self._rows(
             "SELECT name, version, offset, what, decision, statement, commit_us, noted_us FROM history "
@@ -174,16 +180,16 @@ class Tables(Schemas):
         return [Change(TableId.parse(name), *rest) for name, *rest in rows]
 
     def changed_at(self, table: TableId) -> Offset:
-        """Where the newest entry of a table's history stands; 0: there is none."""
+        """Returns the offset of the newest entry in a table's history, or 0 if it has none."""
         rows = self._rows("SELECT offset FROM history WHERE name = ? ORDER BY id DESC LIMIT 1", str(table))
         return Offset(rows[0][0]) if rows else Offset(0)
 
     def last_change(self) -> int:
-        """The id of the history's newest entry; 0: it is empty."""
+        """Returns the id of the newest history entry, or 0 if the history is empty."""
         return int(self._rows("SELECT coalesce(max(id), 0) FROM history")[0][0])
 
     def history_after(self, entry: int) -> list[tuple[int, Change]]:
-        """What was noted after an entry, with ids, in their order."""
+        """Returns the history entries after the one with this id, oldest first, each with its id."""
         rows = self._rows(
             "SELECT id, name, version, offset, what, decision, statement, commit_us, noted_us FROM history "
             "WHERE id > ? ORDER BY id",

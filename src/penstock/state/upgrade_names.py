@@ -1,7 +1,7 @@
-"""Names in states that were written before `model.name` quoted them: `a.b.t` was also the text of the table
-`t` of the database `a.b`. Such a table looked captured, but its changes were passed over and its rows were
-not read. Here it gets its name, and is read again from its beginning.
-"""
+"""Renames tables in states that were written before `model.name` quoted names. In such a state, `a.b.t` could
+also mean the table `t` of the database `a.b`. Such a table looked captured, but its rows were not read and
+its changes were skipped. It now gets the name that `model.name` writes, and a resnapshot of it becomes
+pending."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import sqlite3
 
 from penstock.model.schema import TableSchema
 
-_WHY = "an earlier version of Penstock passed over changes of databases with dots in their names"
+_WHY = "an earlier version of Penstock skipped changes in databases with dots in their names"
 
 
 def rename_unquoted(db: sqlite3.Connection) -> None:
-    """Part of the upgrade from formats 4 and 5, whose columns it names. Inside a transaction."""
+    """Renames the tables as part of the upgrade from formats 4 and 5, whose column names it uses. Call inside
+    a transaction."""
     may_differ = "name LIKE '%.%.%' OR instr(name, '`') > 0"
     for before, text in db.execute(f"SELECT name, schema FROM tables WHERE {may_differ}").fetchall():
         table = TableSchema.from_json(text).table
