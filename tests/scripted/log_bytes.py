@@ -1,7 +1,7 @@
-"""The bytes in which a script's log is kept and sent: the binlog format, as far as scripts need it.
+"""The bytes of a script's log, in the binlog format as far as scripts need it.
 
-What a segment of the relay log holds is decoded by the core, which knows this one format. So a script speaks
-it too; the events are made here from the format's definition, by none of the project's code.
+The core decodes the segments of a relay log, and this is the one format that it knows. The events are made
+from the definition of the format, without any of the project's code.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _CHARACTER_BYTES = 4
 
 
 def event(kind: int, body: bytes, start: int, *, second: int = 0, flags: int = 0) -> bytes:
-    """One event that begins at `start` of the log."""
+    """One event that begins at byte `start` of the log."""
     length = _HEADER_BYTES + len(body) + _CHECKSUM_BYTES
     head = struct.pack("<IBIIIH", second, kind, 1, length, start + length, flags)
     return head + body + struct.pack("<I", zlib.crc32(head + body))
 
 
 def head_of_log() -> bytes:
-    """Magic, FORMAT_DESCRIPTION and an empty PREVIOUS_GTIDS: where the log begins."""
+    """The beginning of the log: magic, FORMAT_DESCRIPTION and an empty PREVIOUS_GTIDS."""
     description = struct.pack("<H50sIB", 4, b"8.0.15", 0, _HEADER_BYTES) + _POST_HEADERS + b"\x01"
     log = MAGIC
     log += event(FORMAT, description, len(log))
@@ -45,7 +45,7 @@ def head_of_log() -> bytes:
 
 
 def rotate(file: str, position: int) -> bytes:
-    """What a connection begins with: which place of which file follows."""
+    """The first event of a connection, which names the position that follows."""
     return event(ROTATE, struct.pack("<Q", position) + file.encode(), 0, flags=ARTIFICIAL)
 
 
@@ -58,7 +58,7 @@ def events(log: bytes) -> Iterator[bytes]:
 
 
 def packets(events: Iterable[bytes]) -> bytes:
-    """The events as the protocol sends them; all of them are short."""
+    """The events as packets of the protocol. All of them are short."""
     payloads = [b"\x00" + one for one in events]
     return b"".join(struct.pack("<I", len(one))[:3] + b"\x00" + one for one in payloads)
 
@@ -86,7 +86,7 @@ def table_map(number: int, schema: TableSchema) -> bytes:
 
 
 def rows(number: int, schema: TableSchema, images: Sequence[Row], *, update: bool, last: bool) -> bytes:
-    """The body of a row event. `update`: images before and after take turns."""
+    """The body of a row event. `update`: each image before is followed by the image after."""
     columns = schema.columns
     present = _bits([True] * len(columns))
     body = struct.pack("<Q", number)[:6] + struct.pack("<HH", int(last), 2)
@@ -112,6 +112,6 @@ def _bytes_max(column: Column) -> int:
 
 
 def _bits(flags: Sequence[bool]) -> bytes:
-    """The first flag is the lowest bit."""
+    """The flags as a bit field. The first flag is the lowest bit."""
     number = sum(1 << place for place, flag in enumerate(flags) if flag)
     return number.to_bytes((len(flags) + 7) // 8, "little")

@@ -7,7 +7,7 @@ SEQUENCE = "_sequence"
 for a placed snapshot row."""
 
 DELETED = "_deleted"
-"""BOOLEAN, in the `latest` layout: the last change of this key was its removal."""
+"""BOOLEAN, in the `latest` layout: whether the last change of this key was a delete."""
 
 CHANGE_TYPE = "_change_type"
 """STRING, in the `changelog` layout: insert, update_preimage, update_postimage, delete, read, truncate."""
@@ -17,8 +17,8 @@ PRESENT = "_present"
 `0` where the log does not say the value; NULL for a whole row."""
 
 BASE = "_base"
-"""STRING, between a decoder and who computes generated columns: what they are made of, as SQL literals; NULL
-where the log has them."""
+"""STRING, between a decoder and the code that computes generated columns: the values that they are computed
+from, as SQL literals. NULL where the log has the generated values."""
 
 COMMIT_TIMESTAMP = "_commit_timestamp"
 """TIMESTAMP (UTC, µs): when the transaction was committed at the server that first ran it."""

@@ -1,4 +1,4 @@
-"""Chunks of a snapshot: what is to be read, what was read, between which marks."""
+"""Chunks of a snapshot: what is read, what was read, and between which watermarks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.model.schema import TableId
 
 @dataclass(frozen=True)
 class Chunk:
-    """A primary-key range `[lower, upper)` of one table.
+    """A range `[lower, upper)` of the primary key of one table.
 
-    Bounds are tuples of SQL literals, one per key column, as the server itself printed them (so the server
-    compares them, never we); `None` means open-ended. The first chunk of a table has no lower bound and the
-    last no upper bound, so rows beyond MIN and MAX at planning time belong to a chunk as well.
+    Bounds are tuples of SQL literals, one per key column, as the server printed them. Only the server
+    compares them. `None` means open-ended. The first chunk of a table has no lower bound and the last one no
+    upper bound, so rows beyond the MIN and MAX at planning time belong to a chunk, too.
     """
 
     table: TableId
@@ -25,14 +25,14 @@ class Chunk:
     lower: tuple[str, ...] | None
     upper: tuple[str, ...] | None
     snapshot: int = 0
-    """Number of the partial snapshot that it belongs to; 0: the table's own snapshot."""
+    """The number of its partial snapshot. 0: the table's own snapshot."""
     condition: str = ""
-    """SQL: only rows for which it is true."""
+    """An SQL condition: only rows for which it is true are read."""
     keys: tuple[KeyValues, ...] = ()
-    """Only rows with these keys; those that are not there are deleted at the target."""
+    """Only rows with these keys are read. Keys that are not found are deleted at the target."""
 
     def part(self) -> dict[str, Any]:
-        """What is not said by number and bounds."""
+        """The fields besides number and bounds."""
         fields = {"condition": self.condition, "keys": self.keys}
         return {name: value for name, value in fields.items() if value}
 
@@ -41,7 +41,7 @@ class Chunk:
 class Watermarks:
     """What a source had committed around a read, in the source's own words.
 
-    Only the source that took them reads them (`sources.windows.Windows`). Everybody else keeps them.
+    Only the source that took them reads them (`sources.windows.Windows`). Everybody else stores them.
     """
 
     fields: tuple[tuple[str, Any], ...]
@@ -56,12 +56,12 @@ class Watermarks:
 
 @dataclass(frozen=True)
 class StagedChunk:
-    """One finished attempt at a chunk: the manifest that lies beside its rows.
+    """The manifest of one finished attempt at a chunk. It is stored beside the rows.
 
-    `server_uuid` is the server whose log the marks speak of (the chunk may be read from a replica of it),
-    `bytes` the size of the staged file, `checksum` its SHA-256, `bytes_read` what the server sent. A plan
-    names `attempt` and `checksum`, so no other attempt is ever placed in its stead. `at`: the rows are those
-    of this very offset in the log; None: they may be of any moment between the marks.
+    `server_uuid`: the server in whose log the watermarks are; the chunk may be read from a replica of it.
+    `bytes`: the size of the staged file. `checksum`: its SHA-256. `bytes_read`: bytes that the server sent. A
+    plan names `attempt` and `checksum`, so no other attempt is ever placed instead. `at`: the rows are
+    exactly those of this offset in the log. None: they are of some moment between the watermarks.
     """
 
     chunk: Chunk
@@ -132,4 +132,4 @@ _OWN_FIELDS = frozenset(
         "bytes", "checksum", "schema_version", "server_uuid", "bytes_read", "at",
     }
 )  # fmt: skip
-"""Of a manifest; all others are those of the watermarks."""
+"""The fields of a manifest. All others belong to the watermarks."""

@@ -16,8 +16,8 @@ PartStatus = Literal["splitting", "reading", "done", "stopped"]
 
 @dataclass(frozen=True)
 class Part:
-    """Rows within a range of keys `[lower, upper)` (SQL literals), those for which `condition` (SQL) is true,
-    both, or those with the `keys`."""
+    """The rows within a range of keys `[lower, upper)` (SQL literals), the rows for which `condition` (SQL)
+    is true, both together, or the rows with the `keys`."""
 
     lower: tuple[str, ...] | None = None
     upper: tuple[str, ...] | None = None
@@ -39,11 +39,11 @@ class Part:
 
 @dataclass(frozen=True)
 class PartialSnapshot:
-    """Rows of one table that are read beside its log, at somebody's request (`signal`).
+    """A snapshot of some rows of one table, at somebody's request (`signal`).
 
-    since: an offset from which on every epoch carries the table; its chunks show all that the log holds up to
-    there. status: `splitting`, `reading`, `done` (all placed), or `stopped`, for `reason`. chunks and rows:
-    those placed, once it has ended.
+    since: every epoch from this offset on has the table, and the chunks show all that the log has up to
+    there. status: `splitting`, `reading`, `done` (all chunks are placed), or `stopped` because of `reason`.
+    chunks and rows: the numbers of placed ones, once it has ended.
     """
 
     number: int

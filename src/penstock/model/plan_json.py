@@ -1,8 +1,8 @@
-"""Plans as text, for the state store.
+"""Plans as JSON text, for the state store.
 
-A definition of a table may be long, and many plans name the same ones. So a plan names a definition by a
-number, and whoever keeps the plan keeps the definition under that number as long. Texts of format 1, which
-hold the definitions themselves, are read too.
+Definitions of tables may be long, and many plans use the same ones. So a plan names a definition by a number,
+and the state store keeps the definition as long as a plan uses it. Texts of format 1, which contain the
+definitions, can be read, too.
 """
 
 from __future__ import annotations

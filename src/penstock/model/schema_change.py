@@ -11,14 +11,14 @@ from penstock.model.schema import TableId, TableSchema
 
 @dataclass(frozen=True)
 class TableEffect:
-    """What one statement means for one captured table, in the planner's terms.
+    """What one statement means for one captured table.
 
-    `steps` end the table's plan of the epoch that ends at the statement. `voids`: chunks read before it are
-    untrue. `created`: the table begins here with this schema, whatever had its name before; `fills`: with
-    rows that the log does not carry. `rereads`: the statement changes rows and the log does not tell how,
-    with the reason. `dropped`: the table is gone. `renamed`: its rows live on under this name, of which an
-    effect of its own says that it begins. `was`: the name that a table which is `created` had before, with
-    the same rows and definition. `what` is the change in a few words.
+    `steps` end the table's plan of the epoch that ends at the statement. `voids`: why chunks that were read
+    before are untrue. `created`: the table begins here with this schema, whatever had its name before.
+    `fills`: it begins with rows that are not in the log. `rereads`: why rows changed in a way that the log
+    does not tell. `dropped`: the table is gone. `renamed`: its rows continue under this name, which has an
+    effect of its own. `was`: the earlier name of a `created` table, which had the same rows and definition.
+    `what`: the change in a few words.
     """
 
     table: TableId
@@ -33,7 +33,7 @@ class TableEffect:
     what: str = ""
 
     def definition_after(self, before: TableSchema | None) -> TableSchema | None:
-        """The table's definition after the statement. None: the table is gone, or can be followed no
+        """The table's definition after the statement. None: the table is gone, or cannot be followed any
         further."""
         schema = before
         if self.created is not None:

@@ -1,4 +1,4 @@
-"""Sharded tables: many tables of the source that are one table at the target."""
+"""Sharded tables: several tables of the source that share one target."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ShardRule:
 
 
 class Shards:
-    """Which table is a shard of what. A table matches at most one rule (`contradiction`)."""
+    """Decides which tables are shards of which target. A table matches at most one rule (`contradiction`)."""
 
     def __init__(self, rules: Iterable[ShardRule] = ()) -> None:
         self.rules = tuple(rules)
@@ -72,25 +72,26 @@ class Shards:
 
     @property
     def columns(self) -> dict[TableId, str]:
-        """Targets that several tables have together, each with the column that tells their rows apart."""
+        """Targets that several tables share, each with the column that tells their rows apart."""
         return {rule.target: rule.shard_column for rule in self.rules}
 
     def rule(self, table: TableId) -> ShardRule | None:
         return next((rule for rule in self.rules if table in rule), None)
 
     def into(self, table: TableId) -> str | None:
-        """The name of the one target that it has together with others."""
+        """The target that the table shares with others; None if it has its own."""
         rule = self.rule(table)
         return None if rule is None else rule.into
 
     def together(self, one: TableId, other: TableId) -> bool:
-        """Both are shards of one target."""
+        """Whether both tables are shards of one target."""
         rule = self.rule(one)
         return rule is not None and rule is self.rule(other)
 
 
 def contradiction(rules: Sequence[ShardRule], include: Sequence[str]) -> str | None:
-    """Why the rules cannot hold together, for tables captured by the patterns `include`; None: they can."""
+    """Why the rules contradict each other, for tables that match the patterns `include`. None: they do
+    not."""
     for one, other in itertools.combinations(rules, 2):
         if one.target == other.target:
             return f"two rules have `into: {one.into}`; give one rule both patterns, as a list in `tables`"

@@ -28,12 +28,12 @@ _PART = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""The order counts: a part is the first alternative that fits."""
+"""A part is the first alternative that fits, so the order counts."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
 def statement_head(sql: str) -> str:
-    """At most `CHARACTERS_MAX` characters, in one line."""
+    """The beginning of a statement in one line, with at most `CHARACTERS_MAX` characters."""
     parts: list[str] = []
     cut = len(sql) > _LOOKED_AT_MAX
     for match in _PART.finditer(sql[:_LOOKED_AT_MAX]):

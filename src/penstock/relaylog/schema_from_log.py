@@ -1,7 +1,7 @@
 """Reads the definition of a table from the log itself.
 
-With `binlog_row_metadata=FULL` every table map has the names and types of its columns. So log that is older
-than the catalog's definition can be decoded without a stored history of definitions."""
+Some sources write the names and types of a table's columns into the log. Log that is older than the catalog's
+definition can then be decoded without a stored history of definitions."""
 
 from __future__ import annotations
 

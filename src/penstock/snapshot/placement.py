@@ -2,7 +2,7 @@
 
 **Terms.** The log is a sequence of transactions. `prefix(X)` is the set of those that end at or before
 offset X. A chunk was read in a view V: the set of transactions whose effects its SELECT saw. Its watermarks
-guarantee `low ⊆ V ⊆ prefix(high)` (`sources/mysql/snapshot/watermark.py` argues why). Neither V nor `low`
+guarantee `low ⊆ V ⊆ prefix(high)` (`sources/windows.py`; each source argues why). Neither V nor `low`
 has to be a prefix of the log, because servers make transactions visible in another order than the log's. S
 is the table's start. E is the end of the epoch that places the chunk.
 
@@ -17,18 +17,19 @@ is the table's start. E is the end of the epoch that places the chunk.
 
 When has E reached the high watermark? If the watermark is a place in the log of the followed server: when E
 is at or after that place. If the chunk was read from a replica (`snapshot.hosts`), the high watermark is a
-GTID set that contains V. E has reached it when `prefix(E)` contains the whole set: `V ⊆ high ⊆ prefix(E)`.
-The rest of the rule is the same: `low` is a set as before, though it may lack much more of the log, and the
-argument does not depend on the server that answered. But a replica's V is older than the source's state,
-which has two consequences. First, `prefix(S) ⊆ low` does not hold automatically, so the reader waits for
-the replica. Second, the replica may not yet have executed a schema change that the chunk was planned with.
+set of transactions that contains V. E has reached it when `prefix(E)` contains the whole set: `V ⊆ high ⊆
+prefix(E)`. The rest of the rule is the same: `low` is a set as before, though it may lack much more of the
+log, and the argument does not depend on the server that answered. But a replica's V is older than the
+source's state, which has two consequences. First, `prefix(S) ⊆ low` does not hold automatically, so the
+reader waits for the replica. Second, the replica may not yet have executed a schema change that the chunk
+was planned with.
 Missing names or changed types would show, but two columns that swapped their names would not. So `low` must
 also contain that statement. A failover can lose transactions that are in `high`, so that E never reaches
 it. Such a chunk is read again once another server is followed.
 
-Watermarks can be places in the binary log instead of GTID sets (MariaDB; MySQL without GTIDs). Then `low`
-means all transactions up to its place, in the log of the server that wrote it: `prefix(low)`, which is a
-set like any other.
+Watermarks can be places in the source's log instead of sets of transactions. Then `low` means all
+transactions up to its place, in the log of the server that wrote it: `prefix(low)`, which is a set like any
+other.
 
 **Why it is right.** Take a row of the chunk that is kept, with key k. By (1), `low ⊆ V ⊆ prefix(E)`. By (2)
 and (4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), and those of

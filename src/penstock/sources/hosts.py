@@ -10,7 +10,8 @@ from penstock.sources.chunks import Host
 
 @dataclass(frozen=True)
 class Sight:
-    """`hosts` may be read from now; when there is none, `reason` says why and `paused_by` names the limit."""
+    """The servers that may be read from now. If there are none, `reason` says why, and `paused_by` names the
+    limit."""
 
     hosts: tuple[Host, ...]
     reason: str = ""
@@ -18,22 +19,23 @@ class Sight:
 
 
 class SnapshotHosts(Protocol):
-    """Looks at the servers that `snapshot.hosts` and `snapshot.load` name. `look` and `close` serve one
-    thread."""
+    """Watches the servers that `snapshot.hosts` and `snapshot.load` name. Only one thread calls `look` and
+    `close`."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to look at; if not, chunks are read from `followed`."""
+        """Whether there is anything to watch. If not, chunks are read from `followed`."""
 
     def followed(self) -> Host:
-        """The server whose log is followed now. Asks nothing."""
+        """The server whose log is followed now. Does not connect."""
 
     def look(self) -> Sight:
-        """One glance at all of them, about once a second while chunks wait. Never raises: what goes wrong is
-        a reason to wait."""
+        """Looks at all servers once. It is called about once a second while chunks wait. It never raises: an
+        error is a reason to wait."""
 
     def close(self) -> None:
-        """Gives connections up. The next `look` opens them again."""
+        """Closes all connections. The next `look` opens them again."""
 
     def hosts_to_json(self) -> list[dict[str, Any]]:
-        """Each of `snapshot.hosts` as `host`, and in `unfit` why it is not read from (null: it is fit)."""
+        """Each of `snapshot.hosts` as `host`, with the reason why it is not read from as `unfit` (null: it is
+        used)."""

@@ -1,4 +1,4 @@
-"""Can this source be captured? What is asked before a pipeline starts, and the form of the answers."""
+"""The checks of a source before a pipeline starts, and the form of their results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Level = Literal["error", "warning", "ok"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer to "can this source be captured?".
+    """The result of one check.
 
-    `check` names the demand (stable, for programs), `message` says what was found in one paragraph, `sql`
-    holds the statements that mend it (empty: nothing to mend, or SQL cannot do it), `parks`: the pipeline
-    leaves the table alone until it is mended. `partial_rows`: row events of the log
-    lack columns, which the targets complete.
+    check: its name, which programs can rely on. message: what was found, in one paragraph. sql: statements
+    that mend it; empty if there is nothing to mend, or if SQL cannot do it. parks: the pipeline parks the
+    table until the problem is mended. partial_rows: row events in the log lack columns, and the targets
+    complete them.
     """
 
     level: Level
@@ -42,12 +42,12 @@ class Finding:
 
 
 PURGED = "backlog"
-"""The check that finds, as an error, that the source no longer has log which was not received."""
+"""The check that fails if the source has deleted log that was not received yet."""
 
 
 def refuse(findings: Iterable[Finding]) -> None:
-    """Raises `ConfigError` with one paragraph per error (`LogPurged` if it is that alone, as a receiver says
-    it); no error, no effect."""
+    """Raises `ConfigError` with one paragraph per error. If every error is about deleted log, raises
+    `LogPurged`, as a receiver does. Without errors it does nothing."""
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
         return
@@ -57,13 +57,13 @@ def refuse(findings: Iterable[Finding]) -> None:
 
 
 class Preflight(Protocol):
-    """Looks at a source without changing anything there."""
+    """Checks a source without changing anything there."""
 
     def check(self, config: PipelineConfig) -> list[Finding]:
-        """All that keeps a pipeline with this configuration from working, in the order in which it should be
-        mended. What is wrong with the source is a finding, and never raised. `config` names the tables that
-        the pipeline captures now, which may be others than those of its file."""
+        """Everything that keeps a pipeline with this configuration from working, in the order in which it
+        should be mended. Problems of the source are findings; they are never raised. `config` names the
+        tables that the pipeline captures now, which signals may have changed."""
 
     def check_start(self) -> None:
-        """Raises the error with which the receiver would refuse to begin or to go on (`ConfigError`,
-        `LogPurged`, `LogDiverged`), or `SourceUnreachable`."""
+        """Raises the error with which the receiver would refuse to start or to continue: `ConfigError`,
+        `LogPurged`, `LogDiverged` or `SourceUnreachable`."""

@@ -1,4 +1,4 @@
-"""The source's side of a comparison (`penstock verify`): one moment of it, summed up by the source itself."""
+"""The source's side of `penstock verify`: sums over the rows of one moment, computed by the source."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from penstock.sources.windows import Window
 
 
 class ReadView(Protocol):
-    """What the source held at one moment: all that the low watermark claims, nothing beyond the high one.
+    """The rows of the source at one moment. It shows everything in the low watermark, and nothing beyond the
+    high one.
 
-    Takes no locks. Serves one thread. Texts and hashes are those of `model/row_text.py`. Raises `TableError`
-    for a table that the source cannot sum up, `SourceUnreachable` when the connection is lost.
+    It takes no locks, and only one thread uses it. Texts and hashes are those of `model/row_text.py`. Raises
+    `TableError` for a table that the source cannot sum up, and `SourceUnreachable` if the connection is lost.
     """
 
     @property
     def window(self) -> Window:
-        """Of watermarks that were taken right around the opening of the view."""
+        """The window of the watermarks that were taken right before and after the view was opened."""
 
     def extent(self, schema: TableSchema) -> KeyExtent:
-        """How many rows there are, and between which values an integer key lies."""
+        """The number of rows, and the least and greatest value of an integer key."""
 
     def sums(self, schema: TableSchema, buckets: Buckets, types: TypeOptions) -> dict[int, BucketSum]:
-        """Rows and the sum of their hashes, for each bucket that has rows."""
+        """The number of rows and the sum of their hashes, for each bucket that has rows."""
 
     def rows(
         self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], types: TypeOptions
     ) -> dict[str, int]:
-        """The key's text and the hash of every row in these buckets."""
+        """The hash of every row in these buckets, by the text of its key."""

@@ -1,4 +1,4 @@
-"""Who writes a source's log into the relay log, as a pipeline sees it."""
+"""The receiver writes a source's log into the relay log. This is how a pipeline sees it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Protocol
 
 
 class Receiver(Protocol):
-    """Keeps the relay log growing while a pipeline runs, and restarts what writes it.
+    """Writes the relay log while a pipeline runs, and restarts the writer if it fails.
 
-    What it promises about the log:
+    It promises about the log:
 
-    - A segment holds whole events as the source sent them; it begins at a transaction's beginning.
+    - A segment holds whole events as the source sent them. It begins at the start of a transaction.
     - Only bytes that are durable are committed in the index, and only up to the end of a transaction.
-    - An index entry says which tables its span touches, every statement that is not transaction control, and
-      where the source stood (`relaylog/index.py`).
-    - An offset that a reader has seen is never taken back.
-    - One writer at a time: it holds the lease of the relay log. Where another process holds it, that one
-      writes, and this one waits to take over.
+    - An index entry names the tables of its span, every statement that is not transaction control, and the
+      source's position (`relaylog/index.py`).
+    - An offset that a reader has seen is never withdrawn.
+    - There is one writer at a time, which has the lease of the relay log. While another process has it, this
+      one waits to take over.
     """
 
     def start(self) -> None:
-        """Begins in the background and returns at once."""
+        """Starts in the background and returns at once."""
 
     def check(self) -> None:
         """Raises the error that ended the receiver for good."""
@@ -30,17 +30,18 @@ class Receiver(Protocol):
     def wait_for(
         self, condition: Callable[[], Any], what: str, stopping: threading.Event, *, seconds: float
     ) -> None:
-        """Returns once the condition holds. `TransientError` after `seconds`, or when `stopping` is set; an
-        error that ends the receiver is raised at once."""
+        """Waits until the condition is true. Raises `TransientError` after `seconds`, or when `stopping` is
+        set. Raises an error that ends the receiver at once. `what` completes the message: "waited for …"."""
 
     def renew(self) -> None:
-        """Moves the log's end on although the source is idle: soon there is a later offset than now."""
+        """Advances the end of the log even if the source is idle: soon there is a later offset than now."""
 
     def ask_to_stop(self) -> None:
-        """Begins to stop and returns at once; `stop` is still to be called."""
+        """Begins to stop and returns at once. The caller still calls `stop`."""
 
     def stop(self) -> None:
-        """Returns when nothing of ours writes any more. May be called twice, and without `start`."""
+        """Stops, and returns when nothing is being written any more. May be called twice, and without
+        `start`."""
 
     def describe(self) -> str:
-        """One line for people: what the receiver does now."""
+        """What the receiver is doing now, in one line for people."""

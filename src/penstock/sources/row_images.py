@@ -1,4 +1,4 @@
-"""What completes row events that lack columns."""
+"""Completes row events that lack columns."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ class Computer(Protocol):
     """Fills in generated columns."""
 
     def fill(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same rows without the column `_base`, and with the values that were missing."""
+        """Yields the same rows with their missing values, and without the column `_base`."""
 
 
 class Computation(Protocol):
-    """How the source computes a table's generated columns. A value: it pickles, and goes to Spark's tasks."""
+    """How the source computes a table's generated columns. It is a value that is pickled for Spark's
+    tasks."""
 
     @property
     def base(self) -> tuple[str, ...]:
-        """The columns of which they are made (`_core.RangeDecoder(base_columns=)`)."""
+        """The columns that the generated columns are computed from (`_core.RangeDecoder(base_columns=)`)."""
 
     def computer(self, types: TypeOptions) -> AbstractContextManager[Computer]:
-        """Connects to the source when it is first needed, and lets go of it at the end of the block."""
+        """A computer that connects when it is first needed. The connection is closed at the end of the
+        block."""
 
 
 class RowImages(Protocol):
-    """Thread-safe."""
+    """The values that row events lack. Thread-safe."""
 
     def omitted(self, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
-        """What a row holds in columns that the log leaves out of its insert: one row, as Arrow has it (layout
-        `rows`), in the columns for which that is known. Asks nothing."""
+        """The values of columns that the log leaves out of an insert: one row in layout `rows`, with the
+        columns for which the value is known. Does not connect."""
 
     def computation(self, schema: TableSchema) -> Computation:
-        """For generated columns that row events leave out, by the present definition of the table. Raises
-        `TableError` (`unfit=True`) if that is not `schema` any more."""
+        """How to compute generated columns that row events lack, by the table's current definition. Raises
+        `TableError` (`unfit=True`) if that is no longer `schema`."""

@@ -1,4 +1,4 @@
-"""What the statements in a source's log mean for the tables that are captured."""
+"""What the statements in a source's log mean for captured tables."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from penstock.relaylog.reader import Statement
 
 
 class Statements(Protocol):
-    """Judges the statements of one relay log, in the order of the log. Serves one thread.
+    """Interprets the statements of one relay log, in the order of the log. Only one thread uses it.
 
-    A statement is applied to the definitions that it is given, which are those of its place in the log. An
-    unchanged definition proves nothing about rows: a statement that may have changed rows without row events
-    has an effect that says so (`TableEffect.rereads`, or a `Park` step).
+    The caller passes the definitions that tables have at the statement's place in the log. An unchanged
+    definition proves nothing about rows. A statement that may have changed rows without row events has an
+    effect that says so: `TableEffect.rereads`, or a `Park` step.
     """
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
-        """What it does to the tables `live`, with the definitions that they have in the log before it, and
-        which captured tables it makes. In the order in which effects are to be judged; a table may have two
-        (one goes, another takes its name). Repeating a statement repeats the answer."""
+        """What the statement does to the tables in `live`, and which captured tables it creates. `live` has
+        the definitions before the statement. The effects are in the order in which they take place. A table
+        can have two: it is dropped, and another table takes its name. The same question gets the same
+        answer."""
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
-        """Those of the tables whose definition or rows the statement may change by itself, and those that it
-        makes. Claims no less than `effects` would find."""
+        """The tables whose definition or rows the statement may change, and those that it creates. The result
+        includes every table for which `effects` finds something."""

@@ -1,4 +1,4 @@
-"""Which tables of a source a pipeline captures, also those that do not exist yet."""
+"""Decides which tables of a source a pipeline captures, including tables that do not exist yet."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ _HELPERS = re.compile(
 
 
 class TableFilter:
-    """Which tables a pipeline captures: `include` less `exclude`, `*` and `?` as wildcards in either part.
+    """The tables that match a pattern of `include` and none of `exclude` (`model/pattern.py`).
 
-    Patterns are those of `model.pattern`. With `fold_case` (the server's
-    lower_case_table_names is not 0) letter case does not count. The helper tables of online schema changes
-    (`_t_gho`, `_t_new`, …) are captured only by a pattern whose table part has no wildcard: what they hold
-    comes from the table itself.
+    With `fold_case`, letter case does not count. Tools for online schema changes work with helper tables
+    (`_t_gho`, `_t_new`, …), whose rows come from the table itself. Only a pattern without a wildcard in its
+    table part captures such a table.
     """
 
     def __init__(self, tables: TablesConfig, *, fold_case: bool = False) -> None:
         self.fold_case = fold_case
         self.removed: frozenset[TableId] = frozenset()
-        """Tables that are left out, whatever the patterns say."""
+        """Tables that are not captured, whatever the patterns say."""
         self.set(tables)
 
     def set(self, tables: TablesConfig, removed: Iterable[TableId] = ()) -> None:
-        """Other patterns from now on."""
+        """Replaces the patterns."""
         fold_case = self.fold_case
         self.tables = tables
         self.removed = frozenset(removed)
@@ -51,11 +50,11 @@ class TableFilter:
         ) and not any(pattern.matches(table) for pattern in self._exclude)
 
     def has_database(self, database: str) -> bool:
-        """Some table of this database could be captured."""
+        """Whether a table of this database could be captured."""
         return any(pattern.database.fullmatch(database) for pattern in self._include)
 
     def unmatched(self, tables: Iterable[TableId]) -> list[str]:
-        """The include patterns that capture none of `tables`."""
+        """The patterns of `include` that capture none of `tables`."""
         tables = list(tables)
         return [
             text

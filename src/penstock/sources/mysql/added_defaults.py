@@ -33,11 +33,10 @@ _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
 def existing_value(
     table: TableId, column: Column, default: Default | None, *, types: TypeOptions = DEFAULT_TYPES
 ) -> Value:
-    """The value that an added column has in the rows that were there before, as Arrow's type of the column
-    takes it.
+    """The value of an added column in the rows that existed before, in the form of the column's Arrow type.
 
-    Without `default`, NULL if the column is nullable, else the type's implicit default. Raises `TableError`
-    where only the server knows.
+    Without `default` it is NULL if the column is nullable, else the implicit default of the type. Raises
+    `TableError` if only the server knows the value.
     """
     if column.generated:
         raise _needs_snapshot(table, column, "is generated")
@@ -54,7 +53,7 @@ def existing_value(
 
 
 def _as_chosen(column: Column, value: Value, types: TypeOptions) -> Value:
-    """The value as Arrow has it under the choices of the pipeline file."""
+    """The value in Arrow, mapped as `types` in the pipeline file says."""
     if column.type == "bigint" and column.unsigned and types.bigint_unsigned != "decimal":
         number = int(str(value))
         if types.bigint_unsigned == "long" and number >= 1 << 63:
@@ -197,7 +196,7 @@ def _bytes(default: DefaultLiteral) -> bytes:
 
 
 def _labels(column: Column, default: DefaultLiteral) -> str:
-    """The labels as they were declared, although DEFAULT may spell them in another case."""
+    """The labels as they were declared. DEFAULT may spell them in another letter case."""
     if default.kind != "string":
         raise ValueError("the number of a label")
     if len({label.casefold() for label in column.labels or ()}) < len(column.labels or ()):
@@ -214,7 +213,7 @@ def _labels(column: Column, default: DefaultLiteral) -> str:
 
 
 def _json(text: str) -> str:
-    """As the server prints it, for values about which there is no doubt."""
+    """The JSON text as the server prints it, for values whose form is certain."""
     value = json.loads(text)
     if value in ([], {}) or value is None or isinstance(value, bool | int):
         return json.dumps(value)
@@ -233,7 +232,7 @@ def _time(column: Column, text: str) -> str:
 
 
 def _fraction(column: Column, fraction: str | None) -> str:
-    """Exactly `fsp` digits; rounding is left to the server."""
+    """The fraction with exactly `fsp` digits. Only the server rounds."""
     fsp = column.fsp or 0
     if fraction and fraction[fsp:].strip("0"):
         raise ValueError("more digits than the column holds")

@@ -1,4 +1,4 @@
-"""How a definition came out of another: the columns' origins, and what is certain of the rows."""
+"""How one definition became another: the origins of columns, and what is certain about rows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _NAMED_MAX = 4
 
 @dataclass(frozen=True)
 class Evolution:
-    """`origins`: for each column the name it had (None: it is new). `silent`: why rows may hold other values
-    than before, which no row event tells."""
+    """`origins`: the earlier name of each column; None for a new one. `silent`: reasons why rows may have
+    other values than before without row events."""
 
     definition: TableDefinition
     origins: tuple[str | None, ...]
@@ -31,7 +31,7 @@ class Evolution:
         return cls(definition, tuple(column.name for column in definition.columns))
 
     def then(self, later: Evolution) -> Evolution:
-        """Both, one after the other."""
+        """This evolution and then another one."""
         known = {
             column.name.lower(): origin
             for column, origin in zip(self.definition.columns, self.origins, strict=True)
@@ -41,7 +41,7 @@ class Evolution:
 
     @classmethod
     def compared(cls, before: TableDefinition, after: TableDefinition, server: Server) -> Evolution:
-        """By the columns' names alone, where nobody saw the statements."""
+        """The evolution by the names of the columns alone, for statements that nobody saw."""
         origins = []
         silent = []
         for column in after.columns:
@@ -95,7 +95,7 @@ def _named(names: list[str]) -> str:
 
 
 def literal_of(value: Value) -> str | None:
-    """A value as a constant of Spark SQL; None for NULL."""
+    """A value as a constant of Spark SQL. None for NULL."""
     match value:
         case None:
             return None

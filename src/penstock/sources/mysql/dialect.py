@@ -1,10 +1,10 @@
-"""What differs between MySQL and MariaDB, and between their releases, in how they are asked.
+"""Differences between MySQL and MariaDB, and between their releases, in the statements that ask them.
 
 | | MySQL | MariaDB |
 |---|---|---|
 | identity of a server | `server_uuid` | none: made of server_id, host name and port |
 | executed | `gtid_executed`, a set | `gtid_binlog_pos`, the last GTID of each domain |
-| asked to go on by GTID | COM_BINLOG_DUMP_GTID with a set | `@slave_connect_state` and COM_BINLOG_DUMP |
+| stream by GTID | COM_BINLOG_DUMP_GTID with a set | `@slave_connect_state` and COM_BINLOG_DUMP |
 | log without GTIDs | `gtid_mode` other than ON | never |
 | end of the log | SHOW MASTER STATUS, since 8.2 SHOW BINARY LOG STATUS | SHOW MASTER STATUS |
 """
@@ -25,7 +25,7 @@ class Dialect:
 
     @classmethod
     def of(cls, version: str) -> Dialect:
-        """From `@@version`."""
+        """The dialect of a server with this `@@version`."""
         return cls(parse_version(version), "mariadb" in version.lower())
 
     @classmethod
@@ -38,7 +38,7 @@ class Dialect:
 
     @property
     def identity(self) -> str:
-        """An expression: which server this is, the same whoever asks."""
+        """An SQL expression that identifies the server. It has the same value in every session."""
         if self.mariadb:
             return "CONCAT('mariadb-', @@GLOBAL.server_id, '-', @@GLOBAL.hostname, '-', @@GLOBAL.port)"
         return "@@GLOBAL.server_uuid"
@@ -62,13 +62,13 @@ class Dialect:
 
     @property
     def logs_replicated(self) -> str:
-        """The variable by which a replica logs what it applies."""
+        """The variable that makes a replica log what it applies."""
         new = not self.mariadb and self.version >= (8, 0, 26)
         return "log_replica_updates" if new else "log_slave_updates"
 
     @property
     def log_privileges(self) -> tuple[str, str]:
-        """To be a replica, and to ask for the end of the log."""
+        """The privileges to be a replica, and to read the end of the log."""
         if self.mariadb and self.version >= (10, 5, 2):
             return "REPLICATION SLAVE", "BINLOG MONITOR"
         return "REPLICATION SLAVE", "REPLICATION CLIENT"

@@ -18,7 +18,7 @@ ADDED = "a foreign key that cascades was added"
 
 
 def keys_after(known: TableSchema, evolution: Evolution) -> tuple[tuple[CascadingKey, ...], bool]:
-    """The table's keys behind a change of its definition, and whether there are new ones."""
+    """The table's foreign keys after a change of its definition, and whether there are new ones."""
     names = {
         before: column.name
         for column, before in zip(evolution.definition.columns, evolution.origins, strict=True)
@@ -35,14 +35,14 @@ def keys_after(known: TableSchema, evolution: Evolution) -> tuple[tuple[Cascadin
 
 
 def _shape(key: CascadingKey, names: dict[str, str]) -> CascadingKey:
-    """All but the name."""
+    """The parts of a foreign key, without its name."""
     return replace(key, name="", columns=tuple(names.get(name, name) for name in key.columns))
 
 
 def children_of_changed(
     changes: Iterable[Change], live: dict[TableId, TableSchema], done: set[TableId]
 ) -> Iterator[TableEffect]:
-    """Tables whose foreign keys refer to what has another name now, or is gone."""
+    """Tables whose foreign keys refer to a table that was renamed or dropped."""
     for change in changes:
         for table, schema in live.items():
             if table in done:

@@ -1,4 +1,4 @@
-"""Foreign keys by which the server changes rows of captured tables, from `information_schema`."""
+"""Reads the foreign keys by which the server changes rows of captured tables, from `information_schema`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.sources.mysql.connection import query
 def read_cascading_keys(
     connection: Any, tables: Iterable[TableId]
 ) -> dict[TableId, tuple[CascadingKey, ...]]:
-    """Of each of the tables that has such keys, in the order of their names."""
+    """The cascading foreign keys of each table that has any, ordered by name."""
     wanted = set(tables)
     passive = ", ".join(f"'{rule}'" for rule in PASSIVE_RULES)
     rules = query(
@@ -33,7 +33,7 @@ def read_cascading_keys(
 def _key(
     connection: Any, table: TableId, constraint: str, on_delete: str, on_update: str
 ) -> list[CascadingKey]:
-    """None is left when the key was dropped between the two questions."""
+    """One key from its rows. None if it was dropped between the two queries."""
     rows = query(
         connection,
         "SELECT COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME, REFERENCED_COLUMN_NAME "

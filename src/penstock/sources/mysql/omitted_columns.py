@@ -22,7 +22,7 @@ _TEXT_LIKE = frozenset({"date", "datetime", "timestamp", "time", "enum", "set"})
 
 
 def omitted_values(schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
-    """One row of defaults, in the columns for which they are known and as Arrow has them (layout `rows`)."""
+    """One row of defaults in layout `rows`, with the columns whose default is known."""
     arrow = arrow_schema(schema.to_json(), "rows", types.to_json())
     fields, arrays = [], []
     for column, field in zip(schema.columns, arrow, strict=True):
@@ -38,7 +38,7 @@ def omitted_values(schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
 
 
 def _literal(column: Column) -> Default | None:
-    """COLUMN_DEFAULT of information_schema as the constant that it prints."""
+    """The constant that information_schema prints as COLUMN_DEFAULT."""
     text = column.default
     if text is None:
         return None

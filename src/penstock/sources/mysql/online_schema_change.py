@@ -1,8 +1,8 @@
-"""The helper tables of online-schema-change tools, by their names.
+"""Recognises the helper tables of tools for online schema changes by their names.
 
-Such a tool makes a table like the one to change, alters it, copies every row, and lets the two change names
-in one RENAME TABLE. By its contract the rows are the same rows then, but for what the alteration made of
-them.
+Such a tool creates a table like the one to change, alters it, copies every row, and swaps the names of the
+two in one RENAME TABLE. The tool guarantees that the rows are then the same, apart from the effect of the
+alteration.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from penstock.model.schema import TableId
 
 _NAME_LENGTH_MAX = 64
-"""Longer names are cut."""
+"""The server's limit. The tools cut longer names."""
 
 
 def is_copy_of(copy: TableId, table: TableId) -> bool:
-    """`copy` is the table that a tool fills to take the place of `table`."""
+    """Whether `copy` is the table that a tool fills and that then replaces `table`."""
     if copy.database != table.database:
         return False
     helper, name = copy.table, table.table

@@ -1,4 +1,4 @@
-"""What a source says of itself when we connect to follow it."""
+"""Properties of a source, read when a receiver connects."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ class Server:
     files: tuple[tuple[str, int], ...]
     """Binlog files and sizes, oldest first; empty if the account may not see them."""
     prepared: bool
-    """It has XA transactions that are prepared; False also if the account may not see them."""
+    """Whether it has prepared XA transactions. False also if the account may not see them."""
     applies: bool
-    """It is a replica whose applier runs: what it lacks now may still come."""
+    """Whether it is a replica whose applier runs. Then transactions that it lacks may still arrive."""
     last_of_server: dict[tuple[int, int], int]
-    """MariaDB: the last number that each server has given in each domain, as far as this server logged it."""
+    """MariaDB: the last transaction number of each server in each domain, as far as this server logged it."""
 
     def lacks(self, gtids: GtidSet) -> GtidSet:
-        """Those of `gtids` that this server has never had.
+        """The transactions in `gtids` that this server has never had.
 
-        A domain of MariaDB is numbered by one server after the other. One that went on without our last
-        transactions soon has other ones of the same numbers: so the server that gave them counts as well.
+        In MariaDB, one server after the other assigns the numbers of a domain. A server that continued
+        without the last transactions soon has others with the same numbers. So the server that assigned a
+        number counts, too.
         """
         if not self.dialect.mariadb:
             return gtids.difference(self.executed)
@@ -51,8 +52,8 @@ class Server:
 
 
 def describe(connection: Any) -> Server:
-    """Raises `ConfigError` if the source writes no binary log, or one without what it applies as a
-    replica."""
+    """Asks a source for its properties. Raises `ConfigError` if it writes no binary log, or a log without
+    what it applies as a replica."""
     dialect = Dialect.detect(connection)
     # Global by name: in 5.7 the session's gtid_executed is another thing.
     mode, gtids = "@@GLOBAL.gtid_mode", "@@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged"
@@ -95,8 +96,8 @@ def describe(connection: Any) -> Server:
 
 
 def _replicates(connection: Any, dialect: Dialect) -> list[str]:
-    """For each server it replicates from, whether its applier runs; empty also if the account may not see
-    that."""
+    """For each server that it replicates from, whether the applier runs. Empty also if the account may not
+    see that."""
     try:
         rows = query_named(connection, dialect.replica_status)
     except pymysql.Error as error:
@@ -126,7 +127,8 @@ def _files(connection: Any) -> tuple[tuple[str, int], ...]:
 
 
 def _before(connection: Any, files: tuple[tuple[str, int], ...]) -> str:
-    """What MariaDB had executed before its oldest file: the list at that file's begin."""
+    """The transactions that MariaDB had executed before its oldest file, as listed at the beginning of that
+    file."""
     if not files:
         return ""
     return str(query(connection, "SELECT BINLOG_GTID_POS(%s, 4)", (files[0][0],))[0][0] or "")

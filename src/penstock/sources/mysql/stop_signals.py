@@ -1,5 +1,5 @@
-"""How the receiver is told to stop: by whoever calls, by a signal, or because its parent is gone. And how it
-is told to connect anew."""
+"""How the receiver is asked to stop: by a call, by a signal, or because its parent has ended. And how it is
+asked to reconnect."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.sources.mysql import timeouts
 END_S = 5.0
 """Less than the pipeline gives its receiver (`supervisor.STOP_TIMEOUT_S`)."""
 _GRACE_S = 1.0
-"""For what is under way; then waits for the source are ended."""
+"""Seconds for running work. Then waits for the source are ended."""
 _LOOK_S = 0.2
 
 
 class Stopping:
-    """A request to stop that also wakes whoever waits in `select`. Safe to set from a signal handler.
+    """A request to stop. It also wakes a thread that waits in `select`, and a signal handler may set it.
 
-    `anew`: a request to connect to the source anew, taken back by whoever does.
+    `anew`: a request to reconnect. Whoever reconnects clears it.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Stopping:
             pass
 
     def sleep(self, seconds: float) -> None:
-        """Sleeps, less when asked to stop."""
+        """Sleeps, and wakes up early if it is asked to stop."""
         deadline = time.monotonic() + seconds
         while not self._set and (left := deadline - time.monotonic()) > 0:
             select.select([self._reader], [], [], left)
@@ -66,8 +66,8 @@ class Stopping:
 
 
 def obey_parent(stopping: Stopping) -> None:
-    """Connects anew when something comes by standard input. Stops when that ends, which is when the parent
-    has died, however it died."""
+    """Watches standard input. A byte asks for a reconnect. Its end asks to stop: the parent has ended, in
+    whatever way."""
 
     def watch() -> None:
         while os.read(0, 4096):
@@ -78,9 +78,8 @@ def obey_parent(stopping: Stopping) -> None:
 
 
 def ensure_end(stopping: Stopping) -> None:
-    """Once it is told to stop, this process ends within `END_S`: waits for the source are ended, and if the
-    clean way takes too long all the same (a disk that hangs), the process exits. Nothing that was committed
-    is lost by that."""
+    """Makes this process end within `END_S` after it is asked to stop. Waits for the source are ended. If the
+    regular way takes too long (a disk that hangs), the process exits. Nothing that was committed is lost."""
 
     def watch() -> None:
         while not stopping:

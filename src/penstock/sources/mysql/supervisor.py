@@ -1,12 +1,11 @@
-"""The receiver as a child of a pipeline: started, watched, restarted, taken over.
+"""The receiver as a child process of a pipeline, which starts, watches and restarts it.
 
-One thread owns the child. The pipe to the child's standard input is the leash: when this process ends,
-however it ends, the pipe closes and the child stops; when the child ends, the thread notices by `wait`. A
-byte through the pipe has the child connect anew. Nothing else is shared, so either side may be killed at any
-moment.
+One thread owns the child. A pipe to the child's standard input connects the two. When this process ends, in
+whatever way, the pipe closes and the child stops. When the child ends, the thread notices it. A byte through
+the pipe makes the child reconnect. Nothing else is shared, so either side may be killed at any moment.
 
-A relay log may be shared by pipelines. Whoever finds its lease held uses the log as it is, and tries to
-take over once the lease is free; so the log goes on when the pipeline that ran the receiver is stopped.
+Pipelines may share a relay log. If another process has its lease, this one uses the log as it is, and takes
+over once the lease is free. So the log continues when the pipeline that ran the receiver is stopped.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ log = logging.getLogger(__name__)
 
 RESTART = Schedule(first_s=0.2, max_s=10.0)
 SPAWN_RETRY = Schedule.steady(1.0)
-"""When the process cannot even be started: a disk that is full or read-only may be mended."""
+"""How often starting the process is retried. A disk that is full or read-only may be mended."""
 CRASHES_MAX = 10
-"""Ends without a reason in a row, each within CRASH_WITHIN_S of its start; then the pipeline is told."""
+"""Consecutive crashes, each within `CRASH_WITHIN_S` of its start. Then the pipeline gets the error."""
 CRASH_WITHIN_S = 30.0
 LOOK_AGAIN_S = 0.5
-"""How often it looks whether the receiver of another pipeline still writes the log."""
+"""How often it checks whether the receiver of another pipeline still writes the log."""
 TICK_S = 0.02
-"""How often a condition is looked at that the receiver is going to fulfil."""
+"""How often a condition is checked that the receiver will fulfil."""
 STOP_TIMEOUT_S = 6.0
-"""Longer than the receiver lets itself wait (`stopping.END_S`). Then it is killed, and nothing is lost by
-that."""
+"""Longer than the receiver itself takes to stop (`stop_signals.END_S`). Then it is killed, and nothing is
+lost."""
 KILL_TIMEOUT_S = 2.0
-"""A process that is killed goes at once, unless the kernel waits for a disk."""
+"""A killed process ends at once, unless the kernel waits for a disk."""
 LOG_FILE = "receiver.log"
 
 
 class Supervisor:
-    """`start`, then `check` now and then: it raises what the receiver could not go on with."""
+    """`sources.receiver.Receiver` with a process of its own. `check` raises the error that ended it."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -62,7 +61,7 @@ class Supervisor:
         self._child: subprocess.Popen[bytes] | None = None
         self._fatal: PenstockError | None = None
         self._trouble = ""
-        """Why no child can be started, as it is now."""
+        """Why no child can be started now."""
         self.restarts = 0
 
     def start(self) -> None:
@@ -70,7 +69,8 @@ class Supervisor:
         self._thread.start()
 
     def ask_to_stop(self) -> None:
-        """Tells our child, if it is ours, and waits for nothing. `stop` is still to be called."""
+        """Asks the child to stop, if this process started it, and returns at once. The caller still calls
+        `stop`."""
         self._stopping.set()
         with self._lock:
             child = self._child
@@ -78,7 +78,7 @@ class Supervisor:
             _tell(child)
 
     def stop(self) -> None:
-        """Stops our child, if it is ours. May be called twice, and without `start`."""
+        """Stops the child, if this process started it. May be called twice, and without `start`."""
         self.ask_to_stop()
         with self._lock:
             child = self._child
@@ -96,7 +96,7 @@ class Supervisor:
     def wait_for(
         self, condition: Callable[[], Any], what: str, stopping: threading.Event, *, seconds: float
     ) -> None:
-        """Waits while the receiver works; its fatal errors end the wait at once."""
+        """Waits until the condition is true. An error that ends the receiver ends the wait at once."""
         deadline = time.monotonic() + seconds
         while not condition():
             self.check()
@@ -110,7 +110,7 @@ class Supervisor:
             time.sleep(TICK_S)  # polls a condition, with a limit
 
     def renew(self) -> None:
-        """Has our child connect anew: each connection begins a segment, so the log's end moves on also while
+        """Makes the child reconnect. Each connection begins a segment, so the end of the log advances even if
         the source is idle."""
         with self._lock:
             child = self._child
@@ -120,12 +120,12 @@ class Supervisor:
 
     @property
     def pid(self) -> int | None:
-        """Of our child; None while there is none (starting, or another receiver holds the lease)."""
+        """The child's process id. None while it is starting, or while another receiver has the lease."""
         with self._lock:
             return self._child.pid if self._child is not None and self._child.poll() is None else None
 
     def describe(self) -> str:
-        """One line for people: what the receiver of this log does now."""
+        """What the receiver of this log is doing now, in one line for people."""
         if self._trouble:
             return self._trouble
         report = read_status(self._folder)
@@ -201,7 +201,7 @@ class Supervisor:
             return self._child
 
     def _reason(self, pid: int) -> PenstockError | None:
-        """What the child says it failed with; None if it says nothing (a crash)."""
+        """The error that the child has reported. None if it has reported nothing (a crash)."""
         report = read_status(self._folder)
         if report.get("pid") == pid and report.get("state") == "failed" and report.get("error"):
             return rebuild_error(report["error"])
@@ -229,7 +229,7 @@ def _tell(child: subprocess.Popen[bytes]) -> None:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """It has been told."""
+    """Waits for a child that was asked to stop, and kills it if that takes too long."""
     try:
         child.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:

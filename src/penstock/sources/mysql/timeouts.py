@@ -1,16 +1,16 @@
-"""How long a connection waits for its server, and how waits are ended from outside.
+"""Limits of the time that a connection waits for its server, and ways to end waits from outside.
 
-Three limits, so that no wait is for ever:
+Three limits make every wait end:
 
-- *While connecting* everything together has `source.connect_timeout`.
-- *Afterwards* each read may be silent for `source.read_timeout`. Then somebody has to find out whether the
-  server is slow or the connection is dead, because a socket shows no difference: a statement may rightly
-  work for an hour before its first row, and a proxy that passes nothing on still acknowledges every packet
-  and answers TCP keepalive. The server knows: over a second connection it is asked what it does with the
-  first one (`connection.is_at_work`). While it executes the statement, silence is work, and we wait on.
-- *At any time* `interrupt` ends all waits of this process, so that it can stop.
+- *While connecting*, everything together has `source.connect_timeout`.
+- *Afterwards*, each read may be silent for `source.read_timeout`. Then it must be found out whether the
+  server is slow or the connection is dead. A socket does not show the difference: a statement may take an
+  hour to its first row, and a proxy that passes nothing on still acknowledges packets and TCP keepalives. So
+  a second connection asks the server what it does with the first one (`connection.is_at_work`). While the
+  server executes the statement, the wait continues.
+- *At any time*, `interrupt` ends all waits of this process, so that it can stop.
 
-A write waits for `source.read_timeout` too: a server that reads nothing for so long is not asked anything.
+A write waits for `source.read_timeout`, too. A server that reads nothing for so long is not asked.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from collections.abc import Callable
 from typing import Any
 
 ARRIVES_S = 1.0
-"""What the server says it is sending arrives within this time, if it arrives at all."""
+"""Rows that the server says it is sending arrive within this time, or not at all."""
 
 _LIVING: weakref.WeakSet[Patience] = weakref.WeakSet()
 _LOCK = threading.Lock()
 
 
 class Interrupted(ConnectionAbortedError):
-    """The wait was ended from outside."""
+    """A wait was ended by `interrupt`."""
 
 
 def interrupt(reason: str) -> int:
-    """Ends every wait of this process for a server, now. Connections made later are not affected. How many
-    there were."""
+    """Ends every wait of this process for a server, and returns how many there were. Later connections are
+    not affected."""
     with _LOCK:
         living = list(_LIVING)
     return sum(patience.interrupt(reason) for patience in living)
 
 
 class Patience:
-    """Of one connection. `is_at_work` is asked when the server is silent; None: silence is the end."""
+    """The limits of one connection. `is_at_work` is called when the server is silent. None: silence ends the
+    connection."""
 
     def __init__(self, connect_s: float, silence_s: float) -> None:
         self._deadline: float | None = time.monotonic() + connect_s
@@ -56,19 +57,19 @@ class Patience:
         self._socket: Any = None
         self.is_at_work: Callable[[], bool] | None = None
         self.phase = "accept the connection"
-        """What the server has yet to do, while connecting."""
+        """What the server still has to do while connecting."""
         with _LOCK:
             _LIVING.add(self)
 
     def use(self, connection: Any) -> None:
-        """The socket that waits from now on: the plain one, then that of TLS."""
+        """Sets the socket that waits: first the plain one, then that of TLS."""
         self._socket = connection
 
     def connected(self) -> None:
         self._deadline = None
 
     def hurry(self, seconds: float) -> None:
-        """From now on silence is short, and its end is the end."""
+        """From now on a short silence ends the connection."""
         self._deadline, self._silence_s, self.is_at_work = None, min(seconds, self._silence_s), None
 
     def interrupt(self, reason: str) -> bool:
@@ -82,7 +83,8 @@ class Patience:
         return True
 
     def seconds(self) -> float:
-        """How long the next wait may last. Raises when the time for connecting is up, or when interrupted."""
+        """Seconds that the next wait may last. Raises if the time for connecting is up, or after
+        `interrupt`."""
         self.check()
         if self._deadline is None:
             return self._silence_s
@@ -99,7 +101,7 @@ class Patience:
         return TimeoutError(f"it did not {self.phase} within {self._connect_s:g} s")
 
     def silent(self) -> None:
-        """Nothing came for as long as the last wait lasted: returns if it is right to wait on."""
+        """Called after a wait without data. Returns if it is right to continue the wait, else raises."""
         self.check()
         if self._deadline is not None:
             raise self.late()
@@ -116,7 +118,7 @@ class Patience:
 
 
 class Wire(io.RawIOBase):
-    """The bytes of a socket, as its patience lets them be waited for."""
+    """Reads and writes a socket within the limits of a `Patience`."""
 
     def __init__(self, connection: Any, patience: Patience) -> None:
         self._socket = connection
@@ -139,14 +141,14 @@ class Wire(io.RawIOBase):
 
 
 def limit(connection: Any, patience: Patience) -> None:
-    """The socket's next operation waits no longer than it may."""
+    """Sets the limit of the socket's next operation."""
     seconds = patience.seconds()
     if connection.gettimeout() != seconds:
         connection.settimeout(seconds)
 
 
 def send_all(connection: Any, patience: Patience, data: bytes) -> None:
-    """Each part has its own limit, so that a slow network is not a dead one."""
+    """Sends all bytes. Each part has its own limit, because a slow network is not a dead one."""
     view = memoryview(data)
     while view:
         limit(connection, patience)
@@ -158,12 +160,12 @@ def send_all(connection: Any, patience: Patience, data: bytes) -> None:
 
 
 _KEEP_MAX = 32767
-"""Seconds: the kernel takes no more (tcp(7))."""
+"""In seconds. The kernel accepts no more (tcp(7))."""
 
 
 def watch_peer(connection: socket.socket, silence_s: float) -> None:
-    """Has the kernel find out that a peer has gone without a word: it asks an idle one, and gives up one that
-    acknowledges nothing. That also wakes whoever waits in `select`."""
+    """Lets the kernel detect that a peer is gone: it probes an idle peer, and gives up one that acknowledges
+    nothing. That also wakes a thread in `select`."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     linux = {
@@ -178,7 +180,8 @@ def watch_peer(connection: socket.socket, silence_s: float) -> None:
 
 
 def resolve(host: str, port: int, patience: Patience) -> list[Any]:
-    """Addresses of a host, within the time. A resolver cannot be interrupted, so a thread waits for it."""
+    """The addresses of a host, within the time limit. A resolver cannot be interrupted, so another thread
+    calls it."""
     with contextlib.suppress(socket.gaierror):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     found: list[list[Any] | BaseException] = []

@@ -38,20 +38,20 @@ from penstock.sources.mysql.ddl.tokens import keywords
 
 _IMPLICIT = re.compile(r"DELETE FROM `(?:[^`]|``)+`\.`(?:[^`]|``)+`")
 _RUNS = keywords("SELECT TABLE VALUES WITH CALL DO EXECUTE HANDLER BEGIN ANALYZE EXPLAIN DESC DESCRIBE")
-"""Heads of what may call functions: the tables are not in the text."""
+"""First words of statements that may call functions. Their tables are not in the text."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """`named`: tables that the statement itself names. `all_of`: databases of which it may have written any
-    table; None: any table at all. `known`: it is DML; else nobody can tell what it is."""
+    """`named`: the tables in the statement. `all_of`: databases in which it may have written any table; None:
+    anywhere. `known`: it is certainly DML."""
 
     named: tuple[TableId, ...]
     all_of: frozenset[str] | None
     known: bool = True
 
     def tables(self, live: Iterable[TableId]) -> list[TableId]:
-        """Those that may have been written."""
+        """The captured tables that may have been written."""
         return [table for table in live if table in self.named or self._reaches(table.database)]
 
     def _reaches(self, database: str) -> bool:
@@ -61,7 +61,8 @@ class Written:
 def written(
     parsed: said.Statement, statement: Statement, live: Iterable[TableId], *, mariadb: bool
 ) -> Written | None:
-    """What a statement may have written without row events; None: nothing, but for what it is about itself.
+    """The tables that a statement may have written without row events. None: none, apart from the table that
+    it defines.
 
     A statement without `updates` that is not `unsaid` counts as one of which nothing is known.
     """
@@ -86,7 +87,7 @@ def written(
 
 
 def needs_event(parsed: said.Statement, statement: Statement, *, mariadb: bool) -> bool:
-    """Whether the event may say more of what was written than the index does."""
+    """Whether the event may say more about the written tables than the index does."""
     if statement.truncated:
         return True
     matters = isinstance(parsed, said.RowStatement | said.Unknown)
@@ -101,7 +102,7 @@ def _is_implicit(statement: Statement, *, mariadb: bool) -> bool:
 
 
 def reason(table: TableId, wrote: Written, statement: Statement, kind: str) -> str:
-    """Why the table may hold other rows than the log tells."""
+    """Why rows of the table may differ from what the log says."""
     head = statement_head(statement.sql) or "(no text)"
     form = "in statement format, which carries no rows"
     if table in wrote.named:
@@ -116,7 +117,7 @@ def reason(table: TableId, wrote: Written, statement: Statement, kind: str) -> s
 
 
 def doubt(table: TableId, wrote: Written, statement: Statement) -> str:
-    """The same for a statement that nobody can read."""
+    """The reason for a statement that cannot be understood."""
     head = statement_head(statement.sql) or "(no text)"
     where = "" if wrote.all_of is None else f", and the log says that it wrote to database {table.database}"
     return f"a statement that is not understood may have changed its rows (`{head}`){where}"

@@ -47,13 +47,14 @@ _ON_PARTITIONS = {
     "DISCARD": "discards a tablespace",
     "IMPORT": "imports a tablespace",
 }
-"""Actions on PARTITION and, if rows go away, how. Their lists hold commas, and nothing follows."""
+"""Actions on partitions, and how rows go away, if they do. Their lists contain commas, and nothing follows
+them."""
 _AFTER_ORDER = keywords("ADD DROP ALTER RENAME CONVERT CHANGE MODIFY FORCE ENGINE ALGORITHM LOCK") | _OPTIONS
 _LOSES_ROWS = {"DISCARD": "discards its tablespace", "IMPORT": "imports its tablespace"}
 
 
 def read_alter(cursor: Cursor, table: TableId, server: Server, *, ignore: bool) -> AlterTable:
-    """Everything that follows `ALTER TABLE name`. An action that is not known is an `UnknownAction`."""
+    """Reads everything after `ALTER TABLE name`. An unknown action becomes an `UnknownAction`."""
     cursor.home = table.database
     actions: list[Action] = []
     ordered = False
@@ -81,12 +82,12 @@ def read_alter(cursor: Cursor, table: TableId, server: Server, *, ignore: bool) 
 
 
 def _lists_values(tokens: list[Token]) -> bool:
-    """`PARTITION … VALUES IN (…)`; of ranges the server refuses to leave one out."""
+    """Whether a partition has `VALUES IN (…)`. A range cannot be left out; the server refuses that."""
     return any(one.keyword == "VALUES" and other.keyword == "IN" for one, other in pairwise(tokens))
 
 
 def _cut_partitioning(tokens: list[Token]) -> tuple[list[Token], bool | None]:
-    """PARTITION BY … and REMOVE PARTITIONING follow the last action without a comma."""
+    """Splits off PARTITION BY … or REMOVE PARTITIONING, which follow the last action without a comma."""
     depth = 0
     for index, token in enumerate(tokens):
         if token.kind == "sign":
@@ -259,7 +260,7 @@ def _exchange(cursor: Cursor, server: Server) -> Action:
 
 
 def _options(cursor: Cursor) -> list[Action]:
-    """Table options, side by side without commas."""
+    """Reads table options that follow each other without commas."""
     options = read_options(cursor, lenient=False)
     if not cursor.at_end:
         raise NotUnderstood("a table option")

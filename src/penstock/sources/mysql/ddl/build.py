@@ -1,4 +1,4 @@
-"""From what a statement wrote to what the server makes of it: columns, names of keys, defaults."""
+"""Turns what a statement says into what the server makes of it: columns, names of keys, defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.types import resolve, text_bytes
 
 _COMMENT_CHARACTERS_MAX = 1024
-"""A longer one is cut off without a strict sql_mode, and refused with one."""
+"""A longer comment is cut off. With a strict sql_mode it is refused."""
 _HAS_FOREIGN_KEYS = ("INNODB", "NDB", "NDBCLUSTER")
 _ZERO_TIMESTAMP = "0000-00-00 00:00:00"
 
@@ -76,8 +76,9 @@ def with_default(made: ColumnDefinition, default: Default | None, server: Server
 
 
 def _is_dropped(column: Column, default: Default, server: Server) -> bool:
-    """MySQL refuses a constant as the default of these types, but for an empty one: without a strict sql_mode
-    it warns and leaves that out. An expression in parentheses, and any default at MariaDB, stays."""
+    """Whether the server drops the default. For these types, MySQL refuses a constant other than an empty
+    one, or drops it with a warning if sql_mode is not strict. It keeps an expression in parentheses. MariaDB
+    keeps every default."""
     return (
         (text_bytes(column.type) is not None or column.type in ("json", "geometry"))
         and not server.at_least(None, (10, 2, 1))
@@ -89,8 +90,8 @@ def _is_dropped(column: Column, default: Default, server: Server) -> bool:
 
 
 def timestamps(specs: Sequence[ColumnSpec], made: list[ColumnDefinition], server: Server) -> None:
-    """Without explicit_defaults_for_timestamp the statement's first TIMESTAMP keeps the time of the last
-    change by itself, and others are zero, unless something else was said."""
+    """Applies the rules of a server without explicit_defaults_for_timestamp: the first TIMESTAMP of a
+    statement keeps the time of the last change, and others are zero, unless the statement says otherwise."""
     if server.explicit_defaults:
         return
     first = True
@@ -109,7 +110,7 @@ def timestamps(specs: Sequence[ColumnSpec], made: list[ColumnDefinition], server
 def primary_not_null(
     columns: Iterable[ColumnDefinition], keys: Iterable[Key]
 ) -> tuple[ColumnDefinition, ...]:
-    """The columns of a primary key are NOT NULL."""
+    """Makes the columns of a primary key NOT NULL."""
     primary = {
         part.column.lower() for key in keys if key.kind == "primary" for part in key.parts if part.column
     }
@@ -120,7 +121,7 @@ def primary_not_null(
 
 
 class Keys:
-    """Gathers keys, foreign keys and checks and finds names for those that have none."""
+    """Collects keys, foreign keys and checks, and names those without a name."""
 
     def __init__(
         self,
@@ -207,8 +208,8 @@ class Keys:
         self.checks.append(name)
 
     def settled(self, columns: Sequence[ColumnDefinition], engine: str) -> tuple[Key, ...]:
-        """All keys, named, over these columns, without indexes that the server makes for foreign keys and
-        that others make needless."""
+        """All keys over these columns, with names. Indexes that the server makes for foreign keys are left
+        out if other keys replace them."""
         kept: list[Key] = []
         for key in self.keys:
             needless = next((other for other in kept if _covers(key, other) or _covers(other, key)), None)
@@ -228,7 +229,7 @@ class Keys:
     def settled_foreign_keys(
         self, columns: Sequence[ColumnDefinition], engine: str
     ) -> tuple[ForeignKey, ...]:
-        """With their columns as the table spells them; other engines forget them."""
+        """The foreign keys, with the table's spelling of columns. Only InnoDB keeps them."""
         names = {one.name.lower(): one.name for one in columns}
 
         def spelt(written: tuple[str, ...]) -> tuple[str, ...]:
@@ -247,7 +248,7 @@ class Keys:
 
 
 def _covers(key: Key, other: Key) -> bool:
-    """`other` was made for a foreign key, and `key` begins with its columns."""
+    """Whether `other` was made for a foreign key and `key` begins with its columns."""
     if not other.implicit or key.kind in ("fulltext", "spatial", "vector"):
         return False
     begin = [(part.column or "").lower() for part in key.parts[: len(other.parts)] if part.length is None]
@@ -274,7 +275,8 @@ def make_table(
     engine: str = "",
     selected: Sequence[ColumnDefinition] = (),
 ) -> TableDefinition:
-    """The definition behind CREATE TABLE (…), without its options. `selected` columns come from a query."""
+    """The definition that CREATE TABLE (…) makes, without its options. `selected` columns come from a
+    query."""
     specs = [one for one in elements if isinstance(one, ColumnSpec)]
     made = [make_column(spec, inherited=charset, server=server) for spec in specs]
     names = [one.name.lower() for one in made]
@@ -305,11 +307,11 @@ def make_table(
 _PART_BYTES_MAX = {"MYISAM": 1000, "ARIA": 2300}
 _INNODB_PART_BYTES_MAX = 3072
 _POINT_BYTES, _GEOMETRY_BYTES = 25, 8
-"""Of an index of MariaDB that is not spatial."""
+"""The length of a prefix in an index of MariaDB that is not spatial."""
 
 
 def _prefix(column: Column, length: int | None, engine: str) -> int | None:
-    """The prefix that an index has of the column: where it would hold too much, servers shorten it."""
+    """The prefix of a column in an index. Servers shorten it if it would be too long."""
     size = text_bytes(column.type)
     if column.length is not None and (length is None or length >= column.length):
         length = None
@@ -324,7 +326,7 @@ def _prefix(column: Column, length: int | None, engine: str) -> int | None:
 def settle_parts(
     keys: Iterable[Key], columns: Sequence[ColumnDefinition], engine: str, *, mariadb: bool
 ) -> tuple[Key, ...]:
-    """Key parts with the names as the columns spell them; a prefix as long as its column is none."""
+    """Key parts with the columns' spelling of names. A prefix as long as its column is no prefix."""
     known = {one.name.lower(): one for one in columns}
     settled = []
     for key in keys:

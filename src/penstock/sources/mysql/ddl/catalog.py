@@ -1,4 +1,4 @@
-"""The tables that statements make: `Catalog.apply` is the whole effect of a statement, without a server."""
+"""Applies statements to tables without a server. `Catalog.apply` is the whole effect of a statement."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from penstock.sources.mysql.ddl.statement import (
 
 
 class Databases(Protocol):
-    """Character set and collation of a database; None: not known."""
+    """The character set and collation of a database. None: not known."""
 
     def get(self, name: str, /) -> tuple[str, str] | None: ...
 
@@ -58,8 +58,9 @@ class Databases(Protocol):
 class Catalog:
     """Definitions by name. `tables` and `databases` may be mappings that look elsewhere.
 
-    A table whose definition cannot be told is in `unknown`. `unknown_databases`: a table without a character
-    set of its own, in a database of which nothing is known, has the server's default; else it is doubtful.
+    A table whose definition is not known is in `unknown`. `unknown_databases`: whether a table without a
+    character set, in a database of which nothing is known, gets the server's default. Otherwise it is
+    doubtful.
     """
 
     def __init__(
@@ -80,16 +81,17 @@ class Catalog:
         self._temporary: set[TableId] = set()
 
     def reset_session(self) -> None:
-        """Another session begins: its settings, and no temporary tables."""
+        """Begins another session, with its own settings and without temporary tables."""
         self.server = self._initial
         self._temporary.clear()
 
     def execute(self, sql: str) -> list[Change]:
-        """A statement of a script."""
+        """Applies a statement of a script."""
         return self.apply(parse.parse(sql, self.database, self.server))
 
     def apply(self, statement: Statement) -> list[Change]:
-        """Never raises: what is not certain is `Doubtful`, and leaves the definition as it was."""
+        """Applies a statement and returns its changes. It never raises. An uncertain effect is `Doubtful` and
+        leaves the definition unchanged."""
         match statement:
             case CreateTable():
                 return self._create(statement)
@@ -151,7 +153,7 @@ class Catalog:
         return [Dropped(table) for table in gone]
 
     def _silently(self, table: TableId, why: str) -> Change:
-        """Rows change, and the definition does not."""
+        """The change of a statement that changes rows but no definition."""
         known = self.tables[table]
         origins = tuple(Origin(column.name) for column in known.columns)
         return Altered(table, known, known, origins, (why,))
@@ -225,7 +227,7 @@ class Catalog:
         return replace(made, keys=made.sorted_keys())
 
     def _selected(self, statement: CreateTable) -> list[ColumnDefinition]:
-        """The columns that come from the query."""
+        """The columns that come from the query of CREATE TABLE … SELECT."""
         source = self.tables.get(statement.query.table) if statement.query is not None else None
         if statement.query is None or source is None:
             raise CannotApply("a query decides its columns")
@@ -262,8 +264,8 @@ class Catalog:
         return changes
 
     def _others(self, statement: AlterTable) -> list[Change]:
-        """What a statement does to the tables that it names besides its own, of which nothing certain is
-        known: that one may not be captured, and they may be."""
+        """The effects on other tables that the statement names, if nothing certain is known of its own table.
+        That one may not be captured, and they may be."""
         changes: list[Change] = []
         for action in statement.actions:
             if isinstance(action, ExchangeRows):
@@ -293,7 +295,8 @@ class Catalog:
         self.unknown.discard(table)
 
     def _rename(self, pairs: tuple[tuple[TableId, TableId], ...]) -> list[Change]:
-        """MariaDB renames temporary tables, too; MySQL the tables behind them."""
+        """Whether RENAME TABLE means the temporary table. It does on MariaDB; MySQL renames the table behind
+        it."""
         moved = []
         for old, new in pairs:
             if self.server.mariadb and old in self._temporary:
@@ -303,7 +306,7 @@ class Catalog:
         return [self._move(tuple(moved))] if moved else []
 
     def _move(self, pairs: tuple[tuple[TableId, TableId], ...]) -> Moved:
-        """Each pair is done after the one before it, so a name may be used several times."""
+        """Renames one pair after the other, so a name may be used several times."""
         holds: dict[TableId, TableId | None] = {}
         for old, new in pairs:
             moved = holds.get(old, old)
@@ -325,7 +328,7 @@ class Catalog:
         return Moved(names, left)
 
     def _follow_columns(self, evolved: Evolved) -> None:
-        """Foreign keys follow the columns they refer to."""
+        """Lets foreign keys follow the columns that they refer to."""
         table = evolved.definition.table
         names = {
             origin.before: column.name
@@ -343,7 +346,7 @@ class Catalog:
                 self.tables[name] = replace(definition, foreign_keys=keys)
 
     def _follow_references(self, moved: dict[TableId, TableId]) -> None:
-        """Foreign keys follow the table they refer to."""
+        """Lets foreign keys follow the table that they refer to."""
         for name, definition in list(self._items()):
             if any(key.references in moved for key in definition.foreign_keys):
                 keys = tuple(
@@ -357,7 +360,7 @@ class Catalog:
 
 
 def _renamed(definition: TableDefinition, name: TableId) -> TableDefinition:
-    """Names that the server made from the table's follow it."""
+    """Renames keys that the server has named after the table."""
     old = definition.table.table
     foreign = tuple(
         replace(key, name=name.table + key.name.removeprefix(old))

@@ -1,4 +1,4 @@
-"""What a statement did to tables: values that `Catalog.apply` answers with."""
+"""Values that say what a statement did to tables. `Catalog.apply` returns them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from penstock.sources.mysql.ddl.definition import TableDefinition
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a column of an altered table comes from: `before` is the name it had; None for an added one."""
+    """The origin of a column of an altered table. `before`: its earlier name; None for an added column."""
 
     before: str | None
 
 
 @dataclass(frozen=True)
 class Created:
-    """`definition` None: it cannot be told from the statement (`why`). `filled`: rows come with it.
+    """A table was created. `definition` None: the statement does not tell it, because of `why`. `filled`: it
+    begins with rows.
 
-    `anew`: a table of this name was there and is gone. `like`: the table after which it was made.
+    `anew`: an earlier table of this name is gone. `like`: the table that it was modelled on.
     """
 
     table: TableId
@@ -32,8 +33,8 @@ class Created:
 
 @dataclass(frozen=True)
 class Altered:
-    """`origins`: one for each column of `after`. `silent`: why rows may hold other values than before, which
-    no row event tells, one reason each. `what`: the actions in few words."""
+    """A table was altered. `origins`: one for each column of `after`. `silent`: reasons why rows may have
+    other values than before without row events. `what`: the actions in a few words."""
 
     table: TableId
     before: TableDefinition
@@ -55,12 +56,12 @@ class Emptied:
 
 @dataclass(frozen=True)
 class Moved:
-    """RENAME TABLE as a whole: which table each name means afterwards, by the name that table had before.
-    A name that means no table any more is not there."""
+    """The result of RENAME TABLE: the table that each name means afterwards, by the earlier name of that
+    table. A name that means no table any more is left out."""
 
     names: tuple[tuple[TableId, TableId], ...]
     left: tuple[TableId, ...]
-    """Old names that mean nothing now."""
+    """Old names that mean no table now."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class RowsChanged:
 
 @dataclass(frozen=True)
 class Doubtful:
-    """What the statement did to the table is not certain. `table` None: nor to which. `rows`: it may have
-    changed rows as well, so that an unchanged definition proves nothing."""
+    """The effect on the table is not certain. `table` None: not even the table is. `rows`: rows may have
+    changed, too, so an unchanged definition proves nothing."""
 
     table: TableId | None
     why: str

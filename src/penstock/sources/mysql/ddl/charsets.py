@@ -11,7 +11,7 @@ BYTES_MAX = {
     "big5": 2, "ujis": 3, "sjis": 2, "euckr": 2, "gb2312": 2, "gbk": 2, "utf8": 3, "utf8mb3": 3, "ucs2": 2,
     "utf8mb4": 4, "utf16": 4, "utf16le": 4, "utf32": 4, "cp932": 2, "eucjpms": 3, "gb18030": 4,
 }  # fmt: skip
-"""Bytes a character takes at most; one in every other character set."""
+"""Most bytes of a character. In every other character set it is one."""
 
 _NOT_GENERAL = {
     "big5": "chinese_ci", "dec8": "swedish_ci", "hp8": "english_ci", "latin1": "swedish_ci",
@@ -27,7 +27,7 @@ _BASIC_PLANE = frozenset({"utf8", "utf8mb3", "ucs2"})
 
 
 def canonical(server: Server, charset: str) -> str:
-    """The character set's name as this server's catalog prints it: `utf8` became `utf8mb3`."""
+    """The name of the character set as this server's catalog prints it: `utf8` became `utf8mb3`."""
     charset = charset.lower()
     if charset in ("utf8", "utf8mb3"):
         return "utf8mb3" if server.at_least((8, 0, 28), (10, 6, 1)) else "utf8"
@@ -56,7 +56,7 @@ def default_collation(server: Server, charset: str) -> str:
 
 
 def binary_collation(server: Server, charset: str) -> str:
-    """What the BINARY attribute of a column means."""
+    """The collation that the BINARY attribute of a column means."""
     return "binary" if charset == "binary" else canonical_collation(server, f"{charset}_bin")
 
 
@@ -67,7 +67,7 @@ def of_collation(server: Server, collation: str) -> str:
 def settle(
     server: Server, charset: str | None, collation: str | None, *, inherited: tuple[str, str] | None = None
 ) -> tuple[str, str]:
-    """Character set and collation from what a statement says of them; what it does not say is inherited."""
+    """The character set and collation that a statement leads to. What it does not name is inherited."""
     if collation == "default":  # MariaDB: that of the character set
         charset, collation = charset or (inherited or server.default_charset)[0], None
     if charset is None and collation is None:
@@ -88,7 +88,7 @@ def bytes_max(charset: str) -> int:
 
 
 def holds(wider: str | None, narrower: str | None) -> bool:
-    """Every text of `narrower` is the same text in `wider`."""
+    """Whether every text of `narrower` is the same text in `wider`."""
     if wider == narrower:
         return True
     if wider is None or narrower is None or "binary" in (wider, narrower):

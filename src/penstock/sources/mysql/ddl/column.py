@@ -18,14 +18,14 @@ from penstock.sources.mysql.ddl.types import TypeSpec, charset_clause, collation
 
 @dataclass(frozen=True)
 class ReferenceSpec:
-    """REFERENCES …; a rule that is None was not written."""
+    """A REFERENCES clause. A rule that was not written is None."""
 
     table: TableId
     columns: tuple[str, ...]
     on_delete: str | None = None
     on_update: str | None = None
     name: str | None = None
-    """CONSTRAINT name, where the reference stands in a column."""
+    """The name of the constraint, if the reference is part of a column."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ForeignKeySpec:
 
 @dataclass(frozen=True)
 class IndexSpec:
-    """`name` None: the server finds one."""
+    """An index as written. `name` None: the server chooses one."""
 
     kind: KeyKind
     name: str | None
@@ -53,7 +53,7 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class PeriodSpec:
-    """PERIOD FOR … (columns): a table with a history, or with an application-time period."""
+    """A PERIOD FOR … (columns) clause: a table with a history, or with an application-time period."""
 
     system: bool
     columns: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class PeriodSpec:
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """A column as written. `nullable` None: nothing was said of it."""
+    """A column as written. `nullable` None: the statement does not say."""
 
     name: str
     type: TypeSpec
@@ -86,7 +86,7 @@ Element = ColumnSpec | IndexSpec | ForeignKeySpec | CheckSpec | PeriodSpec
 
 
 def read_element(cursor: Cursor, server: Server) -> Element:
-    """What stands between commas in CREATE TABLE (…) and behind ADD, up to the end or a FIRST or AFTER."""
+    """Reads an element of CREATE TABLE (…) or of ADD, up to the end or to FIRST or AFTER."""
     constraint = read_constraint(cursor)
     if constraint is not None:
         return constraint
@@ -94,7 +94,7 @@ def read_element(cursor: Cursor, server: Server) -> Element:
 
 
 def read_constraint(cursor: Cursor) -> IndexSpec | ForeignKeySpec | CheckSpec | PeriodSpec | None:
-    """None: what comes is no index or constraint, so a column."""
+    """Reads an index or constraint. None: a column follows instead."""
     if cursor.at("PERIOD", "FOR"):
         system = cursor.peek(2).keyword in ("SYSTEM_TIME", "SYSTEM")
         cursor.expect("PERIOD", "FOR")
@@ -173,7 +173,7 @@ def _key_part(cursor: Cursor) -> KeyPart:
 
 
 def _at_index_type(cursor: Cursor) -> bool:
-    """TYPE is the name of an index if no type follows."""
+    """Whether an index type follows. TYPE is the name of the index otherwise."""
     return cursor.at("USING") or (
         cursor.at("TYPE")
         and cursor.peek(1).keyword in ("BTREE", "HASH", "RTREE")
@@ -188,7 +188,7 @@ def _index_type(cursor: Cursor) -> None:
 
 
 def _index_options(cursor: Cursor) -> None:
-    """Options of an index; none of them matters here."""
+    """Skips the options of an index, none of which matters."""
     while not cursor.at_end:
         if cursor.take_any_of("USING", "TYPE") or cursor.take("WITH", "PARSER"):
             cursor.identifier()
@@ -221,8 +221,9 @@ def _foreign_key(cursor: Cursor, name: str | None) -> ForeignKeySpec:
 
 
 def read_reference(cursor: Cursor) -> ReferenceSpec:
-    """A parent without a database is in the child's, whatever the session's is: so do all servers (MySQL 5.7,
-    8.0, 9.7, MariaDB 10.11, 11.8), while LIKE, RENAME and EXCHANGE PARTITION look in the session's."""
+    """Reads a REFERENCES clause. A parent without a database is in the child's database, whatever the
+    session's is. All servers do so (MySQL 5.7, 8.0, 9.7, MariaDB 10.11, 11.8), although LIKE, RENAME and
+    EXCHANGE PARTITION look in the session's."""
     cursor.expect("REFERENCES")
     spec = ReferenceSpec(cursor.table(cursor.home), ())
     if cursor.at_sign("("):

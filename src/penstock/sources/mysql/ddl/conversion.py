@@ -20,11 +20,11 @@ _BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", 
 _LABELLED = frozenset({"enum", "set"})
 
 DECIMAL_DIGITS_MAX = 38
-"""Of what Arrow and Spark call a decimal."""
+"""Most digits of a decimal in Arrow and Spark."""
 
 
 def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Server) -> str | None:
-    """Why rows may hold other values in the column now; None: they hold the same."""
+    """Why rows may have other values in the column now. None: they have the same."""
     old, new = before.column, after.column
     name = f"column {new.name}"
     if new.generated and (old.generated != new.generated or _expression_differs(before, after)):
@@ -43,7 +43,7 @@ def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Ser
 
 
 def form(column: Column, types: TypeOptions, *, in_key: bool) -> tuple[str, int] | None:
-    """How values arrive that `types` give another form than the server's type has; None: as they are."""
+    """The form that `types` gives to values of the column. None: the server's own."""
     if column.type == "decimal":
         if types.decimal == "double" and not in_key:
             return ("double", 0)
@@ -59,12 +59,12 @@ def form(column: Column, types: TypeOptions, *, in_key: bool) -> tuple[str, int]
 
 
 _LESS = ("double", "boolean")
-"""Forms that do not tell the server's value."""
+"""Forms in `types` that do not preserve the server's value."""
 
 
 def other_form(name: str, was: tuple[str, int] | None, now: tuple[str, int] | None) -> str | None:
-    """Why what a target holds of a column is not what arrives of it from now on, although the server's values
-    are the same: text has the digits of its type, and what was left out is not to be had back."""
+    """Why the target's values of a column differ from those that arrive from now on, although the server's
+    values are the same. Text has the digits of its type, and dropped digits are lost."""
     is_text = now is not None and now[0] not in _LESS
     was_less = was is not None and was[0] in _LESS
     return f"column {name} arrives in another form" if was != now and (is_text or was_less) else None
@@ -113,7 +113,7 @@ def _plain(old: Column, new: Column, server: Server) -> bool:
 
 
 def _scale(column: Column) -> str | None:
-    """FLOAT(7,4) rounds."""
+    """The digits after the point, to which FLOAT(7,4) rounds."""
     return column.column_type if "," in column.column_type else None
 
 
@@ -151,13 +151,13 @@ def _from_labels(old: Column, new: Column, server: Server) -> bool:
 
 
 def _room(column: Column) -> int:
-    """Bytes a text or binary column holds."""
+    """The bytes that a text or binary column can hold."""
     size = text_bytes(column.type)
     return size if size is not None else (column.length or 0) * charsets.bytes_max(column.charset or "binary")
 
 
 def _characters(column: Column) -> int:
-    """Characters that certainly fit; of a text type that many of its longest ones."""
+    """The number of characters that certainly fit; for a text type, that many of its longest."""
     size = text_bytes(column.type)
     return size // charsets.bytes_max(column.charset or "") if size is not None else column.length or 0
 

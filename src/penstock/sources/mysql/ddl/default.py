@@ -9,7 +9,7 @@ from penstock.sources.mysql.ddl.definition import Default, DefaultExpression, De
 from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, keywords
 
 _PARENTHESES_MAX = 8
-"""A constant in more parentheses than these is taken for an expression."""
+"""A constant in more parentheses than this is taken for an expression."""
 
 _NOW = keywords("CURRENT_TIMESTAMP NOW LOCALTIME LOCALTIMESTAMP")
 _NUMBER = re.compile(r"[-+]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![\w$])")
@@ -37,7 +37,7 @@ def read_default(cursor: Cursor) -> Default:
 
 
 def _digits(cursor: Cursor) -> int:
-    """`(3)`, `()` or nothing behind CURRENT_TIMESTAMP."""
+    """Reads `(3)`, `()` or nothing after CURRENT_TIMESTAMP."""
     if not cursor.take_sign("("):
         return 0
     digits = 0 if cursor.at_sign(")") else cursor.number()
@@ -47,7 +47,7 @@ def _digits(cursor: Cursor) -> int:
 
 
 def _step_over(cursor: Cursor, literal: DefaultLiteral) -> DefaultLiteral:
-    """The literal with all its tokens taken."""
+    """Returns the literal and skips its tokens."""
     first = cursor.peek()
     if literal.kind == "string":
         if first.kind == "word":  # DATE'…', _utf8'…', N'…'
@@ -69,7 +69,7 @@ def _continues(cursor: Cursor) -> bool:
 
 
 def _expression(cursor: Cursor, *, operand: bool) -> None:
-    """Steps over an expression without parentheses around it (MariaDB): operands between operators."""
+    """Skips an expression without parentheses (MariaDB): operands between operators."""
     while True:
         if operand:
             while cursor.peek().kind == "sign" and cursor.peek().text in "+-!~@":
@@ -147,7 +147,7 @@ def _closes_at(tokens: list[Token]) -> int:
 
 
 def plain_literal(sql: str, tokens: list[Token]) -> DefaultLiteral | None:
-    """The constant with which the tokens begin; None: they begin with none whose value is certain."""
+    """The constant at the beginning of the tokens. None: there is none whose value is certain."""
     first = tokens[0]
     following = tokens[1] if len(tokens) > 1 else Token("end", "", 0, 0)
     if first.keyword in ("TRUE", "FALSE"):

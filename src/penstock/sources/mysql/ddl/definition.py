@@ -23,9 +23,10 @@ KeyKind = Literal["primary", "unique", "index", "fulltext", "spatial", "vector"]
 
 @dataclass(frozen=True)
 class DefaultLiteral:
-    """A constant DEFAULT as written: `text` is the number, the string without quotes, hex digits or bits.
+    """A constant DEFAULT as written. `text` is the number, the string without quotes, hex digits or bits.
 
-    `expression`: it stands in parentheses, so the server calls it an expression although its value is known.
+    `expression`: it was written in parentheses, so the server calls it an expression although its value is
+    known.
     """
 
     kind: Literal["null", "number", "string", "hex", "bits"]
@@ -35,7 +36,7 @@ class DefaultLiteral:
 
 @dataclass(frozen=True)
 class DefaultExpression:
-    """A DEFAULT that is computed; `now`: it is the time of the statement (with this many digits)."""
+    """A computed DEFAULT. `now`: it is the time of the statement, with this many digits."""
 
     text: str
     now: int | None = None
@@ -46,19 +47,20 @@ Default = DefaultLiteral | DefaultExpression
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """A column: `column` is what the catalog says of it; the rest is what only the statement told."""
+    """A column. `column` is what the catalog says of it. The other fields are known from statements alone."""
 
     column: Column
     data_type: str = ""
-    """DATA_TYPE exactly: `point` where `column.type` is geometry."""
+    """The exact DATA_TYPE: `point` where `column.type` is geometry."""
     default: Default | None = None
     on_update: str | None = None
     auto_increment: bool = False
     expression: str | None = None
-    """Of a generated column, as written."""
+    """The expression of a generated column, as written."""
     comment: str = ""
     from_catalog: bool = False
-    """Read from the catalog, which keeps neither `on_update` nor `auto_increment` nor `expression` for us."""
+    """Whether it was read from the catalog. `on_update`, `auto_increment` and `expression` are not known
+    then."""
 
     @property
     def name(self) -> str:
@@ -73,7 +75,7 @@ class Key:
     kind: KeyKind
     parts: tuple[KeyPart, ...]
     implicit: bool = False
-    """Made by the server for a foreign key."""
+    """Whether the server made it for a foreign key."""
 
     @property
     def unique(self) -> bool:
@@ -81,7 +83,7 @@ class Key:
 
     @property
     def whole(self) -> bool:
-        """Made of whole columns only."""
+        """Whether it consists of whole columns."""
         return all(part.column is not None and part.length is None for part in self.parts)
 
     @property
@@ -100,13 +102,14 @@ class ForeignKey:
 
     @property
     def cascades(self) -> bool:
-        """Rows of this table change when rows of the other one do."""
+        """Whether rows of this table change when rows of the other one do."""
         return self.on_delete not in PASSIVE_RULES or self.on_update not in PASSIVE_RULES
 
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """`charset` None: not known (a definition that an older version of this program kept)."""
+    """The definition of a table. `charset` None: not known, because an earlier version stored the
+    definition."""
 
     table: TableId
     columns: tuple[ColumnDefinition, ...]
@@ -120,7 +123,7 @@ class TableDefinition:
     sequence: bool = False
     options: tuple[tuple[str, str], ...] = field(default=())
     keys_known: bool = True
-    """Unique keys are all there; False: only the key that identifies a row is."""
+    """Whether all unique keys are known. False: only the key that identifies a row is."""
 
     def find(self, name: str) -> ColumnDefinition | None:
         lowered = name.lower()
@@ -147,8 +150,8 @@ class TableDefinition:
         return ()
 
     def sorted_keys(self) -> tuple[Key, ...]:
-        """In the server's order: the primary key, unique keys over NOT NULL columns, other unique keys, the
-        rest, and full-text indexes last (sql_table.cc, sort_keys)."""
+        """The keys in the server's order: the primary key, unique keys over NOT NULL columns, other unique
+        keys, the rest, and full-text indexes last (sql_table.cc, sort_keys)."""
         nullable = {one.name for one in self.columns if one.column.nullable}
         texts = {one.name for one in self.columns if one.column.type.endswith(("text", "blob"))}
 
@@ -167,7 +170,7 @@ class TableDefinition:
 
     @property
     def cascading_keys(self) -> tuple[CascadingKey, ...]:
-        """What `TableSchema.foreign_keys` says where it is kept."""
+        """The keys for `TableSchema.foreign_keys`."""
         return tuple(
             CascadingKey(
                 key.name, key.columns, key.references, key.referenced, key.on_delete, key.on_update
@@ -192,7 +195,7 @@ class TableDefinition:
 
     @classmethod
     def from_schema(cls, schema: TableSchema) -> TableDefinition:
-        """What is known of a table whose schema was kept or read from the catalog."""
+        """The definition of a table whose schema was stored or read from the catalog."""
         keys: tuple[Key, ...]
         if schema.unique is None:
             keys = (Key("", "unique", tuple(KeyPart(name) for name in schema.key)),) if schema.key else ()

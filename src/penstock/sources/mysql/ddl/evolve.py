@@ -53,7 +53,7 @@ from penstock.sources.mysql.ddl.types import SPATIAL, size_class, text_bytes
 
 @dataclass(frozen=True)
 class Evolved:
-    """The definition after the actions, under its old name; `renamed` and `exchanged` are left to do."""
+    """The definition after the actions, under its old name. The caller handles `renamed` and `exchanged`."""
 
     definition: TableDefinition
     origins: tuple[Origin, ...]
@@ -64,7 +64,7 @@ class Evolved:
 
 @dataclass
 class _Sorted:
-    """The actions by kind."""
+    """The actions of a statement, by kind."""
 
     added: list[AddElement] = field(default_factory=list)
     changed: dict[str, ChangeColumn] = field(default_factory=dict)
@@ -86,7 +86,8 @@ class _Sorted:
 def evolve(
     table: TableDefinition, statement: AlterTable, server: Server, *, database: tuple[str, str]
 ) -> Evolved:
-    """Raises `CannotApply` where the actions do not fit the definition, or are not all understood."""
+    """Applies the actions. Raises `CannotApply` if they do not fit the definition, or if one is not
+    understood."""
     todo = _sort(table, statement)
     charset = _charset(table, todo, server, database)
     columns, origins = _columns(table, todo, server, charset)
@@ -194,7 +195,7 @@ def _names_charset(todo: _Sorted) -> bool:
 def _charset(
     table: TableDefinition, todo: _Sorted, server: Server, database: tuple[str, str]
 ) -> tuple[str, str]:
-    """Character set and collation of the table, which new columns inherit."""
+    """The character set and collation of the table, which new columns inherit."""
     charset = (table.charset, table.collation) if table.charset and table.collation else database
     for options in todo.options:
         if options.charset or options.collation:
@@ -220,7 +221,8 @@ def _needs_charset(todo: _Sorted) -> bool:
 def table_charset(
     charset: str | None, collation: str | None, server: Server, database: tuple[str, str]
 ) -> tuple[str, str]:
-    """Of CHARACTER SET and COLLATE of a table; `default` is the database's."""
+    """The character set and collation from the table's CHARACTER SET and COLLATE. `default`: those of the
+    database."""
     if charset == "default":
         return charsets.settle(server, None, collation, inherited=database)
     return charsets.settle(server, charset, collation, inherited=database)
@@ -419,7 +421,7 @@ _STORED_BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint"
 
 
 def _kept_length(old: Column, heir: ColumnDefinition, origin: Origin, server: Server) -> int | None:
-    """A key stays as long as it was where its column is replaced, or an ENUM or SET becomes a text."""
+    """The prefix of a key part after its column was replaced, or after an ENUM or SET became a text."""
     if old.type in ("enum", "set"):
         if heir.column.type in ("enum", "set") or (server.mariadb and origin.before is not None):
             return None
@@ -434,7 +436,7 @@ def _kept_length(old: Column, heir: ColumnDefinition, origin: Origin, server: Se
 
 
 def _kept_parts(keys: list[Key], columns: list[ColumnDefinition]) -> list[Key]:
-    """A prefix goes where the column's new type takes none."""
+    """Removes prefixes that the column's new type does not allow."""
     kinds = {one.name.lower(): one.column.type for one in columns}
     return [
         replace(
@@ -479,7 +481,7 @@ def _silent(
 
 
 def _added(column: ColumnDefinition) -> str | None:
-    """Why only the server knows what existing rows hold in an added column."""
+    """Why only the server knows the values of existing rows in an added column."""
     name = f"the added column {column.name}"
     if column.column.generated:
         return f"{name} is generated"

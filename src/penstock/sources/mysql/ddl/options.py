@@ -1,4 +1,4 @@
-"""Table options: side by side or between commas, after CREATE TABLE (…) or in ALTER TABLE."""
+"""Reads table options, with or without commas, after CREATE TABLE (…) or in ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KNOWN = keywords(
     TABLESPACE TRANSACTIONAL TYPE IETF_QUOTES SEQUENCE NODEGROUP"""
 )
 KEEPS_ROWS = keywords("INNODB MYISAM MEMORY HEAP ARIA ROCKSDB ARCHIVE NDB NDBCLUSTER TOKUDB")
-"""Engines to which a table moves with its rows."""
+"""Engines that keep all rows when a table moves to them."""
 SHOWN = {"ENGINE", "COMMENT", "ROW_FORMAT", "AUTO_INCREMENT", "KEY_BLOCK_SIZE"}
 
 
@@ -37,7 +37,7 @@ class TableOptions:
 
 
 def read_options(cursor: Cursor, *, lenient: bool) -> TableOptions:
-    """Options up to what is none. `lenient`: also those nobody here knows, if they read `name = value`."""
+    """Reads options. `lenient`: also unknown ones of the form `name = value`."""
     charset = collation = None
     others: list[tuple[str, str]] = []
     union: tuple[TableId, ...] | None = None

@@ -43,10 +43,12 @@ _HARMLESS_HEADS = keywords(
     """COMMIT FLUSH GET GRANT HELP INSTALL KILL LOCK PREPARE DEALLOCATE PURGE RELEASE RESET RESIGNAL RESTART
     REVOKE ROLLBACK SAVEPOINT SHOW SHUTDOWN SIGNAL STOP UNINSTALL UNLOCK XA CHANGE BACKUP CACHE"""
 )
-"""None of these changes a row of an existing table: they are about accounts, plugins, locks, transactions,
-replication, caches and the server itself. PREPARE keeps a text: what runs is logged under its own head."""
+"""Statements with these first words change no row of an existing table. They are about accounts, plugins,
+locks, transactions, replication, caches and the server itself. PREPARE only stores a text; what runs is
+logged under its own first word."""
 _TABLE_UPKEEP = keywords("ANALYZE CHECK CHECKSUM OPTIMIZE")
-"""Of tables: rows are read, or written anew as they are. (`ANALYZE UPDATE …` of MariaDB runs the UPDATE.)"""
+"""Maintenance of tables. Rows are read, or rewritten unchanged. (`ANALYZE UPDATE …` of MariaDB runs the
+UPDATE.)"""
 _HARMLESS_OBJECTS = keywords(
     """EVENT FUNCTION INSTANCE LIBRARY LOGFILE PACKAGE PROCEDURE PROFILE RESOURCE ROLE
     SERVER SPATIAL TABLESPACE TRIGGER UNDO USER VIEW PREPARE"""
@@ -58,7 +60,7 @@ _BEFORE_OBJECT = keywords(
 
 
 def parse(sql: str, database: str, server: Server) -> Statement:
-    """What the statement says, `database` being the session's. Never raises."""
+    """Parses a statement. `database` is the session's. Never raises."""
     tokens = tokenize(
         sql,
         version=server.version,
@@ -245,7 +247,7 @@ def _query_in_parentheses(cursor: Cursor) -> bool:
 
 
 def selects(tokens: list[Token]) -> bool:
-    """A query follows the definition. No part of a definition itself may hold a query."""
+    """Whether a query follows the definition. No part of a definition itself may contain a query."""
     for token, following in pairwise([*tokens, Token("end", "", 0, 0)]):
         if token.keyword == "SELECT":
             return True
@@ -329,7 +331,7 @@ def _alter(cursor: Cursor, server: Server) -> Statement:
 
 
 def _other_object(cursor: Cursor) -> Statement:
-    """CREATE, ALTER and DROP of everything that holds no captured rows."""
+    """Reads CREATE, ALTER and DROP of objects without captured rows."""
     definer = False
     for _ in range(40):
         word = cursor.peek().keyword
@@ -375,8 +377,8 @@ def _use(cursor: Cursor, server: Server) -> Statement:
 
 
 def _set(cursor: Cursor, server: Server) -> Statement:
-    """SET name = value, …: only plain names and constants are told; everything else is no concern, but for a
-    value that may be a function's."""
+    """Reads SET name = value, …. Only plain names and constants are returned. Other values do not matter,
+    unless they may come from a function."""
     if cursor.at_any("PASSWORD", "ROLE", "RESOURCE", "TRANSACTION") or cursor.at("DEFAULT", "ROLE"):
         return NoTable("set")
     values: list[tuple[str, str | None]] = []

@@ -1,4 +1,4 @@
-"""COLUMN_DEFAULT as a server prints it, for a constant as a statement writes it."""
+"""The text that a server prints as COLUMN_DEFAULT for a constant in a statement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", 
 
 
 def default_text(column: Column, default: Default, server: Server) -> str | None:
-    """None: no default, or NULL. Where only the server knows its form, the text as written."""
+    """The printed text. None: no default, or NULL. If only the server knows its form, the text as written."""
     if isinstance(default, DefaultExpression):
         if default.now is None:
             return default.text
@@ -66,7 +66,8 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
 
 
 def without_spaces_beyond(column: Column, text: str) -> str:
-    """Spaces that a VARCHAR has no room for are cut off without a word; more than spaces is refused."""
+    """The text without trailing spaces that do not fit a VARCHAR. The server cuts them off silently, and
+    refuses other characters."""
     if column.type != "varchar" or column.length is None or len(text) <= column.length:
         return text
     return text[: column.length] + text[column.length :].rstrip(" ")
@@ -118,7 +119,7 @@ _FLOATING_WIDTH = {"float": 12, "double": 22}
 
 
 def _filled(column: Column, text: str) -> str:
-    """ZEROFILL shows in the default, too."""
+    """Fills the number with zeros: ZEROFILL shows in the default, too."""
     if not column.column_type.endswith("zerofill"):
         return text
     match = re.search(r"\((\d+)(?:,(\d+))?\)", column.column_type)
@@ -161,7 +162,7 @@ def _shortest(value: float) -> str:
 
 
 def _as_text(default: DefaultLiteral) -> str:
-    """A number as the server makes it a string."""
+    """The number as a string, in the server's form."""
     text = default.text
     if default.kind != "number":
         return text

@@ -1,6 +1,6 @@
 """The query of CREATE TABLE … SELECT, as far as its columns are plain columns of one table.
 
-Everything else (expressions, joins, unions) only the server can type: then nothing is told.
+Only the server knows the types of anything else (expressions, joins, unions). Then there is no answer.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ _SELECT_OPTIONS = keywords("ALL DISTINCT DISTINCTROW SQL_NO_CACHE SQL_CACHE HIGH
 
 @dataclass(frozen=True)
 class PlainQuery:
-    """`columns`: (column, name in the new table); None: all columns of `table`."""
+    """A plain query. `columns`: pairs of a column and its name in the new table. None: all columns of
+    `table`."""
 
     table: TableId
     columns: tuple[tuple[str, str], ...] | None
 
 
 def read_query(cursor: Cursor) -> PlainQuery | None:
-    """None: not that plain."""
+    """Reads a query. None: it is not plain."""
     try:
         return _read(cursor)
     except NotUnderstood:

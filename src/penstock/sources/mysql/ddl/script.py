@@ -17,7 +17,7 @@ from typing import IO
 BLOCK_CHARACTERS = 1 << 20
 STATEMENT_CHARACTERS_MAX = 1 << 30
 _HEAD_CHARACTERS = 4000
-"""Enough to see what a statement is."""
+"""Characters that are enough to recognise a statement."""
 
 _COMMAND = re.compile(
     r"""[ \t]*(?:
@@ -27,10 +27,10 @@ _COMMAND = re.compile(
     )(?:\n|\Z)""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""Lines that are for the client alone, where a statement may begin."""
+"""Lines for the client alone, at a place where a statement may begin."""
 _COMMENTS = r"\#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]* | /\*(?!M?!)(?:[^*]|\*(?!/))*\*/"
 _SKIP = re.compile(rf"(?: \s+ | --[^\n]* | {_COMMENTS} )+", re.VERBOSE)
-"""Before a statement; none begins with two minus signs."""
+"""What may stand before a statement. No statement begins with two minus signs."""
 _QUOTED = r"""'[^'\\]*(?:(?:''|\\.)[^'\\]*)*' | "[^"\\]*(?:(?:""|\\.)[^"\\]*)*" | `[^`]*`"""
 _CREATE = r"(?:/\*!\d*\s*)?create\b"
 _ROUTINE = re.compile(
@@ -56,7 +56,7 @@ class ScriptStatement:
 
 
 class Script:
-    """Reads statements off a text stream."""
+    """Reads statements from a text stream."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -76,7 +76,7 @@ class Script:
                 yield ScriptStatement(sql, line)
 
     def _fill(self) -> bool:
-        """More text behind what is there; False at the end of the file."""
+        """Reads more text. False at the end of the file."""
         if self._ended:
             return False
         block = self._stream.read(max(BLOCK_CHARACTERS, len(self._text) - self._at))
@@ -90,7 +90,7 @@ class Script:
         self._at = position
 
     def _begin(self) -> bool:
-        """To where the next statement begins, over white space, comments and the client's own commands."""
+        """Skips white space, comments and the client's own commands before the next statement."""
         while True:
             match = _SKIP.match(self._text, self._at)
             if match is not None and (match.end() < len(self._text) or self._ended):
@@ -132,7 +132,7 @@ def _is_routine(text: str, start: int) -> bool:
 
 
 class _Scanner:
-    """Looks for the delimiter; keeps its place when the text ends before."""
+    """Searches for the delimiter. It continues at the same place when more text arrives."""
 
     def __init__(self, delimiter: str, *, blocks: bool) -> None:
         mark = re.escape(delimiter).replace("#", r"\#")
@@ -186,7 +186,7 @@ class _Scanner:
 
 
 class _Blocks:
-    """How deep in BEGIN, CASE, IF and loops the text is. Each is closed by an END."""
+    """Counts nested BEGIN, CASE, IF and loops. An END closes each."""
 
     _BEFORE_STATEMENT = frozenset(
         [

@@ -1,4 +1,4 @@
-"""What of a server decides what a statement means: its version, and the settings of the session."""
+"""The properties of a server and a session that decide what a statement means."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SQL_MODE_BITS = {
     "TRADITIONAL": 1 << 27,
     "PAD_CHAR_TO_FULL_LENGTH": 1 << 31,
 }
-"""As a QUERY event carries them (MySQL and MariaDB agree on these)."""
+"""The bits of sql_mode in a QUERY event. MySQL and MariaDB agree on these."""
 
 _IMPLIED = {
     "ANSI": ("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES"),
@@ -40,12 +40,12 @@ def sql_mode(text: str | int) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Server:
-    """A server and a session. `sql_mode` None: not known, so nothing may be concluded from it."""
+    """A server and a session. `sql_mode` None: not known, so nothing follows from it."""
 
     version: tuple[int, int, int] = (8, 0, 36)
     mariadb: bool = False
     lower_case: bool = False
-    """Names are stored in lower case (lower_case_table_names = 1)."""
+    """Whether names are stored in lower case (lower_case_table_names = 1)."""
     sql_mode: frozenset[str] | None = STRICT
     explicit_timestamps: bool | None = None
     """explicit_defaults_for_timestamp; None: the version's default."""
@@ -70,13 +70,14 @@ class Server:
         return cls(version=version, mariadb=mariadb)
 
     def at_least(self, mysql: tuple[int, int, int] | None, mariadb: tuple[int, int, int] | None) -> bool:
-        """The version is this or later; None: no version of that product."""
+        """Whether the version is this one or later. None: no version of that product is."""
         wanted = mariadb if self.mariadb else mysql
         return wanted is not None and self.version >= wanted
 
     @property
     def strict(self) -> bool:
-        """Values that do not fit are refused, so that a statement that succeeded has changed none of them."""
+        """Whether values that do not fit are refused, so that a successful statement has changed none of
+        them."""
         return self.sql_mode is not None and bool(
             self.sql_mode & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "TRADITIONAL"}
         )
@@ -92,7 +93,7 @@ class Server:
 
     @property
     def default_charset(self) -> tuple[str, str]:
-        """Character set and collation of a database that names none."""
+        """The character set and collation of a database that names none."""
         if self.charset is None and self.collation is None:
             name = "utf8mb4" if self.at_least((8, 0, 1), (11, 6, 1)) else "latin1"
             return name, charsets.default_collation(self, name)
@@ -100,5 +101,5 @@ class Server:
 
     @property
     def has_display_widths(self) -> bool:
-        """COLUMN_TYPE shows `int(11)` and `year(4)`."""
+        """Whether COLUMN_TYPE shows `int(11)` and `year(4)`."""
         return self.mariadb or self.version < (8, 0, 19)

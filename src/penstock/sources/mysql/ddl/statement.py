@@ -108,7 +108,8 @@ class Partitioning:
 
 @dataclass(frozen=True)
 class LosesRows:
-    """Rows go or come without row events: partitions dropped or emptied, tablespaces imported …"""
+    """Rows are deleted or added without row events: partitions are dropped or emptied, tablespaces are
+    imported …"""
 
     what: str
 
@@ -160,8 +161,8 @@ Action = (
 
 @dataclass(frozen=True)
 class CreateTable:
-    """`as_select`: a query adds columns and rows; `query`, if it is a plain one. `unknown`: what of the
-    definition was not understood."""
+    """CREATE TABLE. `as_select`: a query adds columns and rows. `query`: the query, if it is plain.
+    `unknown`: the part of the definition that was not understood."""
 
     table: TableId
     elements: tuple[Element, ...] = ()
@@ -176,12 +177,13 @@ class CreateTable:
     unknown: str | None = None
     query: PlainQuery | None = None
     calls: bool = False
-    """The query may call functions: something in it stands in parentheses."""
+    """Whether the query may call functions: something in it has parentheses."""
 
 
 @dataclass(frozen=True)
 class AlterTable:
-    """Actions in the order written. `ignore`: rows that offend a new key go."""
+    """ALTER TABLE, with its actions in the order written. `ignore`: rows that violate a new key are
+    deleted."""
 
     table: TableId
     actions: tuple[Action, ...]
@@ -197,7 +199,7 @@ class DropTables:
 
 @dataclass(frozen=True)
 class RenameTables:
-    """One pair after the other, as written."""
+    """RENAME TABLE, with its pairs in the order written."""
 
     pairs: tuple[tuple[TableId, TableId], ...]
 
@@ -209,8 +211,8 @@ class TruncateTable:
 
 @dataclass(frozen=True)
 class SetDatabase:
-    """CREATE (`create`) or ALTER DATABASE. Character set and collation as written. `replaces`: one of this
-    name goes first, with all of its tables."""
+    """CREATE (`create`) or ALTER DATABASE, with character set and collation as written. `replaces`: a
+    database of this name is dropped first, with all of its tables."""
 
     name: str
     charset: str | None
@@ -262,14 +264,14 @@ class RepairTables:
 
 @dataclass(frozen=True)
 class NoTable:
-    """Nothing that has rows changes."""
+    """The statement changes nothing that has rows."""
 
     what: str
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """The tables concerned cannot be told. `head` are the leading keywords, never values."""
+    """A statement that may be about any table. `head`: its first keywords, never values."""
 
     head: str
 

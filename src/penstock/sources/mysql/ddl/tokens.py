@@ -99,9 +99,9 @@ def _plain(*kinds: str) -> re.Pattern[str]:
 
 
 _PLAIN_QUOTES = _plain("string", "double")
-"""Under NO_BACKSLASH_ESCAPES."""
+"""Kinds of quotes under NO_BACKSLASH_ESCAPES."""
 _PLAIN_NAMES = _plain("double")
-"""Under ANSI_QUOTES: what stands in double quotes is a name."""
+"""Kinds of quotes under ANSI_QUOTES, where double quotes hold names."""
 
 
 def tokenize(
@@ -185,16 +185,16 @@ _QUOTED = ("string", "double")
 
 
 class Cursor:
-    """A place in the tokens, with the small moves from which a grammar is made."""
+    """A place in the tokens, with small steps from which a grammar is made."""
 
     def __init__(self, sql: str, tokens: Iterator[Token], *, database: str, lower_case: bool = False) -> None:
         self.sql = sql
         self.database = database
         self.home = database
-        """Where a REFERENCES without a database looks for its table."""
+        """The database in which a REFERENCES without a database finds its table."""
         self.lower_case = lower_case
         self.last_end = 0
-        """Where the token that was taken last ends."""
+        """The end of the token that was taken last."""
         self._tokens = tokens
         self._ahead: list[Token] = []
         self._count = 0
@@ -221,7 +221,7 @@ class Cursor:
         )
 
     def at(self, *keywords: str) -> bool:
-        """These keywords come next, in this order."""
+        """Whether these keywords come next, in this order."""
         return all(self.peek(index).keyword == word for index, word in enumerate(keywords))
 
     def at_any(self, *keywords: str) -> bool:
@@ -232,7 +232,7 @@ class Cursor:
         return token.kind == "sign" and token.text == sign
 
     def take(self, *keywords: str) -> bool:
-        """Steps over these keywords if they come next."""
+        """Skips these keywords if they come next, and says whether they did."""
         if not self.at(*keywords):
             return False
         for _ in keywords:
@@ -246,12 +246,12 @@ class Cursor:
         return True
 
     def take_any(self, *keywords: str) -> None:
-        """Steps over any number of these keywords, in any order."""
+        """Skips any number of these keywords, in any order."""
         while self.at_any(*keywords):
             self.next()
 
     def take_any_of(self, *keywords: str) -> str | None:
-        """Steps over one of these keywords; which."""
+        """Skips one of these keywords, and returns it."""
         if not self.at_any(*keywords):
             return None
         return self.next().keyword
@@ -284,7 +284,7 @@ class Cursor:
         raise NotUnderstood("a number")
 
     def string(self) -> str:
-        """One string, or several side by side; a character set before it counts for nothing here."""
+        """Reads one string, or several that follow each other. A character set before it is ignored."""
         if self.peek().kind == "word" and self.peek().text[0] in "_nN" and self.peek(1).kind in _QUOTED:
             self.next()
         if self.peek().kind not in _QUOTED:
@@ -295,7 +295,7 @@ class Cursor:
         return text
 
     def parenthesised(self) -> str:
-        """Steps over `( … )`; the SQL inside."""
+        """Skips `( … )` and returns the SQL inside."""
         opening = self.next()
         if opening.kind != "sign" or opening.text != "(":
             raise NotUnderstood("(")
@@ -355,7 +355,8 @@ class Cursor:
         return names
 
     def item(self) -> list[Token]:
-        """Tokens up to the next comma outside parentheses, the parenthesis that closes around, or the end."""
+        """The tokens up to the next comma outside of parentheses, the closing parenthesis around, or the
+        end."""
         tokens: list[Token] = []
         depth = 0
         while not self.at_end:
@@ -371,7 +372,7 @@ class Cursor:
 
 
 def top_level(tokens: list[Token]) -> list[Token]:
-    """Without what stands in parentheses (the parentheses themselves stay)."""
+    """The tokens outside of parentheses. The parentheses themselves stay."""
     kept: list[Token] = []
     depth = 0
     for token in tokens:

@@ -22,7 +22,7 @@ SPATIAL = keywords(
     " geomcollection"
 )
 _INTEGERS = {"tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": (11, 10), "bigint": (20, 20)}
-"""Display widths: signed, unsigned."""
+"""Display widths, signed and unsigned."""
 _NUMBERS = frozenset(_INTEGERS) | {"decimal", "float", "double"}
 _TEXT_SIZES = (("tinytext", 255), ("text", 65_535), ("mediumtext", 2**24 - 1), ("longtext", 2**32 - 1))
 _BLOBS = {"tinytext": "tinyblob", "text": "blob", "mediumtext": "mediumblob", "longtext": "longblob"}
@@ -39,7 +39,7 @@ _VARCHAR_BYTES_MAX = 65_535
 
 @dataclass(frozen=True)
 class TypeSpec:
-    """A data type as written; `kind` is the server's own name of it."""
+    """A data type as written. `kind` is the server's own name of it."""
 
     kind: str
     length: int | None = None
@@ -50,13 +50,13 @@ class TypeSpec:
     charset: str | None = None
     collation: str | None = None
     binary: bool = False
-    """The BINARY attribute: the charset's binary collation."""
+    """Whether it has the BINARY attribute: the binary collation of the character set."""
     compressed: bool = False
     serial: bool = False
 
 
 def read_type(cursor: Cursor, server: Server) -> TypeSpec:
-    """A data type with its own attributes (UNSIGNED, CHARACTER SET …). Raises `NotUnderstood`."""
+    """Reads a data type with its attributes (UNSIGNED, CHARACTER SET …). Raises `NotUnderstood`."""
     token = cursor.next()
     if token.kind != "word":
         raise NotUnderstood("a data type")
@@ -79,7 +79,7 @@ def read_type(cursor: Cursor, server: Server) -> TypeSpec:
 
 
 def _named(word: str, cursor: Cursor, server: Server) -> TypeSpec | None:
-    """Types of more than one word, and those that depend on the server."""
+    """Reads types of several words, and types that depend on the server."""
     if word in ("BOOL", "BOOLEAN"):
         return TypeSpec("tinyint", 1)
     if word == "SERIAL":
@@ -163,7 +163,7 @@ def _arguments(spec: TypeSpec, cursor: Cursor) -> TypeSpec:
 
 
 def _attributes(spec: TypeSpec, cursor: Cursor) -> TypeSpec:
-    """What may follow a type directly: signs, character set, COMPRESSED."""
+    """Reads the attributes directly after a type: signs, character set, COMPRESSED."""
     while True:
         if spec.kind == "year" and cursor.take_any_of("UNSIGNED", "SIGNED", "ZEROFILL"):
             continue
@@ -255,7 +255,7 @@ def resolve(
 
 
 def _sizes(kind: str, length: int | None, decimals: int | None) -> tuple[str, int | None, int | None]:
-    """Lengths that were not written, and FLOAT(p), which is a double beyond 24 bits."""
+    """Fills in lengths that were not written. FLOAT(p) with more than 24 bits is a double."""
     if kind == "decimal":
         return kind, length if length else 10, decimals or 0
     if kind == "float" and length is not None and decimals is None:
@@ -317,7 +317,7 @@ def size_class(size: int) -> str:
 
 
 def text_bytes(kind: str) -> int | None:
-    """Bytes a text or blob type holds; None: no such type."""
+    """The bytes that a text or blob type can hold. None: no such type."""
     sizes = dict(_TEXT_SIZES)
     for name, blob in _BLOBS.items():
         if kind in (name, blob):
@@ -332,7 +332,7 @@ def _data_type(server: Server, kind: str) -> str:
 
 
 def column_type(server: Server, spec: TypeSpec) -> str:
-    """COLUMN_TYPE as this server prints it."""
+    """COLUMN_TYPE in the form of this server."""
     mark = "M!" if server.version >= (11, 4, 0) else "!"
     kind, length = spec.kind, spec.length
     signs = (" unsigned" if spec.unsigned else "") + (" zerofill" if spec.zerofill else "")
