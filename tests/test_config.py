@@ -10,6 +10,7 @@ import pytest
 from penstock import config
 from penstock.errors import ConfigError
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sources.mysql.options import options_of
 
 GOOD: dict[str, Any] = {
     "name": "shop",
@@ -39,7 +40,7 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
 ) -> None:
     path = write(tmp_path, "name: a\nsource: {user: u, password: '${SHOP_PW}'}\ntables: [shop.*]\nstate: s\n")
     monkeypatch.setenv("SHOP_PW", "s3cret")
-    assert config.load(path).source.password.reveal() == "s3cret"
+    assert options_of(config.load(path)).password.reveal() == "s3cret"
     monkeypatch.delenv("SHOP_PW")
     with pytest.raises(ConfigError, match="SHOP_PW is not set"):
         config.load(path)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,8 @@ LAYERS: list[set[str]] = [
     {"model"},
     {"artifacts", "disk"},
     {"failures"},
-    {"sinks"},  # each knows its own options
-    {"config"},  # reads the pipeline file with the options of its sink
+    {"sinks", "sources/kind", "sources/registry"},  # each sink knows its own options
+    {"config"},  # reads the pipeline file with the options of its source and its sink
     {"cascades", "relaylog"},
     {"sources"},
     {"snapshot", "state", "verify"},
@@ -197,7 +198,6 @@ SOURCES = sorted(
     path.name for path in (PACKAGE / "sources").iterdir() if path.is_dir() and path.name != "__pycache__"
 )
 MYSQL_ONLY = {
-    "sources/__init__.py",  # the registry
     "commands/receive.py",
     "commands/schema.py",
     "commands/inspect.py",
@@ -207,14 +207,82 @@ MYSQL_ONLY = {
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_source_is_known_only_to_its_own_folder_and_to_commands_about_it(source: str) -> None:
-    """Everybody else asks through `sources/base.py`."""
+    """Everybody else asks through `sources/base.py`, and the registry loads it by its name."""
     users = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         if any(module.startswith(f"penstock.sources.{source}") for module in imports(path))
     }
     others = {name for name in users if not name.startswith((f"sources/{source}/", "testing/"))}
-    assert others <= (MYSQL_ONLY if source == "mysql" else {"sources/__init__.py"})
+    assert others <= (MYSQL_ONLY if source == "mysql" else set())
+
+
+def outside_of_mysql() -> Iterator[tuple[str, Path]]:
+    """Modules that may not know that the source is MySQL or MariaDB."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(("sources/mysql/", "testing/")) and name not in MYSQL_ONLY:
+            yield name, path
+
+
+def texts_in(path: Path) -> Iterator[str]:
+    """The texts in a file that are no docstrings."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        parts = () if isinstance(node, ast.Expr) else ast.iter_child_nodes(node)
+        yield from (
+            one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)
+        )
+
+
+# Who speaks of the binary log and of GTIDs, and why. This list may only shrink.
+SPEAKS_OF_BINLOG = {
+    "relaylog/segment_format.py",  # the one segment format that there is
+    "model/plan_json.py",  # a key in plans that are stored
+    "config/sections.py",  # options that pipeline files have: `start.gtid`, and what needs GTIDs
+    "cli.py",  # help of `penstock inspect`
+}
+
+
+def test_positions_and_transactions_of_the_source_are_opaque() -> None:
+    """Docstrings and comments count, too."""
+    word = re.compile("binlog|binary log|gtid", re.IGNORECASE)
+    assert {name for name, path in outside_of_mysql() if word.search(path.read_text())} == SPEAKS_OF_BINLOG
+
+
+# Folders whose SQL is Spark's, which quotes names in the same way.
+SPARK_SQL = ("spark/", "sinks/")
+
+
+def test_only_the_source_writes_its_sql() -> None:
+    doubled = {name for name, path in outside_of_mysql() if "``" in texts_in(path)}
+    own_names = {"model/name.py"}  # names of tables, as people write them in pipeline files
+    assert {name for name in doubled if not name.startswith(SPARK_SQL)} == own_names
+    sql = re.compile(r"\b(ALTER TABLE|CREATE TABLE|GRANT [A-Z]+|SET GLOBAL|SHOW [A-Z]+|information_schema)\b")
+    found = {name for name, path in outside_of_mysql() if any(map(sql.search, texts_in(path)))}
+    own_database = {"state/layout.py"}  # the pipeline's own, in SQLite
+    assert {name for name in found if not name.startswith(SPARK_SQL)} == own_database
+
+
+# Types that have no second meaning, as `date` or `text` would.
+TYPE_NAMES = {
+    "tinyint", "smallint", "mediumint", "varchar", "varbinary", "datetime", "tinytext", "mediumtext",
+    "longtext", "tinyblob", "mediumblob", "longblob",
+}  # fmt: skip
+
+
+def test_the_types_of_columns_are_named_in_one_place() -> None:
+    """Everybody else asks for the groups of `model/column_type.py`."""
+    users = {name for name, path in outside_of_mysql() if not TYPE_NAMES.isdisjoint(texts_in(path))}
+    assert users == {
+        "model/column_type.py",
+        "spark/classes.py",  # a table that is made up, to load classes of Spark before they are needed
+    }
+
+
+def test_a_pipeline_file_is_read_without_its_source() -> None:
+    code = "import sys, penstock.config; print([m for m in sys.modules if 'penstock.sources.mysql' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_mysql_driver_is_imported_only_by_the_mysql_source() -> None:
@@ -227,20 +295,25 @@ def test_the_mysql_driver_is_imported_only_by_the_mysql_source() -> None:
     assert users == []
 
 
-def layer_of(name: str) -> int | None:
-    return next((number for number, layer in enumerate(LAYERS) if name in layer), None)
+def layer_of(parts: Sequence[str]) -> int | None:
+    """Of a module below `penstock`. A file may have another layer than the rest of its folder."""
+    for name in ("/".join(parts[:2]), parts[0]):
+        for number, layer in enumerate(LAYERS):
+            if name in layer:
+                return number
+    return None
 
 
 def test_imports_point_one_way() -> None:
     upward = set()
     for path in PACKAGE.rglob("*.py"):
-        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        own = path.relative_to(PACKAGE).with_suffix("").parts
         own_layer = layer_of(own)
-        assert own_layer is not None, f"{name_of(path)}: give `{own}` a place in LAYERS"
+        assert own_layer is not None, f"{name_of(path)}: give `{own[0]}` a place in LAYERS"
         for module in imports(path):
             parts = module.split(".")
-            if parts[0] == "penstock" and len(parts) > 1 and (layer_of(parts[1]) or 0) > own_layer:
-                upward.add(f"{name_of(path)} imports penstock.{parts[1]}")
+            if parts[0] == "penstock" and len(parts) > 1 and (layer_of(parts[1:]) or 0) > own_layer:
+                upward.add(f"{name_of(path)} imports {module}")
     assert upward <= UPWARD_IMPORTS
     assert upward >= UPWARD_IMPORTS, "remove these exceptions"
 

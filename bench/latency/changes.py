@@ -6,8 +6,8 @@ import threading
 import time
 from typing import Any
 
-from penstock.config import SourceConfig
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import MySqlOptions
 
 TABLE = "bench.live"
 DEFINITION = (
@@ -28,7 +28,7 @@ class Changes:
     """Writes from when it is made to `stop`, in a thread of its own. Each transaction has a time at which it
     is due; one that is late is sent at once, so that a slow moment is made up for."""
 
-    def __init__(self, source: SourceConfig) -> None:
+    def __init__(self, source: MySqlOptions) -> None:
         self.transactions = 0
         self.late_s_max = 0.0
         self.cpu_s = 0.0

@@ -25,6 +25,7 @@ from typing import Any
 from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import options_of
 from penstock.testing.running import RunningPipeline
 
 TICKS = "bench.ticks"
@@ -55,7 +56,7 @@ class Ticks:
             raise self.failed[0]
 
     def _run(self) -> None:
-        connection = connect(self.config.source)
+        connection = connect(options_of(self.config))
         due = time.monotonic()
         try:
             with connection.cursor() as cursor:
@@ -135,7 +136,7 @@ def streams(status: dict[str, Any]) -> bool:
 
 
 def source_position(config: PipelineConfig) -> tuple[str, int]:
-    connection = connect(config.source)
+    connection = connect(options_of(config))
     try:
         with connection.cursor() as cursor:
             cursor.execute("SHOW MASTER STATUS")

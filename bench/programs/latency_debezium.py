@@ -19,8 +19,8 @@ from pathlib import Path
 
 from bench.latency.changes import TABLE, Changes
 from bench.latency.summary import summary
-from penstock.config import SourceConfig
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import MySqlOptions
 
 END = -2
 _PROBE = -1000
@@ -33,7 +33,7 @@ _KINDS = {"c": "inserts", "u": "updates", "d": "deletes"}
 
 def main() -> None:
     host, port, user, password, warm_s, seconds, *command = sys.argv[1:]
-    source = SourceConfig(host=host, port=int(port), user=user, password=password, tls="disabled")
+    source = MySqlOptions(host=host, port=int(port), user=user, password=password, tls="disabled")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "records")
         engine = subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, text=True)
@@ -66,7 +66,7 @@ def main() -> None:
     print(json.dumps(report), flush=True)
 
 
-def wait_until_ready(engine: subprocess.Popen[str], source: SourceConfig) -> None:
+def wait_until_ready(engine: subprocess.Popen[str], source: MySqlOptions) -> None:
     assert engine.stdout is not None
     said = engine.stdout
     ready = threading.Event()
@@ -86,7 +86,7 @@ def wait_until_ready(engine: subprocess.Popen[str], source: SourceConfig) -> Non
     sys.exit(f"Error: the engine gave nothing within {_START_S_MAX} s")
 
 
-def write(source: SourceConfig, number: int) -> None:
+def write(source: MySqlOptions, number: int) -> None:
     connection = connect(source)
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {TABLE} VALUES ({number}, 0, 0, 'mark')")

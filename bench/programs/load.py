@@ -28,6 +28,7 @@ from penstock.model.partial_snapshot import Part
 from penstock.model.schema import TableId, TableSchema
 from penstock.snapshot import staging
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.snapshot.host_selection import MySqlHost
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
@@ -39,7 +40,7 @@ Read = Callable[[PipelineConfig, TableSchema, Following, str, str], int]
 def main() -> None:
     file, name, connections, way, ids, folder = sys.argv[1:]
     config = configuration.load(file)
-    session = SourceSession(config.source)
+    session = SourceSession(options_of(config))
     ways: dict[str, Read] = {"arrow": to_arrow, "staged": staged, "kept": partial(staged, keep=True)}
     read = ways[way]
     began, cpu_began = time.monotonic(), time.process_time()
@@ -78,7 +79,7 @@ def following(chunks: SimpleQueue[Chunk]) -> Chunk | None:
 
 def executed(config: PipelineConfig) -> str:
     """What the server has executed: what a chunk's connection has to see, as after the start of a table."""
-    connection = connect(config.source)
+    connection = connect(options_of(config))
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT @@GLOBAL.gtid_executed")
@@ -91,7 +92,7 @@ def to_arrow(
     config: PipelineConfig, schema: TableSchema, next_chunk: Following, gtids: str, folder: str
 ) -> int:
     """Rows that one connection has read when no chunk is left."""
-    reader, rows = MySqlChunkReader(connect(config.source), types=config.types), 0
+    reader, rows = MySqlChunkReader(connect(options_of(config)), types=config.types), 0
     try:
         reader.require(gtids)
         while (chunk := next_chunk()) is not None:
@@ -111,8 +112,8 @@ def staged(
     *,
     keep: bool = False,
 ) -> int:
-    reader = MySqlChunkReader(connect(config.source), types=config.types) if keep else None
-    host, rows = MySqlHost(config.source), 0
+    reader = MySqlChunkReader(connect(options_of(config)), types=config.types) if keep else None
+    host, rows = MySqlHost(options_of(config)), 0
     try:
         while (chunk := next_chunk()) is not None:
             if reader is None:

@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from penstock import config as configuration
 from penstock.sources.mysql.connection import Replication, connect
+from penstock.sources.mysql.options import options_of
 
 _BUFFER_BYTES = 1024**2
 _SERVER_ID = 94007
@@ -66,7 +67,7 @@ def ends(tail: bytes) -> bool:
 
 def main() -> None:
     file, binlog, position, *path = sys.argv[1:]
-    connection = connect(configuration.load(file).source)
+    connection = connect(options_of(configuration.load(file)))
     with connection.cursor() as cursor:
         cursor.execute("SET @master_binlog_checksum = @@GLOBAL.binlog_checksum")
     stream = Replication(connection)  # sets the size of the socket's buffer as for the receiver

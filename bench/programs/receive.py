@@ -16,7 +16,7 @@ import time
 import psutil
 
 from penstock import config as configuration
-from penstock.model.offset import SourcePosition
+from penstock.relaylog import segment_format
 from penstock.relaylog.reader import RelayLog
 
 _FIRST_POLL_S = 0.002
@@ -31,7 +31,7 @@ def cpu_s(process: psutil.Process) -> float:
 
 def main() -> None:
     file, binlog, position = sys.argv[1:]
-    goal = SourcePosition(binlog, int(position))
+    goal = segment_format.position(binlog, int(position))
     folder = configuration.load(file).relay_log_path
     receiver = subprocess.Popen([sys.executable, "-m", "penstock", "receive", file])
     process = psutil.Process(receiver.pid)

@@ -18,6 +18,7 @@ from penstock import config as configuration
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableId, TableSchema
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 
@@ -25,7 +26,7 @@ from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 def main() -> None:
     file, name, connections = sys.argv[1:]
     config = configuration.load(file)
-    session = SourceSession(config.source)
+    session = SourceSession(options_of(config))
     began, cpu_began = time.monotonic(), time.process_time()
     schema = session.read_table(TableId.parse(name))
     assert schema is not None, f"the source has no table {name}"
@@ -52,7 +53,7 @@ def _read(
     config: configuration.PipelineConfig, schema: TableSchema, chunks: SimpleQueue[Chunk]
 ) -> list[pa.RecordBatch]:
     """What one connection reads until no chunk is left."""
-    reader = MySqlChunkReader(connect(config.source), types=config.types)
+    reader = MySqlChunkReader(connect(options_of(config)), types=config.types)
     batches: list[pa.RecordBatch] = []
     try:
         while True:

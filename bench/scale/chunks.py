@@ -13,11 +13,11 @@ from pathlib import Path
 
 from bench.lines import Line
 from bench.place import scratch
-from penstock.config import SourceConfig
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
 from penstock.model.table import Reading, TableState
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.session import SourceSession
 from penstock.state import StateStore
 from penstock.testing.servers import MySqlServer
@@ -61,7 +61,7 @@ def _fill(server: MySqlServer, table: str, columns: str, values: str, rows: int)
 
 def _find(server: MySqlServer, folder: Path, table: TableId, chunk_rows: int) -> tuple[int, float]:
     session = SourceSession(
-        SourceConfig(host=server.host, port=server.port, user=server.user, password=server.password)
+        MySqlOptions(host=server.host, port=server.port, user=server.user, password=server.password)
     )
     state = StateStore(folder)
     try:

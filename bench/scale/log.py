@@ -69,7 +69,7 @@ def _measure(home: Path, what: str, segments: int) -> Iterator[Line]:
     opened = time.monotonic() - began
     yield Line(PART, f"relay log of {what}, {segments:,} segments: opened", opened, "s", OPEN_SECONDS_GOAL)
     began = time.monotonic()
-    log.gtids_at(log.end), log.position_at(log.end), log.start
+    log.executed_at(log.end), log.position_at(log.end), log.start
     yield Line(PART, "... its end, GTIDs and position told", time.monotonic() - began, "s")
     began = time.monotonic()
     epochs = _plan_all(log, home)
@@ -134,7 +134,7 @@ def _real_segment(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], b
     name = list_segments(relay)[0]
     path = relay / name.index
     entries = [entry.fields for entry in index.parse_lines(path.read_bytes(), path)]
-    with (relay / name.binlog).open("rb") as binlog:
+    with (relay / name.file).open("rb") as binlog:
         head = binlog.read(entries[0]["end"])
     return json.loads((relay / "relay.json").read_text()), entries, head
 
@@ -172,7 +172,7 @@ def _repeat(pattern: tuple[dict[str, Any], list[dict[str, Any]], bytes], home: P
             lines += [_shifted(span, at - spans[0]["start"], done * step) for span in spans]
             at, done = at + length, done + 1
         (home / name.index).write_bytes(index.encode(map(index.Entry, lines)))
-        with (home / name.binlog).open("wb") as binlog:
+        with (home / name.file).open("wb") as binlog:
             binlog.write(head)
             os.truncate(binlog.fileno(), at - base)
         base, segments = at, segments + 1

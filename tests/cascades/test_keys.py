@@ -1,17 +1,15 @@
-"""When tables with cascading foreign keys can be followed, and how their values compare."""
+"""When tables with cascading foreign keys can be followed."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from tests.phases import DROPPED, PARKED, READ, READING, behind
 
 from penstock.cascades.keys import (
     AFTER_PARENTS,
     below,
-    comparison,
     hindrances,
     is_held,
     is_held_back,
@@ -127,23 +125,3 @@ def test_a_key_over_the_columns_that_identify_a_row_moves_rows_when_its_parent_i
     lines = replace(schema(M, P, update="CASCADE"), key=("p_id", "id"))
     assert moves_rows(lines) and not moves_rows(schema(M, P, update="CASCADE"))
     assert not moves_rows(replace(schema(M, P), key=("p_id", "id")))
-
-
-@pytest.mark.parametrize(
-    ("collation", "how"),
-    [
-        ("utf8mb4_0900_ai_ci", "folded"),
-        ("utf8mb4_0900_as_cs", "exact"),
-        ("utf8mb4_0900_bin", "exact"),
-        ("utf8mb4_general_ci", "folded padded"),
-        ("latin1_swedish_ci", "folded padded"),
-        ("utf8mb4_bin", "padded"),
-        ("utf8mb4_uca1400_nopad_ai_ci", "folded"),
-        ("utf8mb4_tr_0900_ai_ci", "unknown"),
-        ("utf8mb4_turkish_ci", "unknown"),
-        ("binary", "exact"),
-    ],
-)
-def test_texts_compare_as_their_collation_says(collation: str, how: str) -> None:
-    charset = collation.partition("_")[0]
-    assert comparison(Column("x", "varchar", charset=charset, collation=collation)) == how

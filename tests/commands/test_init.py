@@ -18,6 +18,7 @@ from penstock import config as configuration
 from penstock.commands.init import pipeline_name
 from penstock.config.schema import SCHEMA_FILE
 from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sources.mysql.options import options_of
 from penstock.testing import servers
 from penstock.testing.scenario import refusal
 
@@ -68,7 +69,8 @@ def test_the_file_is_commented_and_a_pipeline_can_load_it(
     assert (config.name, config.tables.include, config.sink.type) == ("shop", ["shop.*"], "delta")
     assert isinstance(config.sink, DeltaOptions) and config.sink.path == tmp_path / "the lake"
     assert config.state == tmp_path / "state" / "shop"
-    assert config.source.password.reveal() == PASSWORD and config.source.port == server.port
+    source = options_of(config)
+    assert source.password.reveal() == PASSWORD and source.port == server.port
     assert done.stdout.endswith("  penstock run shop.yaml\n  penstock status shop.yaml\n")
     assert "2 table(s) are captured" in done.stdout
 

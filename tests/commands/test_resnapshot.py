@@ -22,6 +22,7 @@ from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.planning.resnapshots import Resnapshots
+from penstock.relaylog import segment_format
 from penstock.runtime.unpark import unpark as bring_back
 from penstock.signals.work import Signals
 from penstock.sinks.base import Commit, Ours, TargetState
@@ -84,7 +85,7 @@ class Source:
     catalog: Catalog
 
     def end_position(self) -> SourcePosition:
-        return SourcePosition("binlog.000001", 9)
+        return segment_format.position("binlog.000001", 9)
 
 
 class Sink:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from penstock import config as configuration
-from penstock.config import PipelineConfig, Secret, SourceConfig
+from penstock.config import PipelineConfig, Secret
 from penstock.config.secret import lent
 from penstock.errors import ConfigError, InternalError, TransientError
+from penstock.sources.mysql.options import MySqlOptions, options_of
 
 PASSWORD = "hunter2-hunter2"
 OPTIONS = {"name": "a", "source": {"user": "u", "password": PASSWORD}, "tables": ["shop.*"], "state": "s"}
@@ -19,7 +20,7 @@ OPTIONS = {"name": "a", "source": {"user": "u", "password": PASSWORD}, "tables":
 
 def test_no_way_of_printing_shows_it() -> None:
     config = configuration.parse(OPTIONS)
-    secret = config.source.password
+    secret = options_of(config).password
     shown = [repr(config), str(config), f"{secret} {secret!r}"]
     shown += [
         f"{secret!s:>20} {vars(config.source)}",
@@ -44,7 +45,7 @@ def test_it_is_a_text_in_the_pipeline_file() -> None:
 def test_it_refuses_to_be_pickled_unless_it_was_lent() -> None:
     with pytest.raises(InternalError, match="without having been lent"):
         pickle.dumps(configuration.parse(OPTIONS).source)
-    source = SourceConfig(user="u")
+    source = MySqlOptions(user="u")
     assert pickle.loads(pickle.dumps(source)) == source, "without a password there is nothing to hide"
 
 
@@ -54,7 +55,7 @@ def lending(folder: Path) -> PipelineConfig:
 
 
 def test_a_lent_password_travels_as_a_path_that_only_this_account_can_read(tmp_path: Path) -> None:
-    with configuration.with_lent_password(lending(tmp_path)) as config:
+    with configuration.with_lent_secrets(lending(tmp_path)) as config:
         pickled = pickle.dumps(config.source)
         assert PASSWORD.encode() not in pickled
         assert pickle.loads(pickled).password.reveal() == PASSWORD
@@ -67,9 +68,9 @@ def test_a_lent_password_travels_as_a_path_that_only_this_account_can_read(tmp_p
 
 
 def test_what_a_killed_run_left_behind_goes_with_the_next_one(tmp_path: Path) -> None:
-    left = lent(Secret("old"), tmp_path)
+    left = lent({"password": Secret("old")}, tmp_path)
     left.__enter__()
-    with lent(Secret("new"), tmp_path):
+    with lent({"password": Secret("new")}, tmp_path):
         [file] = (tmp_path / "secrets").iterdir()
         assert file.read_text() == "new"
 

@@ -76,7 +76,7 @@ class Session:
         self.chance = chance
         (folder / "relay.json").write_text('{"format": 1, "uuid": "u", "created": 0, "mode": "gtid"}')
         self.writer = RelayLogWriter(folder, RelayLogConfig(disk_free_min=0, span_size=SPAN_SIZE))
-        held = start_position.hold(RelayLog.open(folder) if list_segments(folder) else None)
+        held = start_position.received_log(RelayLog.open(folder) if list_segments(folder) else None)
         executed = held.gtids if held else GtidSet()
         expected, wanted = None, executed
         if held and held.last and held.digest and held.last.gtid:
@@ -172,7 +172,7 @@ def test_cut_short_anywhere_the_log_ends_up_with_every_effect_once_and_in_order(
     assert xa.effects(log_events(tmp_path)) == xa.effects(
         event for events in recorded.files for event in events
     )
-    assert log.gtids_at(log.end) == recorded.executed
+    assert log.executed_at(log.end) == recorded.executed
     assert log.prepared == []
     RelayLogWriter(tmp_path, RelayLogConfig(disk_free_min=0)).close()
     assert list((tmp_path / "prepared").glob("*.xa")) == []
@@ -186,7 +186,7 @@ def test_the_index_names_the_transactions_that_are_prepared_at_its_end(
     session.receive(len(session.data) // 2)
     session.commit()
     log = RelayLog.open(tmp_path)
-    done = log.gtids_at(log.end)
+    done = log.executed_at(log.end)
     open_xids = {
         xid
         for gtid, xid, ended in _prepared(event for events in recorded.files for event in events)

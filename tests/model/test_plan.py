@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.offset import LogRange, Offset, SourcePosition, Split
+from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.plan import (
     ApplyEvents,
     ColumnOrigin,
@@ -24,6 +24,7 @@ from penstock.model.plan import (
 )
 from penstock.model.plan_json import plan_from_text, plan_to_text
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 offsets = st.integers(0, 2**62).map(Offset)
@@ -48,7 +49,7 @@ splits = st.builds(
     st.lists(st.tuples(names, offsets, offsets), max_size=2).map(tuple),
 )
 bounds = st.none() | st.lists(names, min_size=1, max_size=2).map(tuple)
-positions = st.builds(SourcePosition, st.just("binlog.000001"), st.integers(4, 2**40))
+positions = st.builds(BinlogPosition, st.just("binlog.000001"), st.integers(4, 2**40))
 staged = st.builds(
     StagedChunk,
     chunk=st.builds(Chunk, tables, st.integers(0, 9), bounds, bounds),

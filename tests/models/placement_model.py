@@ -38,6 +38,7 @@ from tests.models.placement_values import (
 from penstock._core import GtidSet
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.relaylog import segment_format
 from penstock.snapshot import placement as rule
 from penstock.sources.mysql.snapshot.window import MySqlWindows
 from penstock.sources.windows import LogState, Window
@@ -157,7 +158,7 @@ class World(Readers):
     # Planning, with the real rule
 
     def offset_within(self, position: SourcePosition) -> Offset:
-        return Offset(max(0, min(position.position, self.received) - self.coarse))
+        return Offset(max(0, min(position.order[-1], self.received) - self.coarse))
 
     def window(self, chunk: StagedChunk) -> Window:
         return MySqlWindows().of(chunk.watermarks)
@@ -243,7 +244,7 @@ class World(Readers):
             version = chunk.schema_version
         start_gtids = "" if unchecked or self.by_place else gtid_set(list(range(1, start + 1)))
         blind = self.broken == "part_start_in_low" and part
-        start_position = None if blind else SourcePosition("binlog.1", start)
+        start_position = None if blind else segment_format.position("binlog.1", start)
         at_end = rule.TableAtEnd(
             Offset(start),
             LogState(start_position, GtidSet(start_gtids)),
@@ -258,7 +259,9 @@ class World(Readers):
         held = 10**6 if self.broken == "replica_wait_for_high" or early else int(epoch.end)
         gtids = GtidSet(f"{UUID}:1-{held}" if held else "") if self.replica is not None else None
         server = chunk.server_uuid if self.broken == "server_uuid" else "source"
-        return rule.EpochEnd(epoch, LogState(SourcePosition("binlog.1", position), gtids), server), at_end
+        return rule.EpochEnd(
+            epoch, LogState(segment_format.position("binlog.1", position), gtids), server
+        ), at_end
 
     def _weakened(self, item: rule.Placed, epoch: LogRange) -> rule.Placed:
         low = MySqlWindows().of(item.chunk.watermarks).low

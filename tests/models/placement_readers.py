@@ -9,8 +9,8 @@ from tests.models.placement_source import Replica, Row, Source, gtid_set
 from tests.models.placement_values import CUTS, Reading, Table
 
 from penstock.model.chunk import Chunk, StagedChunk, Watermarks
-from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Readers:
         return self.parts.open.get(chunk.snapshot)
 
     def _marks(self, gtids: str, high: int, reading: Reading) -> Watermarks:
-        position = SourcePosition("binlog.1", high)
+        position = BinlogPosition("binlog.1", high)
         if reading.server == "replica":
             assert self.replica is not None
             seen = self.replica.received | self.replica.executed
@@ -184,7 +184,7 @@ class Readers:
                 seen = self.replica.executed
             if self.broken == "replica_high_from_received":
                 seen = self.replica.received
-            return MySqlWindow(gtids, SourcePosition("", 0), high_gtids=gtid_set(sorted(seen))).watermarks
+            return MySqlWindow(gtids, BinlogPosition("", 0), high_gtids=gtid_set(sorted(seen))).watermarks
         if not self.by_place:
             return MySqlWindow(gtids, position).watermarks
-        return MySqlWindow("", position, SourcePosition("binlog.1", prefix(reading.low))).watermarks
+        return MySqlWindow("", position, BinlogPosition("binlog.1", prefix(reading.low))).watermarks

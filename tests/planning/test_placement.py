@@ -9,10 +9,11 @@ from tests.phases import SPLITTING, behind
 from tests.planning.test_planner import A, B, Log, done, live, make, schema, steps
 
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.offset import Offset, SourcePosition
+from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import Part
 from penstock.model.plan import ColumnOrigin, Evolve, PlaceChunks
 from penstock.model.schema_change import TableEffect
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.state import StateStore
 
@@ -30,7 +31,7 @@ def test_a_part_is_placed_although_the_log_of_the_tables_start_is_gone(tmp_path:
     planner, state = make(tmp_path, log, live(A), live(B))
     state.advance(Offset(200))
     chunk = part_of(state, since=200)
-    marks = MySqlWindow(str(log.gtids_at(Offset(220))), SourcePosition("binlog.000001", 220)).watermarks
+    marks = MySqlWindow(str(log.executed_at(Offset(220))), BinlogPosition("binlog.000001", 220)).watermarks
     state.chunk_staged(StagedChunk(chunk, "x", "", 1, 1, "", 1, marks, log.server))
     [step] = steps(planner.plan_next(), A)
     assert isinstance(step, PlaceChunks) and step.newer
@@ -41,7 +42,7 @@ def test_a_part_of_a_table_that_catches_up_is_not_newer_than_all_its_target_has(
     planner, state = make(tmp_path, log, live(A, phase=behind(100)))
     state.advance(Offset(260))
     chunk = part_of(state, since=100)
-    marks = MySqlWindow(str(log.gtids_at(Offset(220))), SourcePosition("binlog.000001", 220)).watermarks
+    marks = MySqlWindow(str(log.executed_at(Offset(220))), BinlogPosition("binlog.000001", 220)).watermarks
     state.chunk_staged(StagedChunk(chunk, "x", "", 1, 1, "", 1, marks, log.server))
     [placed] = [step for step in steps(planner.plan_next(), A) if isinstance(step, PlaceChunks)]
     assert not placed.newer
@@ -65,7 +66,7 @@ def test_chunks_are_placed_a_few_at_a_time_while_other_tables_have_events(tmp_pa
     planner, state = make(tmp_path, log, reading, live(B))
     chunks = [Chunk(A, number, None, None) for number in range(5)]
     assert state.add_chunks(reading, chunks)
-    marks = MySqlWindow(str(log.gtids_at(Offset(220))), SourcePosition("binlog.000001", 220)).watermarks
+    marks = MySqlWindow(str(log.executed_at(Offset(220))), BinlogPosition("binlog.000001", 220)).watermarks
     for chunk in chunks:
         state.chunk_staged(StagedChunk(chunk, "x", "", 60_000, 1, "", 1, marks, log.server))
 

@@ -36,8 +36,10 @@ from penstock.model.shards import ShardRule, Shards
 from penstock.model.table import CatchingUp, ResnapshotPending, TableState
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
+from penstock.relaylog import segment_format
 from penstock.relaylog.index import Statement
 from penstock.snapshot.placement import PlacementLimits
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow, MySqlWindows
 from penstock.state import StateStore
 
@@ -98,16 +100,18 @@ class Log:
         return 1000 * offset
 
     def position_at(self, offset: Offset) -> SourcePosition:
-        return SourcePosition("binlog.000001", offset)
+        return segment_format.position("binlog.000001", offset)
 
-    def gtids_at(self, offset: Offset) -> GtidSet:
+    def executed_at(self, offset: Offset) -> GtidSet:
         return GtidSet(f"{self.server}:1-{offset}")
 
     def server_uuid_at(self, offset: Offset) -> str:
         return self.server
 
     def window_start(self, gtids: GtidSet, *, not_after: Offset) -> Offset:
-        return next(Offset(at) for at in range(not_after, 0, -1) if self.gtids_at(Offset(at)).issubset(gtids))
+        return next(
+            Offset(at) for at in range(not_after, 0, -1) if self.executed_at(Offset(at)).issubset(gtids)
+        )
 
 
 def schema(table: TableId, *names: str, version: int = 1) -> TableSchema:
@@ -382,7 +386,7 @@ def itself(table: TableId, *parents: TableId) -> TableSchema:
 
 
 def in_one_piece(table: TableId, at: int | None, *, version: int = 1) -> StagedChunk:
-    place = SourcePosition("binlog.000001", at or 0)
+    place = BinlogPosition("binlog.000001", at or 0)
     marks = MySqlWindow("", place).watermarks
     chunk = Chunk(table, 0, None, None)
     offset = None if at is None else Offset(at)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pymysql
 
-from penstock.model.schema import quote
+from penstock.sources.mysql.identifiers import quote
 from penstock.testing.servers import Database
 
 TYPES = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from penstock.model.schema import quote
+from penstock.sources.mysql.identifiers import quote
 
 _PLAIN = (
     "TINYINT", "SMALLINT UNSIGNED", "MEDIUMINT", "INT", "INTEGER(4)", "BIGINT", "BIGINT UNSIGNED", "BOOL",

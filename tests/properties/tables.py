@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.model.schema import quote
+from penstock.sources.mysql.identifiers import quote
 
 Literal = Callable[[random.Random], str]
 

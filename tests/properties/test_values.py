@@ -18,12 +18,12 @@ from tests.core.test_decode import without_zero_dates
 from tests.properties import tables
 
 from penstock import _core
-from penstock.config import SourceConfig
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset, Split
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.generated_columns import computation
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.spark.tasks import DecodeTask, decode
 from penstock.testing import servers
@@ -84,7 +84,7 @@ def decoded(server: servers.DatabaseServer, schema: TableSchema, types: TypeOpti
     except _core.SchemaMismatch as error:
         if error.lacks != "generated":
             raise
-        source = SourceConfig(host="127.0.0.1", port=server.port, user=server.user, password=server.password)
+        source = MySqlOptions(host="127.0.0.1", port=server.port, user=server.user, password=server.password)
         batches = list(decode(replace(task, computation=computation(source, schema))))
     for batch in batches:
         batch.validate(full=True)

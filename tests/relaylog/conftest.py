@@ -20,6 +20,7 @@ from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.identifiers import quoted
 from penstock.testing.servers import MySqlServer
 
 SPAN_SIZE = 6_000
@@ -66,7 +67,7 @@ class Workload:
     def prepare(self) -> None:
         columns = "(id INT PRIMARY KEY AUTO_INCREMENT, pad VARCHAR(120) NOT NULL)"
         self.server.execute(
-            "CREATE DATABASE shop", *(f"CREATE TABLE {table.quoted} {columns}" for table in TABLES)
+            "CREATE DATABASE shop", *(f"CREATE TABLE {quoted(table)} {columns}" for table in TABLES)
         )
 
     def small(self, count: int) -> None:
@@ -97,7 +98,7 @@ class Workload:
 
     def _insert(self, cursor: Any, table: TableId, rows: int) -> None:
         values = ", ".join(f"('{'x' * self.random.randint(0, 100)}')" for _ in range(rows))
-        cursor.execute(f"INSERT INTO {table.quoted} (pad) VALUES {values}")
+        cursor.execute(f"INSERT INTO {quoted(table)} (pad) VALUES {values}")
         self.rows[table] += rows
 
     def some_of_all(self) -> None:

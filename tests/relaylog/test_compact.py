@@ -42,7 +42,7 @@ def test_entries_cover_the_same_and_count_the_same(seed: int) -> None:
     for one in after:
         assert one.committed == by_end[one.end].committed
         assert one.end - one.start <= SPAN or by_end[one.end].start == one.start
-        assert len({line.position.file for line in before if one.start < line.end <= one.end}) == 1
+        assert len({line.position.order[0] for line in before if one.start < line.end <= one.end}) == 1
 
 
 @given(st.integers())

@@ -14,9 +14,10 @@ from tests.sources.mysql.receiving import receiving
 
 from penstock.changes.reader import ChangeBatch, follow
 from penstock.model.offset import LogRange, Offset
-from penstock.model.schema import TableId, quote
+from penstock.model.schema import TableId
 from penstock.relaylog import index
 from penstock.relaylog.reader import RelayLog
+from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.testing.servers import MySqlServer
 
 TABLES = [
@@ -32,14 +33,14 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MySqlSe
         for database in dict.fromkeys(table.database for table in TABLES):
             server.execute(f"CREATE DATABASE {quote(database)}")
         for table in TABLES:
-            server.execute(f"CREATE TABLE {table.quoted} (id INT PRIMARY KEY, pad VARCHAR(200))")
+            server.execute(f"CREATE TABLE {quoted(table)} (id INT PRIMARY KEY, pad VARCHAR(200))")
         for first in (0, ROWS):
             with server.connect() as connection, connection.cursor() as cursor:
                 cursor.execute("BEGIN")
                 for place, table in enumerate(TABLES):
                     for at in range(first, first + ROWS):
                         pad = f"{place}" * 150
-                        cursor.execute(f"INSERT INTO {table.quoted} VALUES ({at * 10 + place}, '{pad}')")
+                        cursor.execute(f"INSERT INTO {quoted(table)} VALUES ({at * 10 + place}, '{pad}')")
                 cursor.execute("COMMIT")
         folder = tmp_path_factory.mktemp("received")
         with receiving(server, folder, span_size=6_000, segment_size=1 << 20) as receiver:
@@ -60,7 +61,7 @@ def assert_all_found(server: MySqlServer, log: RelayLog, *, bytes_aim: int) -> N
                 preamble=[(path, 0, offset - base) for path, base, offset in split.preamble],
             ).select(["id", "pad"]).to_pylist()
         ]  # fmt: skip
-        expected = server.query(f"SELECT id, pad FROM {table.quoted} ORDER BY id")
+        expected = server.query(f"SELECT id, pad FROM {quoted(table)} ORDER BY id")
         assert found == [tuple(row) for row in expected], table
 
 
@@ -139,4 +140,4 @@ def test_a_reader_without_spark_is_given_the_table_that_was_named(
         assert {item.table for item in found} == set(expected)
         for table in expected:
             ids = [id for item in found if item.table == table for id in item.batch.column("id").to_pylist()]
-            assert ids == [row[0] for row in server.query(f"SELECT id FROM {table.quoted} ORDER BY id")]
+            assert ids == [row[0] for row in server.query(f"SELECT id FROM {quoted(table)} ORDER BY id")]

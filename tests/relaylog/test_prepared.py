@@ -14,6 +14,7 @@ from tests.sources.mysql.receiving import Receiving, log_events, receiving, sour
 from penstock._core import GtidSet
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
+from penstock.sources.mysql.binlog_position import LastTransaction
 from penstock.testing.servers import MySqlServer
 
 T = TableId("d", "t")
@@ -46,17 +47,17 @@ def test_prepared_rows_are_not_in_the_log_until_their_xa_commit(gtids: MySqlServ
         receiver.wait_until_level()
         log = receiver.log
         assert rows_between(receiver, start) == (0, 0)
-        assert log.gtids_at(log.end) == GtidSet(gtids.gtid_executed())
+        assert log.executed_at(log.end) == GtidSet(gtids.gtid_executed())
         assert [one.xid for one in log.prepared] == ["X'61',X'',1"]
         prepared = log.end
         gtids.execute("INSERT INTO d.t VALUES (2, 'x')", "XA COMMIT 'a'")
         receiver.wait_until_level()
         log = receiver.log
         assert rows_between(receiver, prepared)[0] == 2
-        assert log.prepared == [] and log.gtids_at(log.end) == GtidSet(gtids.gtid_executed())
+        assert log.prepared == [] and log.executed_at(log.end) == GtidSet(gtids.gtid_executed())
         found = xa.effects(log_events(receiver.log_path))
         assert found == xa.effects(source_events(gtids)) and len(found) == 2
-        last = log.last_transaction()
+        last = LastTransaction.of(log)
         assert last is not None and last.gtid == gtids.gtid_executed().replace(":1-", ":")
 
 
@@ -84,7 +85,7 @@ def test_all_kinds_interleaved_take_effect_as_the_source_says(server: MySqlServe
     assert list((receiver.log_path / "prepared").glob("*.xa")) == []
     if server.variable("gtid_mode") == "ON":
         log = receiver.log
-        assert log.gtids_at(log.end) == GtidSet(server.gtid_executed())
+        assert log.executed_at(log.end) == GtidSet(server.gtid_executed())
 
 
 def test_a_one_phase_commit_is_stored_as_it_was_sent(server: MySqlServer, tmp_path: Path) -> None:
@@ -222,5 +223,5 @@ def test_a_log_that_begins_at_the_end_has_what_is_prepared_then(server: MySqlSer
             assert rows_between(receiver, log.start)[0] == 1
             assert log.statements(LogRange(log.start, log.end)) == []
             if server.variable("gtid_mode") == "ON":
-                assert log.gtids_at(log.end) == GtidSet(server.gtid_executed())
+                assert log.executed_at(log.end) == GtidSet(server.gtid_executed())
             assert receiver.stop() == 0

@@ -10,8 +10,10 @@ from tests.relaylog.conftest import SPAN_SIZE, TABLES, Received
 from tests.relaylog.walking import index_entries
 
 from penstock._core import GtidSet, RangeDecoder
-from penstock.model.offset import LogRange, Offset, SourcePosition, Split
+from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import TableId
+from penstock.relaylog import segment_format
+from penstock.sources.mysql.binlog_position import LastTransaction
 
 
 def ranges(received: Received, seed: int, count: int) -> list[LogRange]:
@@ -203,9 +205,9 @@ def test_a_table_without_rows_in_the_range_has_no_splits(received: Received) -> 
 
 def test_gtids_are_exact_at_every_transaction_end(received: Received) -> None:
     for count, transaction in enumerate(received.walk.transactions, 1):
-        found = received.log.gtids_at(Offset(transaction.end))
+        found = received.log.executed_at(Offset(transaction.end))
         assert str(found) == f"{received.server_uuid}:1" + (f"-{count}" if count > 1 else "")
-    assert not received.log.gtids_at(received.log.start)
+    assert not received.log.executed_at(received.log.start)
 
 
 def test_the_position_at_every_transaction_end_is_the_source_s(received: Received) -> None:
@@ -227,11 +229,11 @@ def test_an_offset_reaching_a_position_lies_behind_all_that_came_before_it(recei
     chance = random.Random(18)
     for transaction in chance.sample(received.walk.transactions, 120):
         number, position = received.source_ends[transaction.number]
-        wanted = SourcePosition(f"binlog.{number:06d}", position - chance.choice([0, 0, 1]))
+        wanted = segment_format.position(f"binlog.{number:06d}", position - chance.choice([0, 0, 1]))
         assert received.log.reached(wanted)
         found = received.log.offset_reaching(wanted)
         assert found is not None and found in received.walk.ends
-        assert transaction.end <= found or wanted.position < position
+        assert transaction.end <= found or wanted.order[-1] < position
         before = [t for t in received.walk.transactions if received.source_ends[t.number] <= wanted.order]
         assert before[-1].end <= found <= transaction.end + SPAN_SIZE + received.walk.largest
         assert received.log.position_at(found).order >= wanted.order
@@ -239,7 +241,7 @@ def test_an_offset_reaching_a_position_lies_behind_all_that_came_before_it(recei
 
 def test_a_position_the_source_has_not_written_yet_is_not_reached(received: Received) -> None:
     number, position = max(received.source_ends.values())
-    ahead = SourcePosition(f"binlog.{number + 7:06d}", position)
+    ahead = segment_format.position(f"binlog.{number + 7:06d}", position)
     assert not received.log.reached(ahead)
     assert received.log.offset_reaching(ahead) is None
 
@@ -252,7 +254,9 @@ def test_the_end_of_the_transaction_before_a_statement_is_found(received: Receiv
         before = Offset(max((end for end in ends if end <= statement.offset), default=log.start))
         found = log.committed_before(statement.offset)
         # The head of a segment, which holds no transaction, may stand between.
-        assert before <= found <= statement.offset and str(log.gtids_at(found)) == str(log.gtids_at(before))
+        assert before <= found <= statement.offset and str(log.executed_at(found)) == str(
+            log.executed_at(before)
+        )
     for end in random.Random(23).sample(ends, 100):
         assert log.committed_before(Offset(end)) == end
 
@@ -294,7 +298,7 @@ def test_every_transaction_not_in_the_set_lies_behind_the_window_start(received:
 
 
 def test_the_last_transaction_is_told_with_its_places(received: Received) -> None:
-    last, expected = received.log.last_transaction(), received.walk.transactions[-1]
+    last, expected = LastTransaction.of(received.log), received.walk.transactions[-1]
     assert last is not None
     assert (last.start, last.end) == (expected.start, expected.end)
     assert last.gtid == f"{received.server_uuid}:{expected.number}"

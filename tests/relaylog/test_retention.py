@@ -12,12 +12,13 @@ from tests.relaylog.conftest import AT_ONCE, DAY_S, SPAN_SIZE, TABLES, Received
 from penstock._core import GtidSet
 from penstock.config import RelayLogConfig
 from penstock.errors import LogPurged, RelayLogCorrupt
-from penstock.model.offset import LogRange, Offset, SourcePosition
-from penstock.relaylog import retention
+from penstock.model.offset import LogRange, Offset
+from penstock.relaylog import retention, segment_format
 from penstock.relaylog.consumers import Consumer, remove
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import SegmentName, list_segments
 from penstock.relaylog.writer import RelayLogWriter
+from penstock.sources.mysql.binlog_position import LastTransaction
 
 FOREVER = RelayLogConfig(keep_age=10**12, disk_free_min=0, span_size=SPAN_SIZE)
 
@@ -57,14 +58,14 @@ def test_a_consumer_whose_file_cannot_be_read_has_passed_nothing(folder: Path) -
 def test_segments_stay_until_they_are_old(folder: Path) -> None:
     names = list_segments(folder)
     register(folder, "all", RelayLog.open(folder).end)
-    os.utime(folder / names[1].binlog)
+    os.utime(folder / names[1].file)
     config = RelayLogConfig(keep_age=int(DAY_S / 2 * 1000), disk_free_min=0)
     assert retention.apply(folder, config) == names[:1], "none is removed behind one that stays"
 
 
 def test_the_oldest_go_until_the_rest_fits_the_size(folder: Path) -> None:
     names = list_segments(folder)
-    sizes = [(folder / name.binlog).stat().st_size for name in names]
+    sizes = [(folder / name.file).stat().st_size for name in names]
     register(folder, "all", RelayLog.open(folder).end)
     keep = sum(sizes[2:])
     config = FOREVER.model_copy(update={"keep_size": keep})
@@ -88,7 +89,7 @@ def test_a_range_that_began_in_a_removed_segment_is_refused_with_the_cure(folder
         lambda: log.tables(whole),
         lambda: log.statements(whole),
         lambda: log.cut(start, 1),
-        lambda: log.gtids_at(start),
+        lambda: log.executed_at(start),
     )
     unnoticed = [(log_asks, False) for log_asks in asks[:3]]  # a reader that has not refreshed since
     for ask, refreshed in [*unnoticed, *((ask, True) for ask in asks)]:
@@ -112,15 +113,15 @@ def test_searches_over_the_whole_log_go_on_without_what_retention_removed(
     assert stale.start == next(w.head_end for w in received.walk.walks if w.base == kept_from)
     first = next(t for t in received.walk.transactions if t.start >= kept_from)
     file, position = received.source_ends[first.number]
-    found = stale.offset_reaching(SourcePosition(f"binlog.{file:06d}", position))
+    found = stale.offset_reaching(segment_format.position(f"binlog.{file:06d}", position))
     assert found is not None and found >= first.end
-    last = stale.last_transaction()
+    last = LastTransaction.of(stale)
     assert last is not None and last.end == received.walk.transactions[-1].end
-    assert str(stale.gtids_at(Offset(first.end))) == f"{received.server_uuid}:1-{first.number}"
+    assert str(stale.executed_at(Offset(first.end))) == f"{received.server_uuid}:1-{first.number}"
 
 
 def test_a_segment_missing_from_the_middle_is_damage_not_a_shorter_range(folder: Path) -> None:
-    (folder / list_segments(folder)[1].binlog).unlink()
+    (folder / list_segments(folder)[1].file).unlink()
     with pytest.raises(RelayLogCorrupt, match="gap"):
         log = RelayLog.open(folder)
         log.tables(LogRange(log.start, log.end))
@@ -129,7 +130,7 @@ def test_a_segment_missing_from_the_middle_is_damage_not_a_shorter_range(folder:
 def test_a_segment_lost_under_an_open_reader_is_named(folder: Path) -> None:
     log, name = RelayLog.open(folder), list_segments(folder)[1]
     (folder / name.index).unlink()
-    with pytest.raises(RelayLogCorrupt, match=name.binlog):
+    with pytest.raises(RelayLogCorrupt, match=name.file):
         log.tables(LogRange(log.start, log.end))
 
 

@@ -14,7 +14,7 @@ from penstock.commands.inspect import log_files
 from penstock.config import RelayLogConfig
 from penstock.errors import ConfigError
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import SEGMENT_FORMATS
+from penstock.relaylog.segment_format import SEGMENT_FORMATS
 from penstock.relaylog.writer import RelayLogWriter
 
 CONFIG = RelayLogConfig(disk_free_min=0, span_size=SPAN_SIZE)

@@ -18,6 +18,7 @@ from penstock.relaylog import index
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import SegmentName, list_segments
 from penstock.relaylog.writer import RelayLogWriter
+from penstock.sources.mysql.binlog_position import LastTransaction
 
 CONFIG = RelayLogConfig(disk_free_min=0, span_size=SPAN_SIZE)
 
@@ -53,7 +54,7 @@ def test_a_torn_last_index_line_does_not_exist(received: Received, folder: Path,
     log = RelayLog.open(folder)
     assert log.end == before
     name = list_segments(folder)[-1]
-    assert (folder / name.binlog).stat().st_size == before - name.base
+    assert (folder / name.file).stat().st_size == before - name.base
     whole = LogRange(log.start, log.end)
     found = {str(table): counts for table, counts in log.tables(whole).items()}
     assert found == received.walk.tables(log.start, before)
@@ -73,7 +74,7 @@ def test_a_last_index_line_that_lacks_only_its_newline_is_completed_by_the_next_
 def test_bytes_behind_the_last_index_line_are_cut_off_by_the_next_writer(
     received: Received, folder: Path
 ) -> None:
-    binlog = folder / list_segments(folder)[-1].binlog
+    binlog = folder / list_segments(folder)[-1].file
     whole = binlog.read_bytes()
     binlog.write_bytes(whole + b"\x00" * 1000)
     assert RelayLog.open(folder).end == received.log.end
@@ -105,7 +106,7 @@ def test_a_closed_index_that_lost_its_end_is_damage_not_a_shorter_log(folder: Pa
 
 
 def test_a_segment_shorter_than_its_index_says_is_refused_by_the_next_writer(folder: Path) -> None:
-    binlog = folder / list_segments(folder)[-1].binlog
+    binlog = folder / list_segments(folder)[-1].file
     binlog.write_bytes(binlog.read_bytes()[:-1])
     with pytest.raises(RelayLogCorrupt, match=binlog.name):
         RelayLogWriter(folder, CONFIG)
@@ -113,13 +114,13 @@ def test_a_segment_shorter_than_its_index_says_is_refused_by_the_next_writer(fol
 
 def test_of_two_segments_with_one_base_the_later_generation_counts(received: Received, folder: Path) -> None:
     name = list_segments(folder)[-1]
-    for suffix in ("binlog", "index"):
+    for suffix in ("file", "index"):
         later = SegmentName(name.base, name.generation + 1)
         shutil.copy(folder / getattr(name, suffix), folder / getattr(later, suffix))
         (folder / getattr(name, suffix)).write_bytes(b"left by a fenced writer")
     log = RelayLog.open(folder)
     assert log.end == received.log.end
-    assert log.segment_of(log.end)[0].endswith(SegmentName(name.base, name.generation + 1).binlog)
+    assert log.segment_of(log.end)[0].endswith(SegmentName(name.base, name.generation + 1).file)
 
 
 def assert_only_the_successor_counts(received: Received, copy: Path, transaction: Transaction) -> None:
@@ -128,12 +129,12 @@ def assert_only_the_successor_counts(received: Received, copy: Path, transaction
     shutil.copytree(received.folder, copy)
     names = {name.base: name for name in list_segments(copy)}
     for gone in (name for base, name in names.items() if base > last.base):
-        (copy / gone.binlog).unlink()
+        (copy / gone.file).unlink()
         (copy / gone.index).unlink()
     name, base = names[Offset(last.base)], Offset(transaction.end)
-    head = (copy / name.binlog).read_bytes()[: last.head_end - last.base]
+    head = (copy / name.file).read_bytes()[: last.head_end - last.base]
     later, end = SegmentName(base, name.generation + 1), base + len(head)
-    (copy / later.binlog).write_bytes(head)
+    (copy / later.file).write_bytes(head)
     file, position = received.source_ends[transaction.number]
     gtids = f"{received.server_uuid}:1-{transaction.number}"
     entry = {
@@ -145,9 +146,9 @@ def assert_only_the_successor_counts(received: Received, copy: Path, transaction
 
     log = RelayLog.open(copy)
     assert log.end == end
-    assert str(log.gtids_at(base)) == str(log.gtids_at(log.end)) == gtids
+    assert str(log.executed_at(base)) == str(log.executed_at(log.end)) == gtids
     assert log.position_at(base).order == (file, position)
-    known = log.last_transaction()
+    known = LastTransaction.of(log)
     assert known is not None and (known.start, known.end) == (transaction.start, transaction.end)
     walk, whole = LogWalk(copy, end), LogRange(log.start, log.end)
     assert log.transactions_between(whole) == len(walk.transactions) == transaction.number

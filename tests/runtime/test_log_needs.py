@@ -16,7 +16,7 @@ from tests.relaylog.conftest import SPAN_SIZE, TABLES, Received, received  # noq
 from penstock._core import RangeDecoder
 from penstock.config import RelayLogConfig, SchemaConfig
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ApplyEvents, EpochPlan, PlaceChunks, Scan, TablePlan
 from penstock.model.shards import Shards
 from penstock.model.table import TableState
@@ -28,6 +28,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import list_segments
 from penstock.runtime.log_needs import needed
 from penstock.snapshot.placement import PlacementLimits
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow, MySqlWindows
 from penstock.state import StateStore
 
@@ -116,7 +117,7 @@ def test_what_a_plan_reads_before_its_range_stays_also_when_its_table_is_parked_
     reading = replace(case.table, start=case.log.start, phase=READING)
     case.state.put_table(reading)
     chunk = Chunk(A, 0, None, None)
-    marks = MySqlWindow("", SourcePosition("binlog.000001", 4)).watermarks
+    marks = MySqlWindow("", BinlogPosition("binlog.000001", 4)).watermarks
     staged = StagedChunk(chunk, "1", "/nowhere", 1, 1, "0", 1, marks, "server")
     scan = Scan(tuple(case.log.splits(LogRange(window, end), A, bytes_aim=1 << 40)), None)
     place = PlaceChunks((staged,), (scan,), "merge")

@@ -116,7 +116,7 @@ def test_a_process_that_hangs_ends_also_where_what_it_says_finds_no_room() -> No
 
 def test_a_run_that_ends_by_force_leaves_its_reason_and_no_password(tmp_path: Path) -> None:
     stack = contextlib.ExitStack()  # never closed: the process ends
-    stack.enter_context(lent(Secret("hunter2"), tmp_path))
+    stack.enter_context(lent({"password": Secret("hunter2")}, tmp_path))
     leave_by_force(tmp_path, "The disk does not answer.")
     assert list((tmp_path / "secrets").iterdir()) == []
     end = read_end(tmp_path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.model.schema import quote
+from penstock.sources.mysql.identifiers import quote
 from penstock.testing.servers import MySqlClient
 
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\x1b[31m\r\n\t\x01\x7f\x85\x9b31m\u202eevil\u2066\u200b\u2028\ufeff"

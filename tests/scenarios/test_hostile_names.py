@@ -15,8 +15,9 @@ from tests.test_printable import is_unsafe
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.model.schema import TableId, quote
+from penstock.model.schema import TableId
 from penstock.sinks.names import catalog_name, directory_name
+from penstock.sources.mysql.identifiers import quote
 from penstock.testing import oracle
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import Scenario

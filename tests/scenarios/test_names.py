@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.model.schema import TableId, quote
+from penstock.model.schema import TableId
+from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.testing import oracle
 from penstock.testing.scenario import Scenario, refusal
 from penstock.testing.servers import Database
@@ -26,7 +27,7 @@ def tables(mysql: Database) -> Iterator[list[TableId]]:
     databases = sorted({table.database for table in tables} - {mysql.name})
     mysql.execute(
         *(f"CREATE DATABASE {quote(name)}" for name in databases),
-        *(f"CREATE TABLE {table.quoted} (id INT PRIMARY KEY, v VARCHAR(20))" for table in tables),
+        *(f"CREATE TABLE {quoted(table)} (id INT PRIMARY KEY, v VARCHAR(20))" for table in tables),
     )
     write(mysql, tables, 0)
     yield tables
@@ -39,8 +40,8 @@ def write(server: Database, tables: list[TableId], round: int) -> None:
         cursor.execute("BEGIN")
         for place, table in enumerate(tables):
             for id in range(round * 100, round * 100 + place + 2):
-                cursor.execute(f"INSERT INTO {table.quoted} VALUES ({id}, 'table {place}')")
-            cursor.execute(f"UPDATE {table.quoted} SET v = CONCAT(v, '!') WHERE id % 3 = {place % 3}")
+                cursor.execute(f"INSERT INTO {quoted(table)} VALUES ({id}, 'table {place}')")
+            cursor.execute(f"UPDATE {quoted(table)} SET v = CONCAT(v, '!') WHERE id % 3 = {place % 3}")
         cursor.execute("COMMIT")
 
 
@@ -76,7 +77,7 @@ def test_tables_with_like_names_arrive_each_with_its_rows(
         assert not difference, f"{table}: {difference}"
     asked = case.command("query", "SELECT count(*) AS rows FROM `t*`", "--json")
     assert asked.returncode == 0, asked.stderr
-    [(count,)] = mysql.query(f"SELECT count(*) FROM {tables[8].quoted}")
+    [(count,)] = mysql.query(f"SELECT count(*) FROM {quoted(tables[8])}")
     assert json.loads(asked.stdout) == {"rows": count}
     # Several tables have this name, so it names none.
     refusal(case.command("query", "SELECT * FROM `b.t`"), "Not by these names alone", str(tables[1]))

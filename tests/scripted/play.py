@@ -1,8 +1,8 @@
-"""A pipeline that follows a script: everything but Spark is the real thing.
+"""A pipeline that follows a script. Everything but Spark is the real thing.
 
-The relay log is written by the real writer, epochs are planned by the real planner into a real state store,
-chunks are staged and placed by the real rule, and rows are decoded by the core. `Target` does the steps of
-plans in memory, as the contract of sinks has it. All happens in one thread, in the order of the script.
+The real writer writes the relay log. The real planner plans epochs into a real state store. Chunks are staged
+and placed by the real rule, and the core decodes rows. `Target` executes the steps of plans in memory, by the
+contract of sinks. Everything happens in one thread, in the order of the script.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from tests.scripted.script import ABORT, EOF, PAUSE, Chunk, Definition, Item, Mark, Transaction
+from tests.scripted.script import ABORT, EOF, PAUSE, Chunk, Definition, Item, Marker, Transaction
 from tests.scripted.server import Server
 from tests.scripted.source import ScriptedSource, WholeRowImages
 from tests.snapshot.history_target import Target
@@ -43,7 +43,7 @@ TURNS_MAX = 1000
 
 
 class Run:
-    """One run of the pipeline: what is in memory only, and gone when it is killed."""
+    """One run of the pipeline: everything that is in memory only, and lost when it is killed."""
 
     def __init__(self, config: PipelineConfig, source: ScriptedSource, target: Target) -> None:
         self._config, self._source, self._target = config, source, target
@@ -76,18 +76,18 @@ class Run:
         )
 
     def kill(self) -> None:
-        """What is not durable is lost."""
+        """Ends the run. What is not durable is lost."""
         self.receiver.stop()
         self.state.close()
 
     def plan(self) -> bool:
-        """Whether an epoch was planned."""
+        """Plans an epoch, and says whether there was one to plan."""
         self.receiver.check()
         self._resnapshots.work()
         return self._planner.plan_next() is not None
 
     def turn(self) -> bool:
-        """One turn of the pipeline's loop; whether there was anything to do."""
+        """One turn of the pipeline's loop. Says whether there was anything to do."""
         plans = self.state.pending()
         for plan in plans:
             outcomes = self._target.apply(plan, kill=None)
@@ -105,7 +105,7 @@ class Run:
         raise AssertionError(f"there is no end to it: {self.state.tables()}")
 
     def read_chunk(self, meanwhile: Sequence[Transaction | Definition] = ()) -> bool:
-        """Reads the next chunk that is planned; whether there was one."""
+        """Reads the next planned chunk, and says whether there was one."""
         self.receiver.check()
         for table in self.state.tables_that(is_splitting):
             self._split(table)
@@ -123,7 +123,7 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is left to be read."""
+        """Whether nothing is left to read."""
         waits = (is_resnapshot_pending, is_splitting, is_reading)
         tables = self.state.tables().values()
         return not any(is_waiting(one) for one in tables for is_waiting in waits)
@@ -144,7 +144,7 @@ class Run:
 
 
 class Play:
-    """Plays scripts, one after the other, before one pipeline and one target."""
+    """Plays scripts, one after the other, for one pipeline and one target."""
 
     def __init__(
         self,
@@ -154,12 +154,12 @@ class Play:
         limits: PlacementLimits = PlacementLimits(1 << 40, 1 << 40),  # noqa: B008 (frozen)
         **options: Any,
     ) -> None:
-        """`options`: of the pipeline file."""
+        """`options`: more sections of the pipeline file."""
         self.server = Server({one.table: one for one in tables})
         self.config = parse_config(
             {
                 "name": "play",
-                "source": {"user": "nobody"},
+                "source": {"type": "script", "server": self.server.address},
                 "tables": ["shop.*"],
                 "sink": {"type": "parquet" if append_only else "iceberg", "path": str(folder / "lake")},
                 "state": str(folder / "state"),
@@ -172,13 +172,14 @@ class Play:
 
     @property
     def run(self) -> Run:
-        """The pipeline's process; it begins when it is first needed."""
+        """The pipeline's process. It starts when it is first needed."""
         if self._run is None:
             self._run = Run(self.config, self.source, self.target)
         return self._run
 
     def play(self, *script: Item) -> None:
-        """What stands before the pipeline's first item (`Chunk` or a mark) was there before the pipeline."""
+        """Plays items. Those before the first item of the pipeline (`Chunk` or a marker) happen before the
+        pipeline starts."""
         for item in script:
             if isinstance(item, Transaction):
                 self._transaction(item)
@@ -191,7 +192,7 @@ class Play:
             elif item is EOF:
                 self._end()
             else:
-                assert not isinstance(item, Mark)
+                assert not isinstance(item, Marker)
                 self.server.run(item)
 
     def close(self) -> None:
@@ -200,7 +201,7 @@ class Play:
         self.source.close()
 
     def rows(self, table: TableId) -> list[tuple[Any, ...]]:
-        """The target's, by key."""
+        """The rows of the target, ordered by key."""
         return [row for _, row in sorted(self.target.now(table).items())]
 
     def state(self, table: TableId) -> TableState:
@@ -209,7 +210,7 @@ class Play:
         return found
 
     def judge(self) -> None:
-        """The target holds what the source does."""
+        """Asserts that the target has the rows of the source."""
         for table, rows in self.server.rows.items():
             assert self.rows(table) == [rows[key] for key in sorted(rows)], str(table)
 

@@ -9,20 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.scripted import log_bytes
-from tests.scripted.server import Server
+from tests.scripted.server import FILE, Server
 
 from penstock._core import Framer, GtidSet
 from penstock.config import PipelineConfig
 from penstock.disk.replace import replace_file
 from penstock.errors import TransientError
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import FORMAT, MYSQL_BINLOG, RELAY_FILE
+from penstock.relaylog.segment import FORMAT, RELAY_FILE
+from penstock.relaylog.segment_format import MYSQL_BINLOG
 from penstock.relaylog.writer import RelayLogWriter
 
 
 class ScriptedReceiver:
-    """`sources.receiver.Receiver`, without a process or thread of its own: it receives what there is each
-    time that it is asked for anything, so that a script has one order of events."""
+    """`sources.receiver.Receiver` without a process or thread of its own. Each call receives everything that
+    has been committed, so the order of events is that of the script."""
 
     def __init__(self, config: PipelineConfig, server: Server) -> None:
         self._config = config
@@ -31,7 +32,7 @@ class ScriptedReceiver:
         self._writer: RelayLogWriter | None = None
         self._framer: Framer | None = None
         self._sent = 0
-        """Transactions that this connection has sent, and those before it."""
+        """The number of transactions that this connection and those before it have received."""
 
     def start(self) -> None:
         self._writer = RelayLogWriter(self._folder, self._config.relay_log)
@@ -40,14 +41,14 @@ class ScriptedReceiver:
 
     def check(self) -> None:
         """Receives all that was committed at the server."""
-        committed = self._server.committed
-        self._receive([event for events in committed[self._sent :] for event in events])
-        self._sent = len(committed)
+        new = self._server.committed[self._sent :]
+        self._receive([event for events in new for event in events])
+        self._sent += len(new)
         self._commit()
 
     def receive_half(self) -> None:
-        """Receives what was committed, but the second half of the last transaction; nothing of that half can
-        ever be committed. Then the process is gone, without a farewell."""
+        """Receives everything but the second half of the last transaction, which can then never be committed.
+        Then the process ends without closing anything."""
         *whole, last = self._server.committed[self._sent :]
         self._receive([event for events in whole for event in events])
         self._receive(last[: len(last) // 2])
@@ -67,7 +68,7 @@ class ScriptedReceiver:
         self._connect()
 
     def ask_to_stop(self) -> None:
-        """There is nothing that runs."""
+        """Does nothing: there is no process."""
 
     def stop(self) -> None:
         if self._writer is not None:
@@ -78,11 +79,11 @@ class ScriptedReceiver:
         return "plays a script"
 
     def _connect(self) -> None:
-        """Goes on behind what the relay log holds for certain."""
+        """Continues after the last transaction in the relay log."""
         assert self._writer is not None
         self._writer.recover()
         log = RelayLog.open(self._folder) if RelayLog.exists(self._folder) else None
-        executed = log.gtids_at(log.end) if log is not None else GtidSet("")
+        executed = log.executed_at(log.end) if log is not None else GtidSet("")
         known = log.position_at(log.end) if log is not None else None
         self._sent = executed.count()
         if log is None:
@@ -93,8 +94,8 @@ class ScriptedReceiver:
             span_size=self._config.relay_log.span_size,
             server_uuid=str(self._server.uuid),
             executed=executed,
-            file=known.file if known is not None else "",
-            position=known.position if known is not None else 0,
+            file=FILE if known is not None else "",
+            position=known.order[-1] if known is not None else 0,
             spool=str(self._writer.spool.folder),
             generation=self._writer.lease.generation,
         )
@@ -103,7 +104,7 @@ class ScriptedReceiver:
 
     def _create(self) -> None:
         relay = {"format": FORMAT, "segment_format": MYSQL_BINLOG, "uuid": str(uuid.uuid4()), "created": 0.0,
-                 "mode": "gtid", "start": {}}  # fmt: skip
+                 "mode": "gtid", "start": {}, "source": {"type": "script"}}  # fmt: skip
         replace_file(self._folder / RELAY_FILE, json.dumps(relay).encode(), durable=True)
 
     def _receive(self, events: list[bytes]) -> None:

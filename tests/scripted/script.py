@@ -40,8 +40,8 @@ class Delete:
 RowChange = Insert | Update | Delete
 
 
-class Mark:
-    """An item without more to say; it is known by its identity."""
+class Marker:
+    """An item that is nothing but its name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -50,22 +50,22 @@ class Mark:
         return self._name
 
 
-PAUSE = Mark("PAUSE")
+PAUSE = Marker("PAUSE")
 """The source is silent until the pipeline has applied all that came so far."""
-ABORT = Mark("ABORT")
-"""The pipeline's process is killed, and begins again. Inside of a transaction: when half of it has arrived.
+ABORT = Marker("ABORT")
+"""The pipeline's process is killed and started again. Inside of a transaction: when half of it has arrived.
 Between items: when the next epoch is planned, and before it is applied."""
-EOF = Mark("EOF")
-"""Nothing more comes. The pipeline goes on until its target is what the source is."""
+EOF = Marker("EOF")
+"""The end of the script. The pipeline continues until its target has the rows of the source."""
 
 
 @dataclass(frozen=True, init=False)
 class Transaction:
     """Row changes that are committed together."""
 
-    changes: tuple[RowChange | Mark, ...]
+    changes: tuple[RowChange | Marker, ...]
 
-    def __init__(self, *changes: RowChange | Mark) -> None:
+    def __init__(self, *changes: RowChange | Marker) -> None:
         object.__setattr__(self, "changes", changes)
 
 
@@ -112,12 +112,12 @@ class Chunk:
     meanwhile: tuple[Transaction | Definition, ...] = ()
 
 
-Item = Transaction | Definition | Chunk | Mark
+Item = Transaction | Definition | Chunk | Marker
 Kind = Literal["add", "drop-column", "truncate", "drop", "rewrite"]
 
 
 def as_text(statement: Definition) -> str:
-    """The statement as the log holds it: a language of its own, which no parser of SQL knows."""
+    """The text of a statement in the log. It is a language of its own, which no parser of SQL knows."""
     fields: dict[str, Any] = {"table": str(statement.table)}
     match statement:
         case AddColumn(column=column):
@@ -151,6 +151,6 @@ def from_text(text: str) -> Definition:
 
 
 def column(name: str, type: str, *, length: int | None = None, nullable: bool = True) -> Column:
-    """One of the types that scripts know: `bigint`, or `varchar` with a length."""
+    """A column of one of the types that scripts know: `bigint`, or `varchar` with a length."""
     charset = "utf8mb4" if type == "varchar" else None
     return Column(name, type, nullable, length=length, charset=charset)

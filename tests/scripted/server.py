@@ -14,7 +14,7 @@ from tests.scripted.script import (
     Drop,
     DropColumn,
     Insert,
-    Mark,
+    Marker,
     Rewrite,
     Row,
     RowChange,
@@ -27,46 +27,58 @@ from tests.scripted.script import (
 from penstock._core import GtidSet
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId, TableSchema
+from penstock.relaylog import segment_format
 
 FILE = "script.000001"
+SERVERS: dict[str, Server] = {}
+"""The servers of this process by their addresses, which hosts and pipeline files name."""
 
 
 @dataclass
 class Server:
-    """Each transaction and each statement is one entry of `committed`: its number is its place, from 1."""
+    """A server that plays a script. Each transaction and each statement is one entry of `committed`. Its
+    number is its place there, from 1."""
 
     tables: dict[TableId, TableSchema]
     uuid: uuid.UUID = field(default_factory=uuid.uuid4)
     rows: dict[TableId, dict[Any, Row]] = field(default_factory=dict)
     committed: list[list[bytes]] = field(default_factory=list)
     length: int = field(default_factory=lambda: len(log_bytes.head_of_log()))
-    """Of the log, in bytes."""
+    """The length of the log in bytes."""
+    meanwhile: dict[TableId, list[Transaction | Definition]] = field(default_factory=dict)
+    """What happens after the rows of a table's next chunk were read, and before its high watermark is
+    taken."""
 
     def __post_init__(self) -> None:
+        SERVERS[self.address] = self
         for table in self.tables:
             self.rows.setdefault(table, {})
 
     @property
+    def address(self) -> str:
+        return f"script-{self.uuid}"
+
+    @property
     def executed(self) -> str:
-        """As a GTID set, which is what the relay log's index knows."""
+        """The executed transactions as a GTID set, the form of the relay log's index."""
         return f"{self.uuid}:1-{len(self.committed)}" if self.committed else ""
 
     @property
     def end(self) -> SourcePosition:
-        return SourcePosition(FILE, self.length)
+        return segment_format.position(FILE, self.length)
 
     def has_executed(self, gtids: str) -> bool:
         return GtidSet(gtids).issubset(GtidSet(self.executed))
 
     def run(self, item: Transaction | Definition) -> None:
         if isinstance(item, Transaction):
-            self._transaction([change for change in item.changes if not isinstance(change, Mark)])
+            self._transaction([change for change in item.changes if not isinstance(change, Marker)])
         else:
             self._statement(item)
 
     @property
     def greeting(self) -> list[bytes]:
-        """What a connection begins with, before the transactions that it asks for."""
+        """The events at the beginning of a connection, before the transactions."""
         head = log_bytes.head_of_log()[len(log_bytes.MAGIC) :]
         return [log_bytes.rotate(FILE, len(log_bytes.MAGIC)), *log_bytes.events(head)]
 

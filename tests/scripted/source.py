@@ -25,10 +25,11 @@ from tests.scripted.script import (
     Truncate,
     from_text,
 )
-from tests.scripted.server import Server
+from tests.scripted.server import SERVERS, Server
 from tests.scripted.windows import ScriptedWindow, ScriptedWindows
 
 from penstock import _core
+from penstock.cascades.comparison import Comparison
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, InternalError, TransientError
 from penstock.model import plan
@@ -39,13 +40,10 @@ from penstock.model.partial_snapshot import Part
 from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 from penstock.model.schema_change import TableEffect
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.sources.chunks import ALL_ROWS, ChunkOutdated, ReadMarks, ViewChoice
+from penstock.sources.chunks import ALL_ROWS, ChunkOutdated, ReadResult, ViewChoice
 from penstock.sources.hosts import Sight
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
-
-SERVERS: dict[str, Server] = {}
-"""By address: hosts are values that travel, and look their server up."""
 
 
 class ScriptedSource:
@@ -54,14 +52,13 @@ class ScriptedSource:
     def __init__(self, config: PipelineConfig, server: Server) -> None:
         self._config = config
         self.server = server
-        self.address = f"script-{server.uuid}"
-        SERVERS[self.address] = server
+        self.address = server.address
         self.preflight = ScriptedPreflight(self.address)
         self.catalog = ScriptedCatalog(server)
+        self.comparisons = ByBytes()
         self.chunks = ScriptedChunks(server)
         self.windows = ScriptedWindows()
         self.row_images = WholeRowImages()
-        self.meanwhile: list[Transaction | Definition] = []
 
     def receiver(self, file: Path) -> ScriptedReceiver:
         return ScriptedReceiver(self._config, self.server)
@@ -96,7 +93,7 @@ class ScriptedSource:
         return 0
 
     def close(self) -> None:
-        SERVERS.pop(self.address, None)
+        """Nothing is open."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +128,9 @@ class ScriptedCatalog:
     def cascade_reason(self, table: TableId) -> tuple[str, str]:
         raise InternalError("A script has no foreign keys.")
 
+    def add_key(self, table: TableId) -> str:
+        return f"Give {table} a key in the script"
+
     def check_condition(self, schema: TableSchema, condition: str) -> None:
         raise ConfigError("A script reads no part of a table by a condition.")
 
@@ -138,8 +138,18 @@ class ScriptedCatalog:
         return str(value)
 
 
+class ByBytes:
+    """`cascades.comparison.Comparisons`."""
+
+    def of(self, column: Column) -> Comparison:
+        return "exact"
+
+    def is_case_sensitive(self, column: Column) -> bool:
+        return True
+
+
 class ScriptedStatements:
-    """`sources.statements.Statements`: a statement means what it does to definitions, and to rows."""
+    """`sources.statements.Statements` for the language of `script.as_text`."""
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         said = from_text(statement.sql)
@@ -177,7 +187,7 @@ def _evolved(known: TableSchema, columns: tuple[Column, ...], what: str) -> Tabl
 
 @dataclass(frozen=True)
 class ScriptedChunks:
-    """Keys are numbers; a bound is one as text."""
+    """`sources.chunks.Chunks`. Keys are numbers, and a bound is a number as text."""
 
     server: Server
 
@@ -214,7 +224,7 @@ class ScriptedChunks:
 
 @dataclass(frozen=True)
 class ScriptedHost:
-    """`sources.chunks.Host`. `meanwhile`: happens at the server while a chunk of it is being read."""
+    """`sources.chunks.Host`. `meanwhile`: happens at the server while one of its chunks is read."""
 
     address: str
     meanwhile: tuple[Transaction | Definition, ...] = ()
@@ -268,8 +278,8 @@ class ScriptedReader:
 
 
 class ScriptedRead:
-    """`sources.chunks.ChunkRead`. The low watermark is what was executed before the rows were looked at, the
-    high one the log's end after it."""
+    """`sources.chunks.ChunkRead`. The low watermark is what was executed before the rows were read. The high
+    one is the end of the log after that."""
 
     def __init__(
         self,
@@ -281,7 +291,7 @@ class ScriptedRead:
     ) -> None:
         self._server, self._meanwhile = server, meanwhile
         self._schema, self._chunk, self._types = schema, chunk, types
-        self._marks: ReadMarks | None = None
+        self._result: ReadResult | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         low = self._server.executed
@@ -290,17 +300,18 @@ class ScriptedRead:
             raise ChunkOutdated(f"{self._schema.table} has another definition by now.")
         held = self._server.rows[self._schema.table]
         rows = [held[key] for key in sorted(held) if _is_within(key, self._chunk)]
-        while self._meanwhile:
-            self._server.run(self._meanwhile.pop(0))
+        for waiting in (self._meanwhile, self._server.meanwhile.get(self._schema.table, [])):
+            while waiting:
+                self._server.run(waiting.pop(0))
         yield as_batch(self._schema, rows, self._types)
         marks = ScriptedWindow(low, self._server.end).watermarks
-        self._marks = ReadMarks(marks, str(self._server.uuid), len(rows), bytes=max(1, 20 * len(rows)))
+        self._result = ReadResult(marks, str(self._server.uuid), len(rows), bytes=max(1, 20 * len(rows)))
 
     @property
-    def marks(self) -> ReadMarks:
-        if self._marks is None:
+    def result(self) -> ReadResult:
+        if self._result is None:
             raise InternalError("The watermarks were asked for before the rows.")
-        return self._marks
+        return self._result
 
 
 def _is_within(key: int, chunk: Chunk) -> bool:
@@ -363,7 +374,7 @@ class ScriptedView:
         return {key: hashed for key, hashed in hashes.items() if buckets.numbers([key]) <= wanted}
 
     def _hashes(self, schema: TableSchema, types: TypeOptions) -> dict[str, int]:
-        """By the text of the key (`model/row_text.py`)."""
+        """The hashes of rows by the text of their key (`model/row_text.py`)."""
         rows = list(self.tables[schema.table].values())
         batch, table = as_batch(schema, rows, types), schema.to_json()
         keys = _core.row_texts(table, batch, schema.key, types.to_json()).to_pylist()

@@ -29,13 +29,13 @@ from tests.scripted.script import (
 
 from penstock.model.schema import TableId, TableSchema
 from penstock.snapshot.placement import PlacementLimits
-from penstock.sources import SOURCES, open_source
+from penstock.sources import open_source
 
 ORDERS, LINES = TableId("shop", "orders"), TableId("shop", "lines")
 NOTE = column("note", "varchar", length=20)
 COLOUR = column("colour", "varchar", length=100)
 MERGED = PlacementLimits(1 << 40, 0)
-"""Every chunk is placed by a merge, and none appended."""
+"""Limits with which every chunk is merged, and none appended."""
 
 
 def table(name: TableId) -> TableSchema:
@@ -198,7 +198,7 @@ def test_whatever_a_script_holds_the_target_ends_as_the_source(plays: Plays, see
 
 
 def _script(dice: random.Random) -> Iterator[Item]:
-    """Keys are few, so that everything meets."""
+    """A random script. It has few keys, so that changes and chunks often meet."""
     held: dict[TableId, set[int]] = {ORDERS: set(), LINES: set()}
     chunks = 0
 
@@ -246,8 +246,6 @@ def _script(dice: random.Random) -> Iterator[Item]:
             yield Chunk(meanwhile=(transaction(), transaction()))
 
 
-def test_a_source_is_opened_by_its_type(plays: Plays, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_is_opened_by_its_type(plays: Plays) -> None:
     play = plays()
-    monkeypatch.setitem(SOURCES, "script", lambda config, *, foreign_keys: play.source)
-    named = play.config.source.model_copy(update={"type": "script"})
-    assert open_source(play.config.model_copy(update={"source": named})) is play.source
+    assert open_source(play.config).end_position() == play.server.end

@@ -22,14 +22,14 @@ class ScriptedWindow:
 
     @property
     def watermarks(self) -> Watermarks:
-        return Watermarks.of({"executed": self.before, "end": [self.end.file, self.end.position]})
+        return Watermarks.of({"executed": self.before, "end": self.end.to_json()})
 
     @property
     def seen(self) -> str | None:
         return self.before
 
     def is_passed(self, at: LogState) -> bool:
-        return at.position is not None and self.end.position <= at.position.position
+        return at.position is not None and self.end.order <= at.position.order
 
     def shows(self, start: LogState) -> bool:
         return start.executed is not None and start.executed.issubset(GtidSet(self.before))
@@ -41,8 +41,7 @@ class ScriptedWindow:
 class ScriptedWindows:
     def of(self, watermarks: Watermarks) -> ScriptedWindow:
         fields = watermarks.to_json()
-        file, position = fields["end"]
-        return ScriptedWindow(fields["executed"], SourcePosition(file, position))
+        return ScriptedWindow(fields["executed"], SourcePosition.from_json(fields["end"]))
 
     def common(self, seen: Sequence[str]) -> str:
         return str(reduce(GtidSet.intersection, map(GtidSet, seen)))

@@ -27,7 +27,7 @@ from penstock.config import PipelineConfig
 from penstock.config import parse as parse_config
 from penstock.errors import ConfigError, TransientError
 from penstock.model.chunk import Chunk
-from penstock.model.offset import Offset, SourcePosition
+from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId
 from penstock.model.signal import ENDED
@@ -36,6 +36,7 @@ from penstock.planning.discovery import discover
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.planning.resnapshots import Resnapshots
+from penstock.relaylog import segment_format
 from penstock.relaylog.reader import RelayLog
 from penstock.signals.channels import accept
 from penstock.signals.settings import apply_patterns
@@ -45,6 +46,7 @@ from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
 from penstock.sources import open_source
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
+from penstock.sources.mysql.identifiers import quoted
 from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.sources.table_filter import TableFilter
 from penstock.spark.record_epoch import record
@@ -321,9 +323,8 @@ class History:
             if self.dice.random() < self._crashes:
                 raise Killed
             record(run.state, plan, outcomes, rereads_max=3, merges=not self.target.append_only)
-            if (
-                self._lags and not self._held and self.dice.random() < 0.3
-            ):  # epochs take their time, chunks are read meanwhile
+            # Epochs take their time, and chunks are read meanwhile.
+            if self._lags and not self._held and self.dice.random() < 0.3:
                 self._rests_until = self._writers.transactions + self.dice.randint(2, 25)
             for staged in [one for outcome in outcomes for one in outcome.placed]:
                 self.chunks += 1
@@ -337,7 +338,7 @@ class History:
             return False
 
     def _catch_up(self) -> None:
-        goal = SourcePosition(*self._database.position())
+        goal = segment_format.position(*self._database.position())
 
         def there() -> bool:
             run = self.run
@@ -416,7 +417,7 @@ class History:
             if not table.planned or (table.reading and table.replaces) or table.target_reset != "none":
                 assert not finally_, f"{table.table}: {self._doing()}"
                 continue  # rows of before are still there
-            rows = self._database.query(f"SELECT * FROM {table.table.quoted}")
+            rows = self._database.query(f"SELECT * FROM {quoted(table.table)}")
             truth = {(row[0],): row for row in rows}
             found = self.target.now(table.table)
             exempt = self._still_damaged(table.table)

@@ -11,6 +11,7 @@ from penstock import _core
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.relaylog import segment_format
 from penstock.snapshot.placement import (
     Break,
     EpochEnd,
@@ -25,6 +26,7 @@ from penstock.snapshot.placement import (
     place_rows,
     shared_scans,
 )
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow, MySqlWindows
 from penstock.sources.windows import LogState, Window
 
@@ -54,9 +56,11 @@ class Index:
 
 CHUNK = StagedChunk(
     Chunk(TableId("d", "t"), 3, None, None), "attempt", "/x", 1, 1, "", 2,
-    MySqlWindow(LOW, SourcePosition("binlog.000009", 700)).watermarks, UUID,
+    MySqlWindow(LOW, BinlogPosition("binlog.000009", 700)).watermarks, UUID,
 )  # fmt: skip
-EPOCH = EpochEnd(LogRange(Offset(600), Offset(900)), LogState(SourcePosition("binlog.000010", 4)), UUID)
+EPOCH = EpochEnd(
+    LogRange(Offset(600), Offset(900)), LogState(segment_format.position("binlog.000010", 4)), UUID
+)
 TABLE = TableAtEnd(Offset(100), LogState(None, _core.GtidSet(f"{UUID}:1-10")), 2, fresh=False)
 LIMITS = PlacementLimits(window_bytes_max=10_000, append_bytes_max=10_000)
 
@@ -66,9 +70,9 @@ def scan(start: int, end: int, exclude: str | None = None) -> KeyScan:
 
 
 def test_a_chunk_waits_until_the_log_has_reached_its_high_mark() -> None:
-    before = replace(EPOCH, state=LogState(SourcePosition("binlog.000009", 699)))
+    before = replace(EPOCH, state=LogState(segment_format.position("binlog.000009", 699)))
     assert place(CHUNK, before, TABLE, Index(), LIMITS) == Waiting(CHUNK)
-    reached = replace(EPOCH, state=LogState(SourcePosition("binlog.000009", 700)))
+    reached = replace(EPOCH, state=LogState(segment_format.position("binlog.000009", 700)))
     assert isinstance(place(CHUNK, reached, TABLE, Index(), LIMITS), Placed)
 
 
@@ -123,7 +127,7 @@ def test_marks_of_another_server_or_before_the_start_are_read_again() -> None:
 
 
 def test_a_chunk_from_a_replica_waits_until_the_log_holds_all_of_its_high_set() -> None:
-    marks = MySqlWindow(LOW, SourcePosition("", 0), high_gtids=f"{UUID}:1-60:65").watermarks
+    marks = MySqlWindow(LOW, BinlogPosition("", 0), high_gtids=f"{UUID}:1-60:65").watermarks
     chunk = replace(CHUNK, watermarks=marks)
 
     def at(gtids: str | None, server_uuid: str = UUID) -> object:
@@ -141,7 +145,7 @@ def test_a_chunk_from_a_replica_waits_until_the_log_holds_all_of_its_high_set() 
 
 
 def test_marks_of_a_replica_survive_the_manifest() -> None:
-    marks = MySqlWindow(LOW, SourcePosition("", 0), high_gtids=f"{UUID}:1-60").watermarks
+    marks = MySqlWindow(LOW, BinlogPosition("", 0), high_gtids=f"{UUID}:1-60").watermarks
     chunk = replace(CHUNK, watermarks=marks, bytes_read=7)
     assert StagedChunk.from_json(chunk.to_json()) == chunk
     assert StagedChunk.from_json(CHUNK.to_json()) == CHUNK

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from tests.sources.mysql.receiving import receiving
-from tests.sources.mysql.test_marks_by_place import ends_of_updates
+from tests.sources.mysql.test_watermarks_by_place import ends_of_updates
 
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
 from penstock.snapshot.single_view import SingleView
 from penstock.sources.mysql.snapshot.reader import prepare_session
-from penstock.sources.mysql.snapshot.watermark import marks_of
+from penstock.sources.mysql.snapshot.watermark import watermarks_of
 from penstock.testing import servers
 from penstock.testing.meanwhile import meanwhile
 from penstock.testing.servers import DatabaseServer
@@ -52,7 +52,7 @@ def test_a_view_shows_the_table_as_it_stood_at_its_offset(name: str, plain: bool
     with servers.FLAVORS[name](PLAIN if plain else {}) as server, server.connect() as connection:
         server.execute(*SCHEMA)
         prepare_session(connection)
-        marks = marks_of(connection, "d.marks" if plain else None)
+        marks = watermarks_of(connection, "d.marks" if plain else None)
         found: list[tuple[int, Offset]] = []
         with receiving(server, tmp_path) as receiver:
             receiver.wait_until_level()
@@ -71,7 +71,7 @@ def test_a_view_shows_the_table_as_it_stood_at_its_offset(name: str, plain: bool
             ends = ends_of_updates(server, server.position()[0])
             for seen, at in found:
                 position = log.position_at(at)
-                assert seen == sum(end <= position.position for end in ends), (at, position)
+                assert seen == sum(end <= position.order[-1] for end in ends), (at, position)
 
 
 def _sum(connection: Any) -> int:

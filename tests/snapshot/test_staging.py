@@ -15,14 +15,15 @@ import pyarrow as pa
 import pytest
 
 from penstock import _core
-from penstock.config import SourceConfig
 from penstock.errors import TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.offset import SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.relaylog import segment_format
 from penstock.snapshot import staging
-from penstock.sources.chunks import ReadMarks
+from penstock.sources.chunks import ReadResult
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot.host_selection import MySqlHost
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.sources.mysql.snapshot.window import MySqlWindow, MySqlWindows
@@ -33,7 +34,7 @@ from penstock.testing.servers import Database, MySqlClient
 
 SCHEMA = TableSchema(TableId("d", "t"), (Column("k", "int", False),), ("k",), version=3)
 CHUNK = Chunk(SCHEMA.table, 7, ("1",), None)
-MARKS = ReadMarks(MySqlWindow("", SourcePosition("binlog.000001", 4)).watermarks, "uuid", 3)
+MARKS = ReadResult(MySqlWindow("", BinlogPosition("binlog.000001", 4)).watermarks, "uuid", 3)
 
 
 class ScriptedReader:
@@ -59,7 +60,7 @@ class ScriptedReader:
             raise TransientError("the source went away")
 
     @property
-    def marks(self) -> ReadMarks:
+    def result(self) -> ReadResult:
         return MARKS
 
     def leave(self) -> None:
@@ -73,8 +74,8 @@ def values_of(chunk: StagedChunk) -> list[int]:
     return [value for batch in staging.open_chunk(chunk) for value in batch.column(0).to_pylist()]
 
 
-def source_of(server: MySqlClient) -> SourceConfig:
-    return SourceConfig(host=server.host, port=server.port, user=server.user, password=server.password)
+def source_of(server: MySqlClient) -> MySqlOptions:
+    return MySqlOptions(host=server.host, port=server.port, user=server.user, password=server.password)
 
 
 def test_a_staged_chunk_comes_back_with_its_manifest_and_rows(tmp_path: Path) -> None:
@@ -219,7 +220,7 @@ def test_a_chunk_of_a_real_table_is_read_and_staged(mysql: Database, tmp_path: P
     window = MySqlWindows().of(staged.watermarks)
     assert _core.GtidSet(start).issubset(_core.GtidSet(window.low))
     file, position = mysql.position()
-    assert window.high.order <= SourcePosition(file, position).order
+    assert window.end.order <= segment_format.position(file, position).order
     assert staged.server_uuid == mysql.variable("server_uuid")
 
 
@@ -234,7 +235,7 @@ def test_a_chunk_leaves_no_connection_behind(mysql: Database, tmp_path: Path) ->
         f"CREATE USER {account} IDENTIFIED BY 'p' WITH MAX_USER_CONNECTIONS 1",
         f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {account}",
     )
-    source = SourceConfig(host=mysql.host, port=mysql.port, user=account.partition("@")[0], password="p")
+    source = MySqlOptions(host=mysql.host, port=mysql.port, user=account.partition("@")[0], password="p")
     bounds = [None, ("2",), ("3",), None]
     for number in range(3):
         chunk = Chunk(schema.table, number, bounds[number], bounds[number + 1])
@@ -252,7 +253,7 @@ def test_chunks_staged_one_after_the_other_share_a_connection(mysql: Database, t
         f"CREATE USER {account} IDENTIFIED BY 'p' WITH MAX_CONNECTIONS_PER_HOUR 1",
         f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {account}",
     )
-    source = SourceConfig(host=mysql.host, port=mysql.port, user=account.partition("@")[0], password="p")
+    source = MySqlOptions(host=mysql.host, port=mysql.port, user=account.partition("@")[0], password="p")
     rows = {}
     with staging.Stager(MySqlHost(source)) as stager:
         for name in ("t", "u", "t"):
@@ -293,7 +294,7 @@ def test_a_missing_grant_names_the_table_and_the_grant(mysql: Database, tmp_path
         "CREATE USER poor@127.0.0.1 IDENTIFIED BY 'p'", "GRANT REPLICATION CLIENT ON *.* TO poor@127.0.0.1",
     )  # fmt: skip
     schema = TableSchema(TableId(mysql.name, "t"), (Column("k", "int", False),), ("k",))
-    poor = SourceConfig(host=mysql.host, port=mysql.port, user="poor", password="p")
+    poor = MySqlOptions(host=mysql.host, port=mysql.port, user="poor", password="p")
     with pytest.raises(TableError, match="GRANT SELECT ON") as caught:
         staging.stage_chunk(
             MySqlHost(poor), schema, Chunk(schema.table, 0, None, None), str(tmp_path), executed=""

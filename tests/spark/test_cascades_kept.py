@@ -28,7 +28,9 @@ def test_what_the_next_plan_of_a_table_that_catches_up_needs_outlives_the_epoch_
     kept = tmp_path / "cascades" / "000000000003"
     kept.mkdir(parents=True)
     Consequences(kept, Offset(100)).write()
-    cascades = Cascades(NOTHING, NOTHING, tmp_path / "cascades", DEFAULT_TYPES, NOTHING, EpochConfig())
+    cascades = Cascades(
+        NOTHING, NOTHING, tmp_path / "cascades", DEFAULT_TYPES, NOTHING, NOTHING, EpochConfig()
+    )
     state = StateStore(tmp_path / "state")
     state.advance(Offset(300))
     # The plan is durable, so the table stands at its end already.

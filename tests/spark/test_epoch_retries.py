@@ -71,7 +71,7 @@ def runner(state: StateStore, sink: Sink, **options: Any) -> EpochRunner:
         rereads_max=0,
         cascades=state.path / "cascades",
     )
-    return EpochRunner(spark, target, state, IMAGES, settings, on_applied=NOTHING)
+    return EpochRunner(spark, target, state, IMAGES, NOTHING, settings, on_applied=NOTHING)
 
 
 @pytest.mark.parametrize("attempts_max", [1, 3])

@@ -13,6 +13,7 @@ import pytest
 from penstock.cascades.parent_changes import Watched, change_schema
 from penstock.model.plan import TablePlan
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
+from penstock.sources.mysql.collations import MySqlComparisons
 from penstock.spark.row_versions import ParentChanges
 from penstock.spark.self_referencing import SelfReferencing
 from penstock.spark.small_cascades import SmallCascades, TooMany
@@ -39,13 +40,14 @@ def test_as_many_changes_are_followed_as_the_limit_says(
     kind: type[SmallCascades], three_deletes: dict[TableId, list[ParentChanges]]
 ) -> None:
     plan = TablePlan(SCHEMA, ())
-    family = kind(NOTHING, DEFAULT_TYPES, plan, WATCHED, three_deletes, limit=3)
+    family = kind(NOTHING, DEFAULT_TYPES, MySqlComparisons(), plan, WATCHED, three_deletes, limit=3)
     assert family.is_touched and family.rows_max == 3
     with pytest.raises(TooMany):
-        kind(NOTHING, DEFAULT_TYPES, plan, WATCHED, three_deletes, limit=2)
+        kind(NOTHING, DEFAULT_TYPES, MySqlComparisons(), plan, WATCHED, three_deletes, limit=2)
 
 
 def test_of_rows_whose_key_may_change_a_tenth_is_followed() -> None:
     key = replace(KEY, columns=("id",), on_update="CASCADE")
     plan = TablePlan(replace(SCHEMA, foreign_keys=(key,)), ())
-    assert SmallCascades(NOTHING, DEFAULT_TYPES, plan, WATCHED, {}, limit=500).rows_max == 50
+    cascades = SmallCascades(NOTHING, DEFAULT_TYPES, MySqlComparisons(), plan, WATCHED, {}, limit=500)
+    assert cascades.rows_max == 50

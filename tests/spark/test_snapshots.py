@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.conftest import spark_jobs
 
-from penstock.config import RetriesConfig, Secret, SnapshotConfig, SourceConfig, TablesConfig
+from penstock.config import RetriesConfig, Secret, SnapshotConfig, TablesConfig
 from penstock.config.secret import lent
 from penstock.errors import TableError
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, TableId
 from penstock.model.table import TableState, new_table
 from penstock.snapshot.gate import Gate, Permit
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot.host_selection import HostSelection
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.sources.table_filter import TableFilter
@@ -73,9 +75,14 @@ class Case:
             f"CREATE USER {self.account}@127.0.0.1 IDENTIFIED BY 'p'",
             f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {self.account}@127.0.0.1",
         )
-        self.password = lent(Secret("p"), folder)
-        told = {"port": mysql.port, "user": self.account, "password": self.password.__enter__(), **options}
-        source = SourceConfig.model_validate(told)
+        self.password = lent({"password": Secret("p")}, folder)
+        told = {
+            "port": mysql.port,
+            "user": self.account,
+            "password": self.password.__enter__()["password"],
+            **options,
+        }
+        source = MySqlOptions.model_validate(told)
         config = SnapshotConfig(parallel=2)
         hosts = HostSelection(
             config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0
@@ -203,7 +210,7 @@ def test_what_a_pending_plan_names_stays_and_all_else_that_is_outdated_goes_at_t
 
 
 def staged_at(path: Path) -> StagedChunk:
-    marks = MySqlWindow("", SourcePosition("binlog.000001", 4)).watermarks
+    marks = MySqlWindow("", BinlogPosition("binlog.000001", 4)).watermarks
     return StagedChunk(Chunk(TableId("a", "t"), 0, None, None), "1", str(path), 1, 1, "0", 1, marks, "server")
 
 
@@ -273,9 +280,12 @@ class Many:
             f"CREATE USER {self.account}@127.0.0.1 IDENTIFIED BY 'p' WITH {limits}",
             f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {self.account}@127.0.0.1",
         )
-        self.password = lent(Secret("p"), folder)
-        source = SourceConfig(
-            host=mysql.host, port=mysql.port, user=self.account, password=self.password.__enter__()
+        self.password = lent({"password": Secret("p")}, folder)
+        source = MySqlOptions(
+            host=mysql.host,
+            port=mysql.port,
+            user=self.account,
+            password=self.password.__enter__()["password"],
         )
         config = SnapshotConfig(parallel=2)
         hosts = HostSelection(

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.offset import Offset, SourcePosition
+from penstock.model.offset import Offset
 from penstock.model.plan import ApplyEvents, PlaceChunks
 from penstock.model.schema import TableId
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.spark import strategy
 from penstock.spark.strategy import (
@@ -93,7 +94,7 @@ def test_events_that_may_be_in_the_target_already_need_a_job() -> None:
 
 
 def chunks(count: int, *, rows: int = 5, size: int = 100) -> PlaceChunks:
-    marks = MySqlWindow("", SourcePosition("binlog.000001", 4)).watermarks
+    marks = MySqlWindow("", BinlogPosition("binlog.000001", 4)).watermarks
     staged = [
         StagedChunk(Chunk(TableId("shop", "t"), number, None, None), "a", "p", rows, 1, "s", 1, marks, "u",
                     bytes_read=size)

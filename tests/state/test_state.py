@@ -13,10 +13,11 @@ from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING
 
 from penstock.errors import ConfigError
 from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, Kept, TablePlan
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change, Parked, ResnapshotPending, TableState, is_reading, new_table
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.state import StateStore, tables
 from penstock.state.chunks import Totals
@@ -34,7 +35,7 @@ def chunks(count: int) -> list[Chunk]:
 
 
 def staged(number: int, attempt: str, *, last: bool = False) -> StagedChunk:
-    marks = MySqlWindow("a:1-5", SourcePosition("binlog.000001", 4)).watermarks
+    marks = MySqlWindow("a:1-5", BinlogPosition("binlog.000001", 4)).watermarks
     return StagedChunk(chunk(number, last=last), attempt, f"/{attempt}", 10, 100, "sum", 1, marks, "uuid")
 
 

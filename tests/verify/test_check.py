@@ -52,7 +52,7 @@ class Stopped:
             table: one if isinstance(one, NotCompared) else ComparedVersion(None, one.version)
             for table, one in now.items()
         }
-        return Offset(position.position), found
+        return Offset(position.order[-1]), found
 
     def _next(self, table: TableId) -> TableSchema | NotCompared:
         known = self.schemas[table]

@@ -19,6 +19,7 @@ from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
+from penstock.relaylog import segment_format
 from penstock.relaylog.segment import LEASE_FILE
 from penstock.runtime.verify_requests import Requests
 from penstock.state import StateStore
@@ -27,7 +28,7 @@ from penstock.verify.subject import ComparedVersion, NotCompared, Why
 from penstock.verify.target_versions import PipelineVersions
 
 A, B, DOTTED = TableId("shop", "a"), TableId("shop", "b"), TableId("shop", "c.d|e")
-MARK = SourcePosition("binlog.000001", 90)
+MARK = segment_format.position("binlog.000001", 90)
 
 
 def live(table: TableId, **fields: Any) -> TableState:
@@ -50,7 +51,8 @@ class Log:
         self.reached += self.grows
 
     def offset_reaching(self, position: SourcePosition) -> Offset | None:
-        return Offset(position.position) if position.position <= self.reached else None
+        place = Offset(position.order[-1])
+        return place if place <= self.reached else None
 
     def tables(self, reach: LogRange) -> dict[TableId, tuple[int, int]]:
         return self.touched

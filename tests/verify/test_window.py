@@ -13,6 +13,7 @@ from tests.sources.mysql.receiving import receiving
 from penstock import config as configuration
 from penstock.model.schema import TableId, TypeOptions
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.source import MySqlRowImages
 from penstock.sources.mysql.verify.read_view import read_view
 from penstock.testing.servers import MySqlServer
@@ -34,7 +35,7 @@ def test_keys_are_written_as_in_the_targets(
             assert schema is not None
             window = RelayLogWindow(
                 receiver.log,
-                MySqlRowImages(lambda: configuration.load(receiver.file).source),
+                MySqlRowImages(lambda: options_of(configuration.load(receiver.file))),
                 TypeOptions(zero_dates=zero_dates),
             )
             assert window.keys_touched(schema, view.window, receiver.log.end, 100) == {key}

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.cascades.keys import Comparison, acts
+from penstock.cascades.comparison import Comparison
+from penstock.cascades.keys import acts
 from penstock.model.schema import CascadingKey
 
 LAST = 2**63 - 1

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from penstock import _core
 from penstock.model.offset import Offset
 from penstock.model.plan import Kept
-from penstock.model.schema import PASSIVE_RULES, CascadingKey, Column, TableId, TableSchema, TypeOptions
+from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.model.table import CatchingUp, Parked, Reading, ResnapshotPending, TableState
 from penstock.printable import argument
 
@@ -24,16 +23,6 @@ ACTIVE = ("CASCADE", "SET NULL")
 
 CIRCLE_SHOWN_MAX = 5
 AFTER_PARENTS = "waiting for the snapshots of its parent tables"
-
-Comparison = Literal["exact", "padded", "folded", "folded padded", "unknown"]
-"""How the server compares values of a column. `exact`: by bytes. `padded`: ignoring trailing spaces.
-`folded`: ignoring case. `unknown`: in a way that we do not know. `folded` is only right for plain ASCII."""
-
-_FOLDED = ("general_ci", "unicode_ci", "unicode_520_ci", "swedish_ci", "0900_ai_ci", "0900_as_ci",
-           "uca1400_ai_ci", "uca1400_as_ci", "unicode_520_nopad_ci", "general_nopad_ci", "unicode_nopad_ci",
-           "uca1400_nopad_ai_ci", "uca1400_nopad_as_ci")  # fmt: skip
-"""Collations without language-specific rules, under which printable ASCII differs only by case."""
-_CASED = ("0900_as_cs", "general_cs", "uca1400_as_cs", "uca1400_nopad_as_cs")
 
 
 @dataclass(frozen=True)
@@ -110,27 +99,6 @@ def parents_first(schemas: Mapping[TableId, TableSchema]) -> list[TableId]:
         ordered += ready
         waiting = {table: schema for table, schema in waiting.items() if table not in ready}
     return ordered
-
-
-def comparison(column: Column) -> Comparison:
-    """How the server compares values of a key's column."""
-    if column.charset in (None, "binary") or column.collation in (None, "binary"):
-        return "exact"
-    collation = str(column.collation)
-    name = collation.partition("_")[2]
-    padded = not name.startswith("0900_") and "nopad" not in name
-    if name == "bin" or name.endswith("_bin"):
-        return "padded" if padded else "exact"
-    if name in _FOLDED:
-        return "folded padded" if padded else "folded"
-    if name in _CASED:
-        return "padded" if padded else "exact"
-    return "unknown"
-
-
-def is_case_sensitive(column: Column) -> bool:
-    """Whether only identical texts are equal, also beyond ASCII."""
-    return str(column.collation or "bin").endswith("bin") or column.charset in (None, "binary")
 
 
 def held_back(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from penstock.errors import TableError
+from penstock.model.column_type import DATES
 from penstock.model.schema import CascadingKey, Column, TableId, TableSchema, TypeOptions
 from penstock.printable import argument
 
 PLAIN = "^[ -~]*$"
 """Texts that all collations without language-specific rules compare as we do."""
-
-_TIMES = frozenset({"date", "datetime", "timestamp"})
 
 
 def again(table: TableId, why: str) -> TableError:
@@ -55,7 +54,7 @@ def generated(table: TableId) -> TableError:
 
 
 def hides_zero_dates(column: Column, types: TypeOptions) -> bool:
-    return column.type in _TIMES and types.zero_dates == "null"
+    return column.type in DATES and types.zero_dates == "null"
 
 
 def shares_columns(schema: TableSchema, key: CascadingKey) -> bool:

@@ -1,16 +1,15 @@
-"""Changes of tables as Arrow batches, as soon as they are durable in the relay log: without Spark, without a
-target, for whoever wants them within milliseconds (docs/changes.md).
+"""Changes of tables as Arrow batches, as soon as they are durable in the relay log. It needs neither Spark
+nor a target, and serves programs that want changes within milliseconds (docs/changes.md).
 
     with follow("shop.yaml", ["shop.orders"]) as changes:
         for item in changes: ...
 
-Why no value can be wrong. A batch is decoded with the definition that the log has at its place, and the core
-checks every table map against it. The definitions hold at one offset: that up to which a pipeline has
-planned, or one at which the catalog is known to have said the same before and after. From there on they are
-carried over each statement in the log by the rules by which pipelines do it (`sources/statements.py`). A
-range that is read ends at such a statement, so that no batch has rows from both sides of it; what the
-statement did is said by an item of its own, and so is what it did to rows that the log does not tell. A table
-of which the definition cannot be known is followed no further.
+Why no value can be wrong. A batch is decoded with the definition that the table has at that place in the log,
+and the core compares every table map with it. The first definitions are true at one offset: the offset up to
+which a pipeline has planned, or one at which the catalog says the same before and after. From there on, each
+statement in the log changes them by the rules of pipelines (`sources/statements.py`). A range ends at such a
+statement, so no batch has rows from both sides of it. An item of its own says what the statement did, also to
+rows that the log does not have. A table whose definition cannot be known is not followed any further.
 """
 
 from __future__ import annotations
@@ -45,31 +44,32 @@ from penstock.relaylog.index import recovered_end
 from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment import DAMAGED_HINT
-from penstock.sources import open_source, statements_without_source
+from penstock.sources import open_source, statements_of
 from penstock.sources.base import Source
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 RANGE_BYTES = 8 * 1024**2
-"""Of the log, read at once where much of it waits. A larger transaction is one range, in many batches."""
+"""Bytes of log that are read at once if much is waiting. A larger transaction is one range, in many
+batches."""
 SPLIT_BYTES = 32 * 1024**2
-"""Of a range, decoded at once: a range is larger where one transaction is."""
+"""Bytes of a range that are decoded at once. A range can be larger, if one transaction is."""
 
 PAUSES_S = ((1.0, 0.001), (10.0, 0.005), (float("inf"), 0.02))
-"""How long it is waited between two looks at the log's end (one call of the system), by how long nothing has
-come."""
+"""Seconds between two checks of the log's end (one system call), by the time since the last change."""
 REFRESH_S = 0.2
-"""A new segment shows in the folder, not in the file that is looked at."""
+"""Seconds between two looks into the folder, where new segments appear."""
 OPEN_SECONDS = 60.0
-"""How long a reader waits for a relay log that is being made."""
+"""Seconds that a reader waits for a relay log that is being created."""
 
 Start = int | Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True)
 class ChangeBatch:
-    """Changes of one table under one definition, in the order of the log: the source's columns, then
-    `_change_type` (insert, update_preimage, update_postimage, delete), `_sequence`, `_commit_timestamp`."""
+    """Changes of one table under one definition, in log order. The columns are those of the source, then
+    `_change_type` (insert, update_preimage, update_postimage, delete), `_sequence` and
+    `_commit_timestamp`."""
 
     table: TableId
     batch: pa.RecordBatch
@@ -78,10 +78,10 @@ class ChangeBatch:
 
 @dataclass(frozen=True)
 class TableChanged:
-    """A statement that ends at `offset` did something to the table; later batches are under `schema`.
+    """A statement that ends at `offset` changed the table. Later batches have `schema`.
 
     `schema` None: the table is gone, or cannot be followed any further. `unseen`: why rows may have changed
-    of which the log says nothing; empty: none have. `truncated`: it holds no rows any more.
+    without being in the log; empty: none have. `truncated`: the table has no rows any more.
     """
 
     table: TableId
@@ -95,7 +95,7 @@ class TableChanged:
 
 @dataclass(frozen=True)
 class Committed:
-    """Every item up to `offset`, a transaction end, has been given: reading may begin there again."""
+    """Every item up to `offset`, a transaction end, was returned. Reading may begin there again."""
 
     offset: Offset
 
@@ -105,21 +105,21 @@ Item = ChangeBatch | TableChanged | Committed
 
 @dataclass(frozen=True)
 class Definitions:
-    """Of tables, as they are in the log at one offset."""
+    """The definitions of tables at one offset of the log."""
 
     at: Offset
     schemas: Mapping[TableId, TableSchema]
 
 
 class ChangeReader:
-    """An iterator over `Item`s from `start` on. It waits for what is still to come, unless it is read only
-    `until` an offset; `stop` ends it from another thread.
+    """An iterator over `Item`s from `start` on. It waits for new changes, unless it ends at the offset
+    `until`. `stop` ends it from another thread.
 
-    `definitions` must name every table that is to be read, also where they hold elsewhere than at `start`.
-    `source`: is asked for what statements do not tell; None: only the log is.
+    `definitions` must name every table that is read, even if they are true at another offset than `start`.
+    `source` is asked for what statements do not tell. None: only the log is used.
 
-    `name`: what the reader has not acknowledged (`acknowledge`) is kept in the relay log, also while it does
-    not run. It is known there by `consumer_id`, a uuid; a reader that begins without one comes back as the
+    `name`: the relay log keeps what the reader has not acknowledged (`acknowledge`), also while the reader
+    does not run. The relay log knows it by `consumer_id`, a uuid. A reader without one continues as the
     reader of its name that does not run, if there is one. `owns_name`: see `relaylog.consumers.Consumer`.
     """
 
@@ -139,7 +139,7 @@ class ChangeReader:
     ) -> None:
         self._log = log = RelayLog.open(path)
         self.offset = self._begin_at(start)
-        """Where the next item comes from."""
+        """The offset where the next item begins."""
         self._consumer = (
             Consumer(path, name, needs=self.offset, id=consumer_id, owns_name=owns_name) if name else None
         )
@@ -155,7 +155,7 @@ class ChangeReader:
         if source is not None:
             self._statements = source.statements(self._captured, log, types=types, parks_cascades=True)
         else:
-            self._statements = statements_without_source(self._captured, log, types=types)
+            self._statements = statements_of(log, self._captured, types=types)
         self._carry(definitions.at)
         self._closing: list[Callable[[], None]] = []
         self._stopping = threading.Event()
@@ -167,14 +167,14 @@ class ChangeReader:
         return dict(self._live)
 
     def acknowledge(self, offset: int) -> None:
-        """What lies up to there is not needed any more. Of a reader that came back, the log is kept from
-        where it was before until this is called."""
+        """Says that the log up to an offset is not needed any more. Until the first call, the log is kept
+        from where a reader that continues was before."""
         if self._consumer is not None:
             self._consumer.needs(Offset(offset))
 
     @property
     def consumer_id(self) -> str | None:
-        """What the relay log knows the reader by; None: it has no name."""
+        """The id by which the relay log knows the reader. None: it has no name."""
         return self._consumer.id if self._consumer is not None else None
 
     def stop(self) -> None:
@@ -182,7 +182,7 @@ class ChangeReader:
         self._stopping.set()
 
     def closing(self, close: Callable[[], None]) -> None:
-        """Is called by `close`."""
+        """Called by `close`."""
         self._closing.append(close)
 
     def close(self) -> None:
@@ -236,7 +236,7 @@ class ChangeReader:
         return offset
 
     def _carry(self, known_at: Offset) -> None:
-        """Takes definitions that hold at `known_at` to the start."""
+        """Applies statements to definitions of `known_at` until they are those of the start."""
         if known_at <= self.offset:
             for statement, effects in self._effects(LogRange(known_at, self.offset)):
                 for effect in effects:
@@ -260,7 +260,7 @@ class ChangeReader:
         return LogRange(self.offset, end) if end > self.offset else None
 
     def _wait(self, stamp: tuple[int, int]) -> None:
-        """Until the log has changed since it was as `stamp` says, and not for long."""
+        """Waits a short time, or until the log has changed since `stamp`."""
         began = time.monotonic()
         pause = next(pause for limit, pause in PAUSES_S if began - self._quiet_since < limit)
         while time.monotonic() - began < REFRESH_S and not self._stopping.is_set():
@@ -315,7 +315,7 @@ class ChangeReader:
         return effect.table in self._live or begins
 
     def _apply(self, effect: TableEffect, statement: Statement) -> TableChanged:
-        """The definition from here on."""
+        """Sets the definition from here on."""
         schema = effect.definition_after(self._live.get(effect.table))
         what, unseen = effect.what, effect.rereads or ""
         if effect.created is not None and effect.fills:
@@ -343,15 +343,15 @@ def follow(
     name: str | None = None,
     consumer_id: str | None = None,
 ) -> ChangeReader:
-    """Reads the relay log of a pipeline file, which `penstock run` or `penstock receive` writes meanwhile.
+    """Reads the relay log of a pipeline file, while `penstock run` or `penstock receive` writes it.
 
-    `tables` are patterns as in the pipeline file. Definitions are those of the pipeline if it has been run,
-    else of the source's catalog. `until`, `name`, `consumer_id`: see `ChangeReader`. Close it, or use it in a
-    `with`.
+    `tables` are patterns as in the pipeline file. Definitions are those of the pipeline if it has run, else
+    those of the source's catalog. `until`, `name`, `consumer_id`: see `ChangeReader`. Close it, or use it in
+    a `with`.
 
-    Raises `ConfigError` for tables that are not there or cannot be read, for a start at which definitions are
-    not known, and while another reader or a pipeline with this `name` runs; `TransientError` while the source
-    does not answer.
+    Raises `ConfigError` for tables that do not exist or cannot be read, for a start at which definitions are
+    not known, and while another reader or a pipeline with this `name` runs. Raises `TransientError` while the
+    source does not answer.
     """
     config = pipeline if isinstance(pipeline, PipelineConfig) else configuration.load(pipeline)
     path = config.relay_log_path
@@ -375,8 +375,8 @@ def follow(
 
 
 def planned_definitions(state: Path, tables: Sequence[str]) -> Definitions:
-    """Those of a pipeline, at the offset up to which it has planned. What a plan that is not applied yet
-    makes of a table stands in the plan alone."""
+    """The definitions of a pipeline, at the offset up to which it has planned. The plans that are not applied
+    yet are included."""
     with closing(StateStore(state, read_only=True)) as store, store.reading():
         at, known, plans = store.position, store.tables(), store.pending()
     chosen = _matching(tables, known)
@@ -395,7 +395,7 @@ def planned_definitions(state: Path, tables: Sequence[str]) -> Definitions:
 
 
 def catalog_definitions(config: PipelineConfig, source: Source, tables: Sequence[str]) -> Definitions:
-    """Those of the source now, and an offset at which they hold."""
+    """The current definitions of the source, and an offset at which they are true."""
     log, catalog = RelayLog.open(config.relay_log_path), source.catalog
     captured = TableFilter(TablesConfig(include=list(tables)), fold_case=catalog.fold_case)
     schemas, at, restless = at_one_offset(log, source, _wait_for, lambda: catalog.read_tables(captured))

@@ -17,15 +17,15 @@ import yaml
 from penstock import config as configuration
 from penstock.commands.doctor import findings_of, show
 from penstock.commands.terminal import say, say_json
-from penstock.config import SourceConfig
 from penstock.config.schema import SCHEMA_FILE
 from penstock.errors import ConfigError
-from penstock.model.name import join_name, quote
+from penstock.model.name import join_name, quote_part
 from penstock.model.schema import TableId
 from penstock.printable import argument, printable
 from penstock.sinks import registry
 from penstock.sources.mysql.catalog import list_tables
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.preflight import Finding
 
 DATABASES_SHOWN_MAX = 20
@@ -49,7 +49,7 @@ class InitOptions:
 class Answers:
     """The values from which the file is written."""
 
-    source: SourceConfig
+    source: MySqlOptions
     variable: str
     """Name of the environment variable that holds the password."""
     tables: list[str]
@@ -115,7 +115,7 @@ def gather(given: InitOptions, ask: Ask, *, hidden: bool) -> tuple[Answers, list
         password = typer.prompt(f"{variable} is not set. Password, only to check the server", hide_input=True)
     if password is None:
         raise ConfigError(f"The environment variable {variable} is not set.", hint=f"export {variable}=…")
-    source = SourceConfig.model_validate({"host": host, "port": port, "user": user, "password": password})
+    source = MySqlOptions.model_validate({"host": host, "port": port, "user": user, "password": password})
     with closing(connect(source)) as connection:
         found = list_tables(connection)
     tables = list(given.tables) or _tables(found, ask)
@@ -140,7 +140,7 @@ def _tables(found: list[TableId], ask: Ask) -> list[str]:
 
 def _all_of(database: str) -> str:
     if any(character in database for character in ".*?`"):
-        return f"{quote(database)}.*"
+        return f"{quote_part(database)}.*"
     return join_name(database, "*")
 
 

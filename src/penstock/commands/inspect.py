@@ -96,7 +96,7 @@ def _segments(folder: Path) -> list[LogFile]:
     segments = list_segments(folder)
     ends = [int(name.base) for name in segments[1:]] + [int(RelayLog.open(folder).end)]
     return [
-        LogFile(folder / name.binlog, int(name.base), max(end - int(name.base), 0))
+        LogFile(folder / name.file, int(name.base), max(end - int(name.base), 0))
         for name, end in zip(segments, ends, strict=True)
     ]
 

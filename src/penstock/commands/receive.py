@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 from penstock import config as configuration
+from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.receiver import Receiver
 from penstock.sources.mysql.stop_signals import Stopping, ensure_end, obey_parent
 
@@ -42,5 +43,6 @@ def receive(file: Path, *, child: bool) -> None:
         obey_parent(stopping)
     _keep_buffers()
     config = configuration.load(file)
-    log.info("receiving from %s:%s into %s", config.source.host, config.source.port, config.relay_log_path)
+    source = options_of(config)
+    log.info("receiving from %s:%s into %s", source.host, source.port, config.relay_log_path)
     Receiver(config, stopping).run()

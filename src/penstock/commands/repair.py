@@ -11,10 +11,10 @@ from penstock.commands.signal import has_ended, sent
 from penstock.commands.status import ensure_run
 from penstock.commands.terminal import say, say_json
 from penstock.commands.verify import choose, remember, verified
+from penstock.model.column_type import BINARY
 from penstock.model.pattern import exactly
 from penstock.model.schema import TableSchema
 from penstock.model.signal import Signal
-from penstock.sources.named_keys import BINARY
 from penstock.state import StateStore
 from penstock.verify.report import DifferentKey, TableReport, exit_code
 

@@ -28,12 +28,12 @@ from penstock.config.sections import (
     SchemaConfig,
     SignalsConfig,
     SnapshotConfig,
-    SourceConfig,
     SparkConfig,
     StartAt,
     TablesConfig,
 )
 from penstock.config.sink_section import SinkSection
+from penstock.config.source_section import SourceSection, options_model
 from penstock.errors import ConfigError
 from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
 from penstock.model.section import Section
@@ -41,6 +41,7 @@ from penstock.model.shards import ShardRule, contradiction
 from penstock.model.units import Milliseconds
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkKind, SinkOptions
+from penstock.sources.kind import SourceOptions
 
 __all__ = [
     "EpochConfig",
@@ -53,7 +54,7 @@ __all__ = [
     "SignalsConfig",
     "SinkOptions",
     "SnapshotConfig",
-    "SourceConfig",
+    "SourceOptions",
     "SparkConfig",
     "StartAt",
     "TablesConfig",
@@ -61,7 +62,7 @@ __all__ = [
     "parse",
     "save",
     "take_back",
-    "with_lent_password",
+    "with_lent_secrets",
 ]
 
 
@@ -71,7 +72,7 @@ class PipelineConfig(Section):
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
     """Name of the pipeline. It appears in `status` and in the names of its own tables. Letters, digits,
     `_` and `-`."""
-    source: SourceConfig
+    source: SourceSection
     tables: TablesConfig
     merge_shards: tuple[ShardRule, ...] = ()
     """Source tables that share one target (iceberg, delta), with a column that names the source table."""
@@ -195,11 +196,11 @@ def load(path: str | Path) -> PipelineConfig:
 
 
 @contextlib.contextmanager
-def with_lent_password(config: PipelineConfig) -> Iterator[PipelineConfig]:
+def with_lent_secrets(config: PipelineConfig) -> Iterator[PipelineConfig]:
     """The same configuration. While the block lasts, its source may be sent to Spark tasks (`secret.py`).
     The state directory must exist and be held."""
-    with lent(config.source.password, config.state) as password:
-        source = config.source.model_copy(update={"password": password})
+    with lent(secrets_of(config.source), config.state) as secrets:
+        source = config.source.model_copy(update=secrets)
         yield config.model_copy(update={"source": source})
 
 
@@ -208,9 +209,14 @@ def save(config: PipelineConfig, path: Path) -> None:
     Relative paths of `config` count from this process's working directory, wherever the file is."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     document = _rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True)
-    document["source"]["password"] = config.source.password.reveal()
+    document["source"] |= {name: one.reveal() for name, one in secrets_of(config.source).items()}
     with os.fdopen(descriptor, "w") as file:
         yaml.safe_dump(document, file)
+
+
+def secrets_of(source: SourceOptions) -> dict[str, Secret]:
+    """The options of a source that are secret."""
+    return {name: value for name, value in source if isinstance(value, Secret)}
 
 
 def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:
@@ -279,7 +285,9 @@ def _sink_type(document: dict[str, Any]) -> str:
 
 def _options(location: list[str], document: dict[str, Any]) -> list[str]:
     section: Any = PipelineConfig
-    if location[:1] == ["sink"]:
+    if location[:1] == ["source"]:
+        section, location = options_model(document["source"]), location[1:]
+    elif location[:1] == ["sink"]:
         section, location = registry.kind(_sink_type(document)).options, location[1:]
     for name in location:
         field = next((f for n, f in section.model_fields.items() if name == (f.alias or n)), None)

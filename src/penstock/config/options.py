@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from penstock.config.secret import Secret
+from penstock.config.source_section import OwnSources
 from penstock.model.units import Unit
 
 REQUIRED = "required"
@@ -126,6 +127,7 @@ def _fields(model: type) -> Iterator[_Field]:
 def _written(info: FieldInfo) -> Any:
     """The type of the value in the file. A validator may convert it."""
     written = [one.json_schema_input_type for one in info.metadata if isinstance(one, BeforeValidator)]
+    written += [one.written for one in info.metadata if isinstance(one, OwnSources)]
     return next((one for one in written if one is not PydanticUndefined), info.annotation)
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -116,23 +116,25 @@ def _from_file(path: str) -> Secret:
 
 
 @contextlib.contextmanager
-def lent(secret: Secret, state: Path) -> Iterator[Secret]:
-    """The same secret in a form that can be pickled while the block lasts."""
-    if not secret:
-        yield secret
+def lent(secrets: Mapping[str, Secret], state: Path) -> Iterator[dict[str, Secret]]:
+    """The same secrets in a form that can be pickled while the block lasts."""
+    if not any(secrets.values()):
+        yield dict(secrets)
         return
     folder = state / "secrets"
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
     take_back(state)  # a killed run may have left files; only one run uses the state at a time
-    file = (folder / uuid.uuid4().hex).absolute()
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-        out.write(secret.reveal())
+    files = {name: (folder / uuid.uuid4().hex).absolute() for name, secret in secrets.items() if secret}
     try:
-        yield Secret(secret.reveal(), file=file)
+        for name, file in files.items():
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+                out.write(secrets[name].reveal())
+        yield {**secrets, **{name: Secret(secrets[name].reveal(), file=file) for name, file in files.items()}}
     finally:
-        file.unlink(missing_ok=True)
+        for file in files.values():
+            file.unlink(missing_ok=True)
 
 
 def take_back(state: Path) -> None:

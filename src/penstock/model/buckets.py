@@ -11,9 +11,8 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.model.column_type import INTEGERS
 from penstock.model.schema import Column, TableSchema
-
-INTEGER_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,6 @@ class BucketSum:
 
 def integer_key(schema: TableSchema) -> str | None:
     """The name of the key column if the key is one integer."""
-    if len(schema.key) == 1 and schema.column(schema.key[0]).type in INTEGER_TYPES:
+    if len(schema.key) == 1 and schema.column(schema.key[0]).type in INTEGERS:
         return schema.key[0]
     return None

@@ -39,8 +39,8 @@ def split_name(text: str) -> tuple[NamePart, NamePart]:
 
 def join_name(database: str, table: str) -> str:
     """The one text of a name that `split_name` takes apart again. Only what would be misread is quoted."""
-    before = quote(database) if "." in database or database.startswith("`") else database
-    return f"{before}.{quote(table) if table.startswith('`') else table}"
+    before = quote_part(database) if "." in database or database.startswith("`") else database
+    return f"{before}.{quote_part(table) if table.startswith('`') else table}"
 
 
 def index_keys(database: str, table: str) -> tuple[str, ...]:
@@ -48,8 +48,8 @@ def index_keys(database: str, table: str) -> tuple[str, ...]:
     were quoted, where that is another one."""
     plain = f"{database}.{table}"
     if "." in table:
-        last = quote(table) if table.startswith("`") else table
-        return f"{quote(database)}.{last}", plain
+        last = quote_part(table) if table.startswith("`") else table
+        return f"{quote_part(database)}.{last}", plain
     now = join_name(database, table)
     return (now,) if now == plain else (now, plain)
 
@@ -65,6 +65,6 @@ def index_names(key: str) -> list[tuple[str, str]]:
     return [pair for pair in found if all(pair)] or found
 
 
-def quote(identifier: str) -> str:
-    """An identifier as MySQL SQL, whatever characters it holds."""
+def quote_part(identifier: str) -> str:
+    """A part of a name in backticks. In it, every character means itself."""
     return "`" + identifier.replace("`", "``") + "`"

@@ -9,7 +9,7 @@ targets are offsets too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import Any, NewType
 
 Offset = NewType("Offset", int)
 
@@ -38,7 +38,7 @@ class Split:
     """A part of a `LogRange` that lies in one segment file and is decoded on its own.
 
     `start` and `end` are offsets at event boundaries. `preamble` are the offsets of events to read first
-    because the split starts inside a transaction: its GTID event, then the table maps in force, in log order.
+    because the split starts inside a transaction: what began the transaction, and what describes its rows.
     They may lie in an earlier segment, so each comes with the path and base offset of its own segment.
     """
 
@@ -51,15 +51,26 @@ class Split:
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """A place in the source's own binary log. Ordered by the number in the file name, then position."""
+    """A place in the source's own log.
 
-    file: str
-    position: int
+    Only the source that it comes from knows its parts. Everybody else compares, prints and stores it. Places
+    in the log of one server are ordered by `order`. Places in the logs of different servers cannot be
+    compared.
+    """
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Sort key. Base names of one server's log never change, so the number decides."""
-        return (int(self.file.rsplit(".", 1)[1]), self.position)
+    order: tuple[int, ...]
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.position}"
+        return self.text
+
+    def to_json(self) -> dict[str, Any]:
+        return {"order": list(self.order), "text": self.text}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> SourcePosition:
+        return cls(tuple(fields["order"]), fields["text"])
+
+
+UNKNOWN_POSITION = SourcePosition((), "")
+"""It comes before all others."""

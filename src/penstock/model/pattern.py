@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from penstock.model.name import NamePart, quote, split_name
+from penstock.model.name import NamePart, quote_part, split_name
 from penstock.model.schema import TableId
 
 _WILDCARDS = frozenset("*?")
@@ -35,18 +35,18 @@ class TablePattern:
 
 
 def is_wild(pattern: str) -> bool:
-    """The table part has a wildcard."""
+    """Whether the table part of the pattern has a wildcard."""
     return _is_wild(split_name(pattern)[1])
 
 
 def named_table(pattern: str) -> TableId | None:
-    """The one table that a pattern without wildcards means."""
+    """The table that a pattern without wildcards means."""
     database, table = split_name(pattern)
     return None if _is_wild(database) or _is_wild(table) else TableId(database.text, table.text)
 
 
 def named_database(pattern: str) -> str | None:
-    """The one database whose tables a pattern means."""
+    """The database of a pattern whose database part has no wildcard."""
     database, _ = split_name(pattern)
     return None if _is_wild(database) else database.text
 
@@ -54,7 +54,9 @@ def named_database(pattern: str) -> str | None:
 def exactly(table: TableId) -> str:
     """The pattern that matches this table and no other."""
     database, name = (
-        quote(part) if _WILDCARDS & set(part) or part.startswith("`") or (first and "." in part) else part
+        quote_part(part)
+        if _WILDCARDS & set(part) or part.startswith("`") or (first and "." in part)
+        else part
         for first, part in ((True, table.database), (False, table.table))
     )
     return f"{database}.{name}"
@@ -100,8 +102,9 @@ def _compiled(part: NamePart, flags: int) -> re.Pattern[str]:
 
 
 def _regex(pattern: str) -> str:
-    """What stands between two `*` is sought once, at its first place: no later one could let more match. So
-    the time grows with the lengths of pattern and name, whoever wrote them."""
+    """A regular expression for a pattern. Text between two `*` is searched only at its first occurrence,
+    since no later one would let more match. So the time is linear in the lengths of pattern and name, whoever
+    wrote them."""
 
     def plain(text: str) -> str:
         return "".join("." if c == "?" else re.escape(c) for c in text)

@@ -9,6 +9,25 @@ from __future__ import annotations
 
 import enum
 
+from penstock.model.column_type import (
+    ADDRESSES,
+    BIT,
+    DATES,
+    DECIMAL,
+    ENUM,
+    FLOATS,
+    GEOMETRY,
+    INTEGERS,
+    JSON,
+    LONG_BINARY,
+    LONG_TEXTS,
+    SET,
+    SHORT_BINARY,
+    SHORT_TEXTS,
+    TIME,
+    VECTOR,
+    YEAR,
+)  # fmt: skip
 from penstock.model.schema import Column
 
 
@@ -26,17 +45,14 @@ class Shape(enum.Enum):
 
 
 _SHAPES = {
-    **dict.fromkeys(["tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year"], Shape.NUMBER),
-    "decimal": Shape.NUMBER,
-    **dict.fromkeys(["float", "double"], Shape.FLOAT),
-    **dict.fromkeys(["date", "datetime", "timestamp"], Shape.TEMPORAL),
-    "time": Shape.TIME,
-    **dict.fromkeys(["char", "varchar", "enum", "set", "inet4", "inet6", "uuid"], Shape.TEXT),
-    **dict.fromkeys(["binary", "varbinary"], Shape.HEX),
-    **dict.fromkeys(["tinytext", "text", "mediumtext", "longtext", "json"], Shape.TEXT_DIGEST),
-    **dict.fromkeys(
-        ["tinyblob", "blob", "mediumblob", "longblob", "geometry", "vector"], Shape.BINARY_DIGEST
-    ),
+    **dict.fromkeys([*INTEGERS, DECIMAL, BIT, YEAR], Shape.NUMBER),
+    **dict.fromkeys(FLOATS, Shape.FLOAT),
+    **dict.fromkeys(DATES, Shape.TEMPORAL),
+    TIME: Shape.TIME,
+    **dict.fromkeys([*SHORT_TEXTS, ENUM, SET, *ADDRESSES], Shape.TEXT),
+    **dict.fromkeys(SHORT_BINARY, Shape.HEX),
+    **dict.fromkeys([*LONG_TEXTS, JSON], Shape.TEXT_DIGEST),
+    **dict.fromkeys([*LONG_BINARY, GEOMETRY, VECTOR], Shape.BINARY_DIGEST),
 }
 
 

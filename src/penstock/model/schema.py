@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from penstock.model.name import join_name, split_name
-from penstock.model.name import quote as quote
 
 
 @dataclass(frozen=True, order=True)
@@ -27,11 +26,6 @@ class TableId:
         """The text that `parse` takes apart again: different tables have different texts."""
         return join_name(self.database, self.table)
 
-    @property
-    def quoted(self) -> str:
-        """The name as SQL for MySQL and MariaDB."""
-        return f"{quote(self.database)}.{quote(self.table)}"
-
     @classmethod
     def parse(cls, text: str) -> TableId:
         database, table = split_name(text)
@@ -42,19 +36,14 @@ class TableId:
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
-
-    `type` is the server's DATA_TYPE in lower case: tinyint smallint mediumint int bigint decimal float double
-    bit year date datetime timestamp time char varchar binary varbinary tinytext text mediumtext longtext
-    tinyblob blob mediumblob longblob enum set json geometry (any spatial type) vector inet4 inet6 uuid.
-    """
+    """One column. `type` is one of the names in `model/column_type.py`."""
 
     name: str
     type: str
     nullable: bool = True
     unsigned: bool = False
     length: int | None = None
-    """char/varchar: characters; binary/varbinary: bytes; bit: bits."""
+    """Of char and varchar in characters, of binary and varbinary in bytes, of bit in bits."""
     precision: int | None = None
     """decimal: digits in all."""
     scale: int | None = None
@@ -62,18 +51,19 @@ class Column:
     fsp: int | None = None
     """time, datetime, timestamp: fractional digits 0-6."""
     charset: str | None = None
-    """Character columns, enum and set: the server's character set name; `binary` for none."""
+    """Of texts, enum and set: the source's name of the character set; `binary` for none."""
     collation: str | None = None
+    """The source's name of the order in which it compares texts (`cascades.comparison.Comparisons`)."""
     labels: tuple[str, ...] | None = None
     """enum, set: the labels in order."""
     generated: str | None = None
     """`virtual` or `stored` for generated columns."""
     invisible: bool = False
     default: str | None = None
-    """COLUMN_DEFAULT as information_schema prints it; None: no default (or NULL)."""
+    """The default as the source's catalog prints it; None: no default (or NULL)."""
     default_is_expression: bool = False
     column_type: str = ""
-    """COLUMN_TYPE as the server prints it, for people."""
+    """The whole type as the source prints it, for people."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +106,7 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class UniqueKey:
-    """`PRIMARY` is the primary key's name."""
+    """A unique key. The primary key's name is `PRIMARY`."""
 
     name: str
     parts: tuple[KeyPart, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -257,24 +258,38 @@ def is_resnapshot_pending(table: TableState) -> bool:
     return isinstance(table.phase, ResnapshotPending)
 
 
-def new_table(schema: TableSchema, start: Offset, *, reads: bool, append_only: bool) -> TableState:
+AddKey = Callable[[TableId], str]
+"""What an operator does to give a table a key (`sources.catalog.Catalog.add_key`)."""
+
+
+def plain_add_key(table: TableId) -> str:
+    """For a table whose source has no better advice."""
+    return f"Give {table} a primary key"
+
+
+def new_table(
+    schema: TableSchema,
+    start: Offset,
+    *,
+    reads: bool,
+    append_only: bool,
+    add_key: AddKey = plain_add_key,
+) -> TableState:
     """A table that begins at `start`. `reads`: its existing rows are wanted. Without a key it can only go to
     an append-only sink: else it is parked."""
     if not schema.key and not append_only:
-        return TableState(schema, start, Parked(start, *keyless(schema.table)))
+        return TableState(schema, start, Parked(start, *keyless(schema.table, add_key)))
     return TableState(schema, start, Reading(splitting=True) if reads else Streaming(snapshot_done=False))
 
 
-def keyless(table: TableId) -> tuple[str, str]:
+def keyless(table: TableId, add_key: AddKey = plain_add_key) -> tuple[str, str]:
     """Reason and cure for a table whose rows cannot be told apart."""
     reason = (
         f"Table {table} has no primary key and no unique index over NOT NULL columns, so its "
         "rows cannot be merged."
     )
     hint = (
-        f"ALTER TABLE {table.quoted} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL "
-        f"AUTO_INCREMENT PRIMARY KEY; then run `penstock resnapshot FILE {argument(table)}`. "
-        "Or use the `parquet` sink."
+        f"{add_key(table)}; then run `penstock resnapshot FILE {argument(table)}`. Or use the `parquet` sink."
     )
     return reason, hint
 

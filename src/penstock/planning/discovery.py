@@ -2,7 +2,7 @@
 
 The start S of a table must fulfil three conditions: (1) every epoch planned after S includes the table, (2)
 the known definition is the one that the table has at S, (3) no chunk is read before the server has executed
-everything up to S. So this module reads the definitions, asks for the end of the binary log, waits until
+everything up to S. So this module reads the definitions, asks for the end of the source's log, waits until
 the relay log has reached it, and checks whether a statement about one of the tables is in between. If so,
 the definition may be older or newer than S, and everything is repeated.
 """
@@ -18,7 +18,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import KEY_CHANGED, Change, TableState, TargetReset, new_table
+from penstock.model.table import KEY_CHANGED, AddKey, Change, TableState, TargetReset, new_table
 from penstock.planning.parking import parked_when_found, reconfigured
 from penstock.planning.policy import kept_by_name
 from penstock.relaylog.reader import RelayLog
@@ -91,7 +91,9 @@ def discover(
             if schema.foreign_keys:
                 # The log does not tell when a foreign key was added, so it is followed from now on.
                 begin = table_start(last_planned_end=Offset(max(planned, now)), log_start=relay_log.start)
-            state.put_table(_new_table(schema, begin, config, append_only, reads=reads))
+            state.put_table(
+                _new_table(schema, begin, config, append_only, source.catalog.add_key, reads=reads)
+            )
             what = "found"
             if schema.table in restless:
                 state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, resnapshot=RESTLESS)
@@ -140,7 +142,7 @@ def restart_table(
     # A target that should have been emptied still has its rows.
     holds = (old.written or old.target_reset == "truncate") and not missing
     append_only = not config.sink_kind.keeps_tables
-    fresh = new_table(schema, start, reads=True, append_only=append_only)
+    fresh = new_table(schema, start, reads=True, append_only=append_only, add_key=source.catalog.add_key)
     keeps = config.evolution.changes == "ignore" and not missing
     with state.transaction():
         if schema.key_columns != old.schema.key_columns:
@@ -249,7 +251,13 @@ def _reconfigure(state: StateStore, changes: list[tuple[TableState, tuple[str, s
 
 
 def _new_table(
-    schema: TableSchema, start: Offset, config: PipelineConfig, append_only: bool, *, reads: bool
+    schema: TableSchema,
+    start: Offset,
+    config: PipelineConfig,
+    append_only: bool,
+    add_key: AddKey,
+    *,
+    reads: bool,
 ) -> TableState:
     reads = reads and config.snapshot.mode != "never"
-    return new_table(schema, start, reads=reads, append_only=append_only)
+    return new_table(schema, start, reads=reads, append_only=append_only, add_key=add_key)

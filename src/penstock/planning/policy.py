@@ -16,24 +16,26 @@ from penstock.model.plan import DropTarget, Evolve, Kept, Park, Step, TruncateTa
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import Shards
-from penstock.model.table import Dropped, TableState, keyless, new_table
+from penstock.model.table import AddKey, Dropped, TableState, keyless, new_table, plain_add_key
 from penstock.printable import argument
 
 
 @dataclass(frozen=True)
 class Policies:
     """The operator's policies. `append_only`: the sink keeps every change. `reads`: existing rows may be
-    read. `shards`: tables that share a target."""
+    read. `shards`: tables that share a target. `add_key`: what an operator does about a table without a
+    key."""
 
     schema: SchemaConfig
     append_only: bool
     reads: bool
     shards: Shards = field(default_factory=Shards)
+    add_key: AddKey = plain_add_key
 
     @classmethod
-    def of(cls, config: PipelineConfig, *, append_only: bool) -> Policies:
+    def of(cls, config: PipelineConfig, *, append_only: bool, add_key: AddKey) -> Policies:
         reads = config.snapshot.mode != "never"
-        return cls(config.evolution, append_only, reads, Shards(config.merge_shards))
+        return cls(config.evolution, append_only, reads, Shards(config.merge_shards), add_key)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,10 @@ def judge(
         version = evolve.schema.version
         evolve, lacking = fitted(state, evolve, ignores=policies.schema.changes == "ignore")
         rereads = rereads or lacking
-        if not policies.append_only and (park := _unkeyed(state.table, evolve, end)) is not None:
+        if (
+            not policies.append_only
+            and (park := _unkeyed(state.table, evolve, end, policies.add_key)) is not None
+        ):
             return Verdict((evolve, park), None, version, what, "parked")
         if state.reading and not _same_bounds(state.schema, evolve):
             rereads = rereads or "its key changed while its rows were read"
@@ -100,7 +105,9 @@ def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
     """The state of a new table whose name the pipeline did not know."""
     assert effect.created is not None
     reads = effect.fills and policies.reads
-    state = new_table(effect.created, end, reads=reads, append_only=policies.append_only)
+    state = new_table(
+        effect.created, end, reads=reads, append_only=policies.append_only, add_key=policies.add_key
+    )
     park = next((step for step in effect.steps if isinstance(step, Park)), None)
     return state if park is None else state.park(park.offset, park.reason, park.hint)
 
@@ -161,9 +168,9 @@ def fitted(state: TableState, evolve: Evolve, *, ignores: bool) -> tuple[Evolve,
     ), "its target lacks columns that were left out before" if lacks else None
 
 
-def _unkeyed(table: TableId, evolve: Evolve, end: Offset) -> Park | None:
+def _unkeyed(table: TableId, evolve: Evolve, end: Offset, add_key: AddKey) -> Park | None:
     if not evolve.schema.key:
-        return Park(end, *keyless(table))
+        return Park(end, *keyless(table, add_key))
     if evolve.kept is None or set(evolve.schema.key) <= set(evolve.kept.sources):
         return None
     return Park(

@@ -16,24 +16,26 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from penstock._core import GtidSet
 from penstock.errors import RelayLogCorrupt
 from penstock.model.name import index_names
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
+from penstock.relaylog import segment_format
 from penstock.relaylog.segment import DAMAGED_HINT, SegmentName, list_segments
+from penstock.relaylog.segment_format import TransactionSet
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A QUERY event that is not transaction control: DDL or statement-format DML.
+    """A statement in the log that is not transaction control. It defines tables, or changes rows.
 
-    `event`: set if it is not a QUERY event but another one that may have changed rows without row events; its
-    binlog type code (26: INCIDENT, 18: LOAD DATA). `truncated`: `sql` is cut; the event at `offset` has all
-    of it (`relaylog/full_statements.py`). `sql_mode`: the session's, as bits.
+    Only the source reads what it says (`sources.statements.Statements`). `event`: the type code of an event
+    that is no statement, but may have changed rows without row events. `truncated`: `sql` is cut; the event
+    at `offset` has all of it (`relaylog/full_statements.py`). `sql_mode`: settings of the session that change
+    how the text reads.
 
     `updates`: databases that the statement wrote to, as its event lists them; None: unknown. `unsaid`: the
-    event was read and lists no databases. `alone`: DML outside of BEGIN … COMMIT."""
+    event was read and lists no databases. `alone`: it changes rows outside of an explicit transaction."""
 
     offset: Offset
     end: Offset
@@ -49,22 +51,9 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class LastTransaction:
-    """The last transaction of a span: its range in the relay log and its position at the source."""
-
-    start: Offset
-    end: Offset
-    gtid: str | None
-    file: str
-    position: int
-    sent: Sequence[int] | None = None
-    """Length and digest of what the source sent, if it differs from what is stored; empty: unknown."""
-
-
-@dataclass(frozen=True)
 class Prepared:
-    """An XA transaction that is neither committed nor rolled back: its events are the bytes `(start, start +
-    length]` of a spool file (`relaylog/spool.py`)."""
+    """A two-phase (XA) transaction that is neither committed nor rolled back. Its events are the bytes
+    `(start, start + length]` of a spool file (`relaylog/spool.py`)."""
 
     xid: str
     file: str
@@ -92,11 +81,13 @@ class Entry:
 
     @property
     def position(self) -> SourcePosition:
-        return SourcePosition(self.fields["file"], self.fields["position"])
+        """The source's position at `committed`."""
+        return segment_format.position_of(self.fields)
 
     @cached_property
-    def gtids(self) -> GtidSet:
-        return GtidSet(self.fields.get("gtids", ""))
+    def transaction_set(self) -> TransactionSet:
+        """The transactions that ended in the span."""
+        return segment_format.transactions_of(self.fields)
 
     @property
     def transactions(self) -> int:
@@ -134,25 +125,24 @@ class Entry:
 
     @property
     def open(self) -> dict[str, Any] | None:
-        """Set when `start` lies inside a transaction: `gtid_event`, `table_maps`."""
+        """Set when `start` lies inside a transaction: what `open_events` is made from."""
         return self.fields.get("open")
 
     @property
     def open_events(self) -> list[int]:
         """Offsets of the events that a reader of the span needs from before it, in log order."""
-        open_ = self.open or {}
-        offsets = [open_.get("gtid_event"), *open_.get("table_maps", {}).values()]
-        return sorted(offset for offset in offsets if offset is not None)
+        return segment_format.events_before(self.open or {})
 
     @property
-    def last(self) -> LastTransaction | None:
-        last = self.fields.get("last")
-        return None if last is None else LastTransaction(**last)
+    def last(self) -> dict[str, Any] | None:
+        """The last transaction that ended in the span, as its receiver describes it: `start` and `end` in the
+        relay log, and what the receiver needs to ask for it again."""
+        return self.fields.get("last")
 
     @property
     def head(self) -> dict[str, Any] | None:
-        """Only in a segment's first entry: the source's `server_uuid`, the `gtids` executed before the
-        segment, and the XA transactions `prepared` at that point."""
+        """Only in a segment's first entry: the source's `server_uuid`, what it had executed before the
+        segment (`segment_format.executed_before`), and the transactions `prepared` at that point."""
         return self.fields.get("head")
 
     def trimmed(self, end: Offset) -> Entry:
@@ -217,7 +207,7 @@ class SegmentIndex:
 
     def __init__(self, folder: Path, name: SegmentName) -> None:
         self.name = name
-        self.path = str(folder / name.binlog)
+        self.path = str(folder / name.file)
         self.index_path = folder / name.index
         self.entries: list[Entry] = []
         self._inode = 0
@@ -253,8 +243,7 @@ def merge(left: Entry, right: Entry) -> Entry:
     merged.pop("open", None)
     if "open" in a:
         merged["open"] = a["open"]
-    if "gtids" in a:
-        merged["gtids"] = str(left.gtids.union(right.gtids)) if "gtids" in b else a["gtids"]
+    merged |= segment_format.merged(a, b)
     if "first_commit_us" in a:
         merged["first_commit_us"] = a["first_commit_us"]
         merged.setdefault("last_commit_us", a["last_commit_us"])
@@ -324,7 +313,7 @@ def cut_off(entries: Iterable[Entry], end: Offset) -> list[Entry]:
 
 def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
     """Joins adjacent entries up to `span_size` bytes. A segment's head stays an entry of its own. Entries of
-    different binlog files of the source are not joined, because events do not say which file they came from.
+    different files of the source's log are not joined (`segment_format.may_merge`).
     Every joined entry is true for its range.
 
     If possible, a joined entry ends with a transaction, so that an epoch that ends there is planned without
@@ -354,7 +343,7 @@ def _merged(group: list[Entry]) -> Entry:
 def _joins(group: list[Entry], entry: Entry, span_size: int) -> bool:
     return (
         group[0].head is None
-        and group[-1].position.file == entry.position.file
+        and segment_format.may_merge(group[-1].fields, entry.fields)
         and entry.end - group[0].start <= span_size
     )
 

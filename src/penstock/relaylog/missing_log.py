@@ -29,15 +29,15 @@ def gone(folder: Path, name: SegmentName) -> SourceError:
         names = []
     if names and name.base < names[0].base:
         return LogPurged(
-            f"The segment {folder / name.binlog} was deleted: the relay log now begins at offset "
+            f"The segment {folder / name.file} was deleted: the relay log now begins at offset "
             f"{names[0].base}.",
             hint=_PURGED_HINT,
-            path=str(folder / name.binlog),
+            path=str(folder / name.file),
             offset=int(name.base),
         )
     return RelayLogCorrupt(
-        f"The segment {folder / name.binlog} or its index is missing.",
+        f"The segment {folder / name.file} or its index is missing.",
         hint=DAMAGED_HINT,
-        path=str(folder / name.binlog),
+        path=str(folder / name.file),
         offset=int(name.base),
     )

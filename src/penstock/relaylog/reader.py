@@ -2,9 +2,9 @@
 
 All offsets are committed transaction ends: `end` is the last one, and so are the bounds of a range. The index
 of a closed segment has one entry per few MiB, so planning costs O(entries), not O(events). A bound may lie
-inside a span if it was planned while the segment was open and its index was finer. Then GTIDs, positions and
-split bounds are still exact, because the events of that part of the span are scanned. Counts are upper bounds
-in that case.
+inside a span if it was planned while the segment was open and its index was finer. Then transactions,
+positions and split bounds are still exact, because the events of that part of the span are scanned. Counts
+are upper bounds in that case.
 
 A segment ends where the next one begins. Bytes that a crashed or fenced writer left after that are ignored.
 """
@@ -19,26 +19,22 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from penstock._core import DecodeError, GtidSet, scan_span
+from penstock._core import DecodeError, scan_span
 from penstock.errors import ConfigError, LogPurged, RelayLogCorrupt
 from penstock.model.name import index_keys
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
-from penstock.relaylog import index, missing_log
-from penstock.relaylog.index import Entry, LastTransaction, Prepared, SegmentIndex
+from penstock.relaylog import index, missing_log, segment_format
+from penstock.relaylog.index import Entry, Prepared, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
 from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, Listing, SegmentName, read_relay
+from penstock.relaylog.segment_format import TransactionSet
 
 _LOADED_MAX = 256
 """Closed segments whose entries are kept in memory (about 64 entries each)."""
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
-
-
-def order(position: SourcePosition) -> tuple[int, int]:
-    """Sort key of a position; an unknown position comes first."""
-    return position.order if position.file else (0, 0)
 
 
 def _over_all_segments(
@@ -148,9 +144,9 @@ class RelayLog:
         return dict(self._relay.get("start") or {})
 
     @property
-    def by_gtid(self) -> bool:
-        """Whether the source is followed by GTIDs instead of file and position."""
-        return self._relay.get("mode") == "gtid"
+    def facts(self) -> dict[str, Any]:
+        """What `relay.json` says. Its receiver wrote it when it created the log."""
+        return dict(self._relay)
 
     @property
     def source_uuid(self) -> str:
@@ -159,7 +155,7 @@ class RelayLog:
 
     @property
     def prepared(self) -> list[Prepared]:
-        """XA transactions that are prepared at `end`. Their rows follow with their XA COMMIT."""
+        """Transactions that are prepared (XA) at `end`. Their rows follow when they are committed."""
         return index.prepared_at_end(self._open.entries) if self._open else []
 
     def server_uuid_at(self, offset: Offset) -> str:
@@ -181,7 +177,7 @@ class RelayLog:
 
     def reached(self, position: SourcePosition) -> bool:
         """Whether everything that the source wrote up to `position` is in the log."""
-        return self._open is not None and order(self._open.entries[-1].position) >= order(position)
+        return self._open is not None and self._open.entries[-1].position.order >= position.order
 
     @_over_all_segments
     def offset_reaching(self, position: SourcePosition) -> Offset | None:
@@ -191,15 +187,15 @@ class RelayLog:
         """
         if not self.reached(position):
             return None
-        wanted = order(position)
+        wanted = position.order
         number = len(self._names) - 1
-        while number > 0 and order(self._entries(number)[0].position) >= wanted:
+        while number > 0 and self._entries(number)[0].position.order >= wanted:
             if self._head(number - 1)["server_uuid"] != self._head(number)["server_uuid"]:
                 break
             number -= 1
         for candidate in range(number, len(self._names)):
             for entry in self._entries(candidate):
-                if order(entry.position) >= wanted:
+                if entry.position.order >= wanted:
                     return entry.committed
         return None
 
@@ -211,40 +207,41 @@ class RelayLog:
         Positions before the first transaction received from this server mean nothing: the log before it came
         from another server.
         """
-        wanted, found = order(position), None
+        wanted, found = position.order, None
         for number in reversed(range(len(self._names))):
             if self._head(number)["server_uuid"] != self.source_uuid:
                 break
             for entry in reversed(self._entries(number)):
-                if found is None and order(entry.position) <= wanted:
+                if found is None and entry.position.order <= wanted:
                     found = entry.committed
                 if found is not None and entry.transactions:
                     return found
         return Offset(0)
 
-    def gtids_at(self, offset: Offset) -> GtidSet:
+    def executed_at(self, offset: Offset) -> TransactionSet:
         """Exactly the transactions executed at the source up to a committed offset, including those before
         the log's start."""
         number = self._locate(offset)
         entries = self._entries(number)
-        known = GtidSet(self._head(number)["gtids"])
+        known = segment_format.executed_before(self._head(number))
         for position, entry in enumerate(entries):
             if entry.start >= offset and entry.end > offset:
                 break
             if not entry.transactions:
                 continue
             whole = entry.end <= offset or entry.committed <= offset
-            known = known.union(entry.gtids if whole else self._scan(number, position, offset).gtids)
+            part = entry if whole else self._scan(number, position, offset)
+            known = known.union(part.transaction_set)
         return known
 
     def segment_of(self, offset: Offset) -> tuple[str, Offset]:
         """Path and base of the segment file that holds the byte before `offset`."""
         name = self._names[self._locate(offset)]
-        return str(self.path / name.binlog), name.base
+        return str(self.path / name.file), name.base
 
     @_over_all_segments
-    def last_transaction(self) -> LastTransaction | None:
-        """The last transaction in the log, if there is one."""
+    def last_transaction(self) -> dict[str, Any] | None:
+        """The last transaction in the log, if there is one, as its receiver describes it (`Entry.last`)."""
         for number in reversed(range(len(self._names))):
             for entry in reversed(self._entries(number)):
                 if entry.last is not None:
@@ -252,14 +249,14 @@ class RelayLog:
         return None
 
     @_over_all_segments
-    def window_start(self, gtids: GtidSet, *, not_after: Offset) -> Offset:
-        """Where a scan for transactions that are not in `gtids` has to start: a committed offset, at most
+    def window_start(self, executed: TransactionSet, *, not_after: Offset) -> Offset:
+        """Where a scan for transactions that are not in `executed` has to start: a committed offset, at most
         `not_after`, before all of them."""
         number = 0
         low, high = 0, len(self._names)
         while low < high:
             middle = (low + high) // 2
-            if GtidSet(self._head(middle)["gtids"]).issubset(gtids):
+            if segment_format.executed_before(self._head(middle)).issubset(executed):
                 number, low = middle, middle + 1
             else:
                 high = middle
@@ -268,7 +265,7 @@ class RelayLog:
             for entry in self._entries(at):
                 if committed >= not_after:
                     return not_after
-                if entry.transactions and not entry.gtids.issubset(gtids):
+                if entry.transactions and not entry.transaction_set.issubset(executed):
                     return committed
                 committed = Offset(max(committed, entry.committed))
         return min(not_after, self.end)
@@ -305,7 +302,7 @@ class RelayLog:
         return index.by_table(totals)
 
     def statements(self, range_: LogRange) -> list[Statement]:
-        """DDL and statement-format DML in the range, in log order."""
+        """The statements in the range, in log order."""
         return [
             statement
             for _, entry in self._spans(range_)
@@ -380,7 +377,7 @@ class RelayLog:
     def _split(self, range_: LogRange, first: tuple[int, Entry], last: Entry) -> Split:
         number, entry = first
         segment = self._names[number]
-        path = str(self.path / segment.binlog)
+        path = str(self.path / segment.file)
         # Maps of all tables: the split may begin with row events of other tables, which need their maps.
         preamble = entry.open_events if entry.start > range_.start else []
         return Split(
@@ -417,7 +414,7 @@ class RelayLog:
         return max(0, bisect_left(self._bases, offset) - 1)
 
     def _head(self, number: int) -> dict[str, Any]:
-        return self._entries(number)[0].head or {"server_uuid": "", "gtids": ""}
+        return self._entries(number)[0].head or {"server_uuid": ""}
 
     def _entries(self, number: int) -> list[Entry]:
         if number == len(self._names) - 1 and self._open is not None:
@@ -462,33 +459,18 @@ class RelayLog:
 
     def _scan_entry(self, number: int, entries: list[Entry], at: int, offset: Offset) -> Entry:
         entry = entries[at]
-        before = entries[max(0, at - 1)].position
-        # All events of a span are of one file of the source; it may have begun just before them.
-        same = before.file == entry.position.file
-        place = SourcePosition(entry.position.file, before.position if same else 0)
-        return self._scan_events(number, entry.start, offset, place, entry.open_events)
+        place = segment_format.scan_from(entry.fields, entries[max(0, at - 1)].fields)
+        return self._scan_events(number, entry.start, offset, entry.open_events, **place)
 
     def _scan_events(
-        self,
-        number: int,
-        start: Offset,
-        end: Offset,
-        place: SourcePosition = SourcePosition("", 0),  # noqa: B008 (frozen)
-        open_events: Sequence[int] = (),
+        self, number: int, start: Offset, end: Offset, open_events: Sequence[int] = (), **place: Any
     ) -> Entry:
-        """The entry of a range, computed by `_core.scan_span`. `place`: the source's position at `start`."""
+        """The entry of a range, computed by `_core.scan_span`. `place`: the source's position at `start`
+        (`segment_format.scan_from`); none: the entry's position is unknown."""
         segment = self._names[number]
-        path = self.path / segment.binlog
+        path = self.path / segment.file
         try:
-            text = scan_span(
-                str(path),
-                segment.base,
-                start,
-                end,
-                open=open_events,
-                file=place.file,
-                position=place.position,
-            )
+            text = scan_span(str(path), segment.base, start, end, open=open_events, **place)
         except DecodeError as error:
             if not path.exists():
                 raise missing_log.gone(self.path, self._names[number]) from error

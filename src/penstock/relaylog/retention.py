@@ -103,7 +103,7 @@ def _remove(folder: Path, config: RelayLogConfig, offsets: list[Offset]) -> list
     for name in gone:
         # Without its index a segment does not exist; a crash in between leaves a leftover for the next
         # writer.
-        for file in (name.index, name.binlog):
+        for file in (name.index, name.file):
             with contextlib.suppress(FileNotFoundError):
                 (folder / file).unlink()
     if gone:
@@ -116,6 +116,6 @@ def list_sizes(folder: Path) -> list[Segment]:
     found: list[Segment] = []
     for name in list_segments(folder):
         with contextlib.suppress(FileNotFoundError):
-            status = (folder / name.binlog).stat()
+            status = (folder / name.file).stat()
             found.append((name, status.st_size, status.st_mtime))
     return found

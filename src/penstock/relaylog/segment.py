@@ -1,6 +1,6 @@
 """Names and locations of a relay log's files.
 
-A segment is `{base:020d}-{generation:06d}.binlog`; its index has the same name with `.index`. If two segments
+A segment is `{base:020d}-{generation:06d}.SUFFIX`. Its index has the same name with `.index`. If two segments
 have the same base, the one with the later generation counts. The other was left by a fenced writer.
 """
 
@@ -16,8 +16,9 @@ from typing import Any
 
 from penstock.errors import START_OVER, ConfigError, RelayLogCorrupt
 from penstock.model.offset import Offset
+from penstock.relaylog.segment_format import EARLIEST_FORMAT, SEGMENT_FORMATS, SEGMENT_SUFFIX
 
-_NAME = re.compile(r"^(\d{20})-(\d{6})\.(binlog|index)$")
+_NAME = re.compile(rf"^(\d{{20}})-(\d{{6}})\.({SEGMENT_SUFFIX}|index)$")
 
 DAMAGED_HINT = f"Restore the file. Without a copy, {START_OVER}"
 
@@ -26,10 +27,6 @@ _CLOCK_TICK_NS = 100_000_000
 
 FORMAT = 1
 """How the files of a relay log are laid out."""
-MYSQL_BINLOG = "mysql-binlog"
-"""The segment format of MySQL and MariaDB: each segment is a valid binlog file."""
-SEGMENT_FORMATS = (MYSQL_BINLOG,)
-"""The segment formats that the core can read (`core/src/segment_format.rs`)."""
 RELAY_FILE = "relay.json"
 LEASE_FILE = "lease"
 STATUS_FILE = "receiver.json"
@@ -48,8 +45,8 @@ class SegmentName:
         return cls(Offset(int(match[1])), int(match[2])) if match else None
 
     @property
-    def binlog(self) -> str:
-        return f"{self.base:020d}-{self.generation:06d}.binlog"
+    def file(self) -> str:
+        return f"{self.base:020d}-{self.generation:06d}.{SEGMENT_SUFFIX}"
 
     @property
     def index(self) -> str:
@@ -91,7 +88,7 @@ class Listing:
 
 def leftovers(folder: Path) -> list[Path]:
     """Temporary files, and files of segments that are incomplete or superseded."""
-    known = {name for segment in list_segments(folder) for name in (segment.binlog, segment.index)}
+    known = {name for segment in list_segments(folder) for name in (segment.file, segment.index)}
     return [
         path
         for path in folder.iterdir()
@@ -141,8 +138,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _check_segment_format(folder: Path, relay: dict[str, Any]) -> None:
-    """Logs of earlier versions name no format: they hold binlog files."""
-    name = relay.get("segment_format", MYSQL_BINLOG)
+    name = relay.get("segment_format", EARLIEST_FORMAT)
     if name not in SEGMENT_FORMATS:
         raise ConfigError(
             f"The relay log {folder} has segments of the format {json.dumps(name)}, which this Penstock "

@@ -33,7 +33,7 @@ from penstock.config import RelayLogConfig
 from penstock.disk.replace import replace_file, sync
 from penstock.errors import InternalError, RelayLogCorrupt, TransientError
 from penstock.model.offset import Offset
-from penstock.relaylog import consumers, index
+from penstock.relaylog import consumers, index, segment_format
 from penstock.relaylog.lease import Lease
 from penstock.relaylog.segment import (
     DAMAGED_HINT,
@@ -105,16 +105,16 @@ class _OpenSegment:
         self.name = name
         self.folder = folder
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        self.binlog = os.open(folder / name.binlog, flags, 0o600)
+        self.data = os.open(folder / name.file, flags, 0o600)
         self.index = os.open(folder / name.index, flags, 0o600)
         self.lines = 0
         self.opened = time.monotonic()
         self.named = False
-        write_all(self.binlog, head)
+        write_all(self.data, head)
 
     def commit(self, entries: Sequence[str]) -> None:
         """Steps 2 to 4 of the module's argument."""
-        os.fdatasync(self.binlog)
+        os.fdatasync(self.data)
         if not self.named:
             sync(self.folder)
             self.named = True
@@ -124,7 +124,7 @@ class _OpenSegment:
             write_all(self.index, b"\n")
 
     def close(self) -> None:
-        os.close(self.binlog)
+        os.close(self.data)
         os.close(self.index)
 
 
@@ -183,7 +183,7 @@ class RelayLogWriter:
             return
         # After the first segment, and at no other segment's base: only the newest can come from a crash.
         if name.base < read or (names and name.base < names[-1].base):
-            lost = name.binlog if leftover.suffix == ".index" else name.index
+            lost = name.file if leftover.suffix == ".index" else name.index
             raise RelayLogCorrupt(
                 f"The file {self.folder / lost} of the relay log is missing.",
                 hint=DAMAGED_HINT,
@@ -205,7 +205,7 @@ class RelayLogWriter:
         """Appends the framer's output. Raises `DiskFull`; the log must then be recovered."""
         for piece in pieces:
             if isinstance(piece, bytes):
-                self._append(piece, partial(write_all, self._open.binlog, piece))
+                self._append(piece, partial(write_all, self._open.data, piece))
             elif len(piece) == 3:
                 self._roll(*piece)
             elif isinstance(piece[1], bytes):
@@ -213,7 +213,7 @@ class RelayLogWriter:
                 self._append(piece[1], partial(self.spool.append, str(piece[0]), piece[1]))
             else:
                 name = self._open.name
-                take_back(str(self.folder / name.binlog), name.base, int(piece[0]), piece[1])
+                take_back(str(self.folder / name.file), name.base, int(piece[0]), piece[1])
 
     def _append(self, data: bytes, write: Callable[[], None]) -> None:
         if self._unflushed > UNFLUSHED_MAX:
@@ -323,7 +323,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> li
     A segment without committed entries was never visible; it is deleted, and the result is empty. `read`: the
     greatest offset of any consumer. An index that ends before it has lost lines, so nothing is cut.
     """
-    index_path, binlog_path = folder / name.index, folder / name.binlog
+    index_path, data_path = folder / name.index, folder / name.file
     data = index_path.read_bytes()
     entries = index.parse_lines(data, index_path)
     if (last := index.last_line(data)) is not None:
@@ -340,16 +340,16 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> li
         )
     if not entries:
         index_path.unlink()
-        binlog_path.unlink()
+        data_path.unlink()
         return []
-    if binlog_path.stat().st_size < committed - name.base:
+    if data_path.stat().st_size < committed - name.base:
         raise RelayLogCorrupt(
-            f"The segment {binlog_path} ends before offset {committed}, where its index ends.",
+            f"The segment {data_path} ends before offset {committed}, where its index ends.",
             hint=DAMAGED_HINT,
-            path=str(binlog_path),
+            path=str(data_path),
             offset=int(committed),
         )
-    descriptor = os.open(binlog_path, os.O_WRONLY)
+    descriptor = os.open(data_path, os.O_WRONLY)
     try:
         os.ftruncate(descriptor, committed - name.base)
         os.fsync(descriptor)
@@ -357,7 +357,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> li
         os.close(descriptor)
     # The index is rewritten after the cut, because the cut may free the space for it. Until then its entries
     # may describe bytes after `committed`, where no reader looks.
-    kept = [_recounted(entry, name, binlog_path, committed) for entry in index.cut_off(entries, committed)]
+    kept = [_recounted(entry, name, data_path, committed) for entry in index.cut_off(entries, committed)]
     replace_file(index_path, index.encode(index.compact(kept, span_size)), durable=True)
     return kept
 
@@ -367,5 +367,5 @@ def _recounted(entry: index.Entry, name: SegmentName, path: Path, end: Offset) -
     if entry.end != end or entry.head is not None or not entry.tables:
         return entry
     counted = json.loads(scan_span(str(path), name.base, entry.start, end, open=entry.open_events))
-    kept = ("file", "position", "open", "last", "prepared")
+    kept = (*segment_format.BESIDE_EVENTS, "open", "last", "prepared")
     return index.Entry(counted | {key: entry.fields[key] for key in kept if key in entry.fields})

@@ -78,7 +78,7 @@ class Pipeline:
             stack.callback(forget_report, config.state)
             ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
             ending.forced = partial(leave_by_force, config.state)
-            config = stack.enter_context(configuration.with_lent_password(config))
+            config = stack.enter_context(configuration.with_lent_secrets(config))
             stack.enter_context(explained("The pipeline stopped", config.state))
             targets.check_paths(config)
             known = StateStore.exists(config.state)  # otherwise there are no signals yet

@@ -158,7 +158,9 @@ def make_planner(
         log,
         statements,
         windows=source.windows,
-        policies=Policies.of(config, append_only=not isinstance(sink, TableSink)),
+        policies=Policies.of(
+            config, append_only=not isinstance(sink, TableSink), add_key=source.catalog.add_key
+        ),
         discard=staging.discard,
         limits=planner_limits(config),
         identify=sink.identity if isinstance(sink, TableSink) else _no_identity,

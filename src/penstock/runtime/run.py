@@ -194,7 +194,9 @@ class Run:
         config = self.config
         images = IncompleteImages(self.source.row_images, config.types, everywhere=lacks_columns)
         settings = EpochSettings.of(config)
-        self.runner = EpochRunner(self.spark, self.sink, self.state, images, settings, self._applied)
+        self.runner = EpochRunner(
+            self.spark, self.sink, self.state, images, self.source.comparisons, settings, self._applied
+        )
         self.chunks = SnapshotReader(
             self.spark,
             self.state,

@@ -44,8 +44,11 @@ class Requests:
         """Answers with the versions of the targets, once they have every change up to a place in the
         source's log."""
         question = json.loads(argument)
+        if not isinstance(question["position"], dict):
+            self._state.answer(request, {"given_up": True})  # asked by an earlier version, which has ended
+            return
         self._log.refresh()
-        goal = self._log.offset_reaching(SourcePosition(question["file"], int(question["position"])))
+        goal = self._log.offset_reaching(SourcePosition.from_json(question["position"]))
         now = self._state.position
         if goal is None or now is None:
             return

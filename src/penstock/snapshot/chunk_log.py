@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock._core import GtidSet
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.relaylog.reader import RelayLog, Statement
+from penstock.relaylog.segment_format import TransactionSet
 from penstock.relaylog.unprotected import statements_left
 from penstock.sources.windows import LogState, Window, Windows
 
@@ -37,7 +37,7 @@ class ChunkLog:
         """What the source had executed at an offset, in the form that `sources.chunks.ChunkReader.require`
         takes."""
         with self._refreshed() as log:
-            return str(log.gtids_at(offset))
+            return str(log.executed_at(offset))
 
     def bytes_behind(self, applied: Offset | None) -> int:
         """Bytes of log that are not applied yet."""
@@ -47,7 +47,7 @@ class ChunkLog:
     def bytes_outside(self, executed: str) -> int:
         """Bytes of log from the first transaction that a server has not executed to the end of the log."""
         with self._refreshed() as log:
-            return int(log.end - log.window_start(GtidSet(executed), not_after=log.end))
+            return int(log.end - log.window_start(TransactionSet(executed), not_after=log.end))
 
 
 class Places:
@@ -58,8 +58,8 @@ class Places:
         self._log = relay_log
         self._not_after = not_after
 
-    def window_start(self, gtids: str) -> Offset:
-        return self._log.window_start(GtidSet(gtids), not_after=self._not_after)
+    def window_start(self, executed: str) -> Offset:
+        return self._log.window_start(TransactionSet(executed), not_after=self._not_after)
 
     def offset_within(self, position: SourcePosition) -> Offset:
         return self._log.offset_within(position)
@@ -76,17 +76,18 @@ class PlacementIndex:
         self._window_starts: dict[str, Offset] = {}
         self._tables: dict[LogRange, dict[TableId, tuple[int, int]]] = {}
         self._statements: dict[LogRange, list[Statement]] = {}
-        self._executed: dict[Offset, GtidSet] = {}
+        self._executed: dict[Offset, TransactionSet] = {}
 
     @property
     def is_current(self) -> bool:
         """Whether the log has not grown since the answers were given."""
         return self._log.end == self._end
 
-    def window_start(self, gtids: str) -> Offset:
-        if gtids not in self._window_starts:
-            self._window_starts[gtids] = self._log.window_start(GtidSet(gtids), not_after=self._end)
-        return self._window_starts[gtids]
+    def window_start(self, executed: str) -> Offset:
+        if executed not in self._window_starts:
+            found = self._log.window_start(TransactionSet(executed), not_after=self._end)
+            self._window_starts[executed] = found
+        return self._window_starts[executed]
 
     def offset_within(self, position: SourcePosition) -> Offset:
         return self._log.offset_within(position)
@@ -109,5 +110,5 @@ class PlacementIndex:
         """The state of the log at an offset. Without `executed`, the set of executed transactions is left
         out, which is costly to compute."""
         if executed and offset not in self._executed:
-            self._executed[offset] = self._log.gtids_at(offset)
+            self._executed[offset] = self._log.executed_at(offset)
         return LogState(self._log.position_at(offset), self._executed[offset] if executed else None)

@@ -154,12 +154,12 @@ def stage(
     try:
         read = reader.read(schema, chunk)
         _write_rows(temporary, _core.arrow_schema(schema.to_json(), "rows", types.to_json()), read)
-        marks = read.marks
+        result = read.result
         checksum, size = _checksum(temporary)
         staged = StagedChunk(
-            chunk=chunk, attempt=attempt, path=str(path.absolute()), rows=marks.rows, bytes=size,
-            checksum=checksum, schema_version=schema.version, watermarks=marks.watermarks,
-            server_uuid=marks.server_uuid, bytes_read=marks.bytes, at=marks.at,
+            chunk=chunk, attempt=attempt, path=str(path.absolute()), rows=result.rows, bytes=size,
+            checksum=checksum, schema_version=schema.version, watermarks=result.watermarks,
+            server_uuid=result.server_uuid, bytes_read=result.bytes, at=result.at,
         )  # fmt: skip
         temporary.rename(path)
         winner = _publish(folder, staged)

@@ -1,41 +1,32 @@
-"""Sources, and the one place that knows which there are."""
+"""Opens sources. `registry.py` knows which there are, and `base.py` says what each offers.
+
+`penstock.config` reads the section `source` through this package, so nothing else is imported with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from penstock.config import PipelineConfig
-from penstock.errors import ConfigError
-from penstock.model.schema import TypeOptions
-from penstock.relaylog.reader import RelayLog
-from penstock.sources.base import Source
-from penstock.sources.statements import Statements
-from penstock.sources.table_filter import TableFilter
+from penstock.sources.registry import DEFAULT, kind
 
-
-def _mysql(config: PipelineConfig, *, foreign_keys: bool) -> Source:
-    from penstock.sources.mysql.source import MySqlSource
-
-    return MySqlSource(config, foreign_keys=foreign_keys)
-
-
-SOURCES: dict[str, Callable[..., Source]] = {"mysql": _mysql}
-"""By `source.type`."""
+if TYPE_CHECKING:
+    from penstock.config import PipelineConfig
+    from penstock.model.schema import TypeOptions
+    from penstock.relaylog.reader import RelayLog
+    from penstock.sources.base import Source
+    from penstock.sources.statements import Statements
+    from penstock.sources.table_filter import TableFilter
 
 
 def open_source(config: PipelineConfig, *, foreign_keys: bool = False) -> Source:
-    """The source of a pipeline; asks it nothing yet. The caller closes it. `foreign_keys`: definitions have
-    those that cascade, where the log does not hold what they change."""
-    make = SOURCES.get(config.source.type)
-    if make is None:
-        known = ", ".join(sorted(SOURCES))
-        raise ConfigError(f"There is no source of type {config.source.type!r}.", hint=f"Known are: {known}.")
-    return make(config, foreign_keys=foreign_keys)
+    """The source of a pipeline. The caller closes it. `foreign_keys`: definitions have the foreign keys that
+    cascade, where the log does not hold what they change."""
+    source: Source = kind(config.source.type).open(config, foreign_keys=foreign_keys)
+    return source
 
 
-def statements_without_source(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> Statements:
-    """What the statements of a relay log mean as far as the log itself tells, for a reader that has nothing
-    but the log."""
-    from penstock.sources.mysql import source
-
-    return source.statements_without_source(captured, log, types=types)
+def statements_of(log: RelayLog, captured: TableFilter, *, types: TypeOptions) -> Statements:
+    """What the statements of a relay log mean, by the source that `relay.json` names."""
+    source = log.facts.get("source") or {}
+    statements: Statements = kind(source.get("type", DEFAULT)).statements(captured, log, types=types)
+    return statements

@@ -1,10 +1,10 @@
 """The source seam: all that the rest of Penstock asks of a source.
 
-`sources.open_source` opens a `Source` from a pipeline's configuration; everything else comes from it. What
-stands behind a source's promises (connections, SQL, the rules of its log) is known in its own folder only.
+`sources.open_source` opens a `Source` from a pipeline's configuration. Everything else comes from it. Only a
+source's own folder knows its connections, its SQL and the rules of its log.
 
-The relay log is the same for every source; `receiver.py` says what its writer promises. What a segment holds
-is decoded by the core.
+The relay log is the same for every source. `receiver.py` says what its writer promises. The core decodes the
+segments.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from penstock.cascades.comparison import Comparisons
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId, TypeOptions
 from penstock.relaylog.reader import RelayLog, Statement
@@ -30,10 +31,10 @@ from penstock.sources.windows import Windows
 
 
 class Source(Protocol):
-    """One source of one pipeline. To open it asks nothing; each part connects when it is first needed.
+    """One source of one pipeline. Opening it does not connect. Each part connects when it is first needed.
 
-    What asks the source raises `TransientError` while it does not answer (`SourceUnreachable` where nobody
-    answers at all), and `ConfigError` for what the operator has to mend.
+    A call that needs the source raises `TransientError` while the source does not answer, or
+    `SourceUnreachable` if nobody answers at all. It raises `ConfigError` for what the operator has to mend.
     """
 
     @property
@@ -41,6 +42,9 @@ class Source(Protocol):
 
     @property
     def catalog(self) -> Catalog: ...
+
+    @property
+    def comparisons(self) -> Comparisons: ...
 
     @property
     def chunks(self) -> Chunks: ...
@@ -52,11 +56,11 @@ class Source(Protocol):
     def row_images(self) -> RowImages: ...
 
     def receiver(self, file: Path) -> Receiver:
-        """The one that fills the relay log of the pipeline file `file`; it has not begun yet."""
+        """Makes the receiver that fills the relay log of the pipeline file `file`. It is not started yet."""
 
     def end_position(self) -> SourcePosition:
-        """The end of the source's log: claims no less than what is visible now. When the relay log has
-        reached it (`RelayLog.reached`), it holds all of that."""
+        """The end of the source's log. Everything that is visible at the source now lies before it. So a
+        relay log that has reached it (`RelayLog.reached`) holds all of that."""
 
     def statements(
         self,
@@ -67,21 +71,23 @@ class Source(Protocol):
         parks_cascades: bool,
         keeps_keys: bool = False,
     ) -> Statements:
-        """What the log's statements mean for captured tables. `parks_cascades`: a table with a foreign key
-        that changes rows without events cannot be captured. `keeps_keys`: definitions have those keys."""
+        """What the statements in the log mean for captured tables. `parks_cascades`: a table is parked if a
+        foreign key changes its rows without row events. `keeps_keys`: definitions have those keys."""
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
         """See `Statements.touched`."""
 
     def snapshot_hosts(self, captured: TableFilter, bytes_outside: Callable[[str], int]) -> SnapshotHosts:
-        """Where chunks of captured tables may be read. `bytes_outside`: how much of the log a host has not
-        executed, which says what it has executed in the words of `ChunkReader.require`."""
+        """Chooses the servers that chunks of captured tables are read from. `bytes_outside` tells how many
+        bytes of the log a server lacks, given what it has executed (in the form that `ChunkReader.require`
+        takes)."""
 
     def read_view(self) -> AbstractContextManager[ReadView]:
-        """Opens a connection of its own and a view in it, for the length of the block."""
+        """Opens a connection and a read view in it. Both are closed at the end of the block."""
 
     def interrupt(self, reason: str) -> int:
-        """Ends every wait of this process for the source, now; from any thread. How many there were."""
+        """Ends every wait of this process for the source at once, and returns how many there were. Any thread
+        may call it."""
 
     def close(self) -> None:
-        """Gives connections up. Parts may still be used, and connect again."""
+        """Closes all connections. Parts may still be used; they connect again."""

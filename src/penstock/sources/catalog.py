@@ -1,4 +1,4 @@
-"""What is asked of a source beside its log: what its tables look like."""
+"""The definitions of tables, read from the source itself instead of its log."""
 
 from __future__ import annotations
 
@@ -9,43 +9,48 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.table_filter import TableFilter
 
 Reason = tuple[str, str]
-"""Why a table is parked, and the cure."""
+"""Why a table is parked, and what the operator can do about it."""
 
 
 class Catalog(Protocol):
-    """Reads definitions from the database itself, as they are now: the log may be behind them.
+    """Reads definitions from the database, as they are now. The relay log may still be behind them.
 
-    Thread-safe. What asks the source raises `TransientError` while it does not answer.
+    Thread-safe. A call that needs the source raises `TransientError` while the source does not answer.
     """
 
     @property
     def fold_case(self) -> bool:
-        """Names of tables that differ only in letter case are one table."""
+        """Whether table names that differ only in letter case mean the same table."""
 
     @property
     def logs_cascades(self) -> bool:
-        """Rows that a foreign key changes by itself have events in the log."""
+        """Whether the log has row events for rows that a foreign key changes."""
 
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
-        """Every existing base table that the filter captures, in name order."""
+        """All existing base tables that the filter captures, ordered by name."""
 
     def read_table(self, table: TableId) -> TableSchema | None:
-        """One table; None when there is no such base table, or the account may not see it."""
+        """The definition of one table. None if there is no such base table, or if the account may not see
+        it."""
 
     def same_definition(self, one: TableSchema | None, other: TableSchema) -> bool:
-        """Columns and keys are the same. Versions do not count, nor what the catalog prints differently at
-        times. Asks nothing."""
+        """Whether columns and keys are the same. Versions do not count, and neither do details that the
+        catalog prints in different ways. Does not connect."""
 
     def unfollowable(self, tables: Iterable[TableId], *, cascades: bool) -> dict[TableId, Reason]:
-        """Those of the tables whose rows change without events of theirs in the log. `cascades`: also those
-        that foreign keys change; where the log has these changes, there are none."""
+        """The tables whose rows change without row events in the log, each with the reason. `cascades`:
+        includes tables whose rows foreign keys change, unless the log has these changes."""
 
     def cascade_reason(self, table: TableId) -> Reason:
-        """Why a table that foreign keys change cannot be followed. Asks nothing."""
+        """Why a table whose rows foreign keys change cannot be followed. Does not connect."""
+
+    def add_key(self, table: TableId) -> str:
+        """What an operator does to give the table a primary key, as one SQL statement or sentence without
+        its full stop. Does not connect."""
 
     def check_condition(self, schema: TableSchema, condition: str) -> None:
-        """Raises `ConfigError` for a condition on rows of the table that the source refuses."""
+        """Raises `ConfigError` if the source refuses this SQL condition on rows of the table."""
 
     def key_literal(self, column: Column, value: Any) -> str:
-        """A value of a key column, which `named_keys.check_keys` has accepted, as a bound of chunks
-        (`model.chunk.Chunk`). Asks nothing."""
+        """A value of a key column as a bound of chunks (`model.chunk.Chunk`). `named_keys.check_keys` has
+        accepted the value. Does not connect."""

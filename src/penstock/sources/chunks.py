@@ -1,7 +1,7 @@
-"""How a table's rows are read beside the log: cut into chunks, each chunk between two watermarks.
+"""How the existing rows of a table are read: in chunks, each between two watermarks.
 
-A chunk is read in one session: low watermark, SELECT, high watermark. What the watermarks promise is the
-source's to keep; what follows from the promise is decided in `snapshot/placement.py`.
+One session takes the low watermark, runs the SELECT and takes the high watermark. The source keeps the
+promise that the watermarks make (`windows.py`). `snapshot/placement.py` decides what follows from it.
 """
 
 from __future__ import annotations
@@ -23,49 +23,51 @@ ALL_ROWS = Part()
 
 
 class ChunkOutdated(TransientError):
-    """The table is no longer what the chunk was planned with: read the catalog, then plan and read again."""
+    """The table's definition is not the one that the chunk was planned with. The caller reads the catalog,
+    and plans and reads the chunk again."""
 
 
 @dataclass(frozen=True)
-class ReadMarks:
-    """What is known once all rows of a chunk have been read."""
+class ReadResult:
+    """What a chunk's reader knows after it has read all rows."""
 
     watermarks: Watermarks
     server_uuid: str
     rows: int
     bytes: int = 0
-    """What the server sent."""
+    """Bytes that the server sent."""
     at: Offset | None = None
     """See `StagedChunk.at`."""
 
 
 class ChunkRead(Protocol):
-    """One attempt at one chunk: iterate to the end, then `marks` is there."""
+    """One attempt to read one chunk. After the last batch, `result` is available."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches in layout `rows`, in the order the source sends them. Raises `ChunkOutdated` when the table
-        has other columns by now."""
+        """Yields batches in layout `rows`, in the order in which the source sends them. Raises
+        `ChunkOutdated` if the table has other columns now."""
 
     @property
-    def marks(self) -> ReadMarks:
-        """Raises `InternalError` before the last batch has been taken."""
+    def result(self) -> ReadResult:
+        """The watermarks and counts. Raises `InternalError` before the last batch has been taken."""
 
 
 class ChunkReader(Protocol):
-    """A session that reads chunks of tables, one after the other. Serves one thread."""
+    """A session that reads chunks, one after the other. Only one thread uses it."""
 
     def require(self, executed: str) -> None:
-        """Returns once all that is read from now on shows `executed`: what the log held at an offset
-        (`snapshot.chunk_log.ChunkLog.executed_at`). `TransientError` if that takes too long."""
+        """Waits until this server has executed the transactions in `executed`, which the log had at an offset
+        (`snapshot.chunk_log.ChunkLog.executed_at`). Later reads then show them. Raises `TransientError` if
+        that takes too long."""
 
     def read(self, schema: TableSchema, chunk: Chunk) -> ChunkRead:
-        """Begins one attempt. The one before must have been read to its end or the session closed."""
+        """Begins one attempt. The attempt before it must have been read to its end."""
 
     def leave(self) -> None:
-        """Ends the session between two chunks. Returns when the server has let go of it."""
+        """Ends the session between two chunks. Returns when the server has ended it, too."""
 
     def close(self) -> None:
-        """Gives the session up, also in the middle of a chunk; may be called twice."""
+        """Drops the session, even in the middle of a chunk. May be called twice."""
 
 
 class Views(Protocol):
@@ -73,37 +75,39 @@ class Views(Protocol):
 
     @property
     def server_uuid(self) -> str:
-        """The server that the watermarks speak of."""
+        """The server in whose log the watermarks are."""
 
     def open_view(self) -> Window:
-        """Opens one view for all that is read until the session's transaction ends, and closes the one
-        before. The watermarks were taken right around the opening."""
+        """Opens a read view that lasts until the session's transaction ends, and closes the view before it.
+        The window's watermarks were taken right before and after the opening."""
 
 
 class ViewChoice(Protocol):
-    """Which view a chunk reader takes for a chunk whose rows must be those of one offset. A value: it
-    pickles."""
+    """Chooses the read view for a chunk whose rows must be those of exactly one offset. It is a value that
+    can be pickled."""
 
     def open(self, views: Views) -> tuple[Window, Offset]:
-        """Leaves a view open that shows the tables as they stood at the offset. `TransientError` when none
-        can be had."""
+        """Leaves a read view open that shows the tables as they were at the returned offset. Raises
+        `TransientError` if no such view can be found."""
 
 
 class Host(Protocol):
-    """A server that chunks are read from. A value: it pickles, and equal hosts are the same server."""
+    """A server that chunks are read from. It is a value that can be pickled. Equal hosts are the same
+    server."""
 
     @property
     def address(self) -> str:
-        """For people; different hosts have different addresses."""
+        """The address, for people. Different hosts have different addresses."""
 
     @property
     def is_replica(self) -> bool:
-        """It is another server than the one whose log is followed. Views of one offset cannot be opened
-        there."""
+        """Whether this is another server than the one whose log is followed. Such a server cannot open views
+        of one offset."""
 
     def open_reader(self, *, types: TypeOptions, view: ViewChoice | None = None) -> ChunkReader:
-        """Connects. `view`: each chunk is read in a view that this chooses; None: between watermarks. Raises
-        `TransientError` when the host does not answer, `ConfigError` when it knows no watermarks."""
+        """Connects. With `view`, each chunk is read in a view that it chooses; otherwise between watermarks.
+        Raises `TransientError` if the host does not answer, and `ConfigError` if it cannot take
+        watermarks."""
 
 
 class Chunks(Protocol):
@@ -119,10 +123,10 @@ class Chunks(Protocol):
         part: Part = ALL_ROWS,
         after: Chunk | None = None,
     ) -> Iterator[Chunk]:
-        """Chunks of about `chunk_rows` rows, as they are found; with no gaps and no overlaps. `after`: those
-        behind one that is known. Nothing is asked before the source shows `executed` (`ChunkReader.require`).
-        `sized` is told at once about how many rows the table has. Raises `ChunkOutdated` and
-        `TransientError`."""
+        """Yields chunks of about `chunk_rows` rows as it finds them, without gaps or overlaps. With `after`,
+        only the chunks behind that one. First waits until the source has executed `executed`
+        (`ChunkReader.require`), and calls `sized` with the estimated number of rows. Raises `ChunkOutdated`
+        and `TransientError`."""
 
     def rest(self) -> None:
-        """There is no more table to be cut for now: connections may be given up."""
+        """Says that no table is left to split for now, so that connections can be closed."""

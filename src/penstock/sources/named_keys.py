@@ -1,7 +1,7 @@
-"""Keys that somebody names, and what they are in Arrow.
+"""Converts keys that a person or a program names into Arrow.
 
-A key is one value for each column of the table's key, as JSON holds it: a number for numbers, text for texts
-and times, `0x…` for binary columns.
+A key has one value for each column of the table's key, in the form of JSON: numbers for numbers, texts for
+texts and times, `0x…` for binary columns.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
+from penstock.model.column_type import BINARY, DATES, DECIMAL, ENUM, INTEGERS, TEXTS, YEAR
 from penstock.model.partial_snapshot import KeyValues
 from penstock.model.schema import Column, TableSchema, TypeOptions
 
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
-BINARY = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-_TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum"})
-_TIMES = frozenset({"date", "datetime", "timestamp"})
+_INTEGERS = INTEGERS | {YEAR}
+_TEXTS = TEXTS | {ENUM}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _HEX = re.compile(r"0x(?:[0-9A-Fa-f]{2})*")
 
 
 class UnfitKey(ValueError):
-    """Says which value of which column cannot be one."""
+    """A value does not fit its key column. The message names the value and the column."""
 
 
 def key_rows(schema: TableSchema, keys: Sequence[KeyValues], types: TypeOptions) -> pa.Table:
@@ -76,7 +75,7 @@ def parse_value(column: Column, value: Any) -> int | str | bytes | Decimal:
         if isinstance(value, int) or (isinstance(value, str) and re.fullmatch(r"-?\d{1,20}", value)):
             return int(value)
         raise refused
-    if column.type == "decimal":
+    if column.type == DECIMAL:
         try:
             number = Decimal(str(value))
         except InvalidOperation:
@@ -90,7 +89,7 @@ def parse_value(column: Column, value: Any) -> int | str | bytes | Decimal:
         if not _HEX.fullmatch(value):
             raise refused
         return bytes.fromhex(value[2:])
-    if column.type in _TIMES and _TIME.fullmatch(value):
+    if column.type in DATES and _TIME.fullmatch(value):
         return value.replace("T", " ")
     if column.type in _TEXTS:
         return value

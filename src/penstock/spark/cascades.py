@@ -45,6 +45,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.cascades import reread_reasons
+from penstock.cascades.comparison import Comparisons
 from penstock.cascades.keys import parents_first, refers_to_itself
 from penstock.cascades.parent_changes import Watched, change_schema
 from penstock.config import EpochConfig
@@ -141,6 +142,7 @@ class Cascades:
         sink: Sink,
         folder: Path,
         types: TypeOptions,
+        comparisons: Comparisons,
         place: Place,
         limits: EpochConfig,
     ) -> None:
@@ -148,6 +150,7 @@ class Cascades:
         self._sink = sink
         self._root = folder
         self._types = types
+        self._comparisons = comparisons
         self._place = place
         self._driver_bytes_max = limits.driver_bytes_max
         self._own_rows_max = limits.cascade_rows_max
@@ -261,12 +264,16 @@ class Cascades:
         family: SmallCascades | LargeCascades
         try:
             small, limit = (SelfReferencing, self._own_rows_max) if itself else (SmallCascades, ROWS_MAX)
-            family = small(self._spark, self._types, table, watched, changes, reach, limit=limit)
+            family = small(
+                self._spark, self._types, self._comparisons, table, watched, changes, reach, limit=limit
+            )
             worked = self._result(plan, table, family, found)
         except TooMany:
             if itself:
                 raise reread_reasons.too_many(name, self._own_rows_max) from None
-            family = LargeCascades(self._spark, self._types, table, watched, changes, scratch)
+            family = LargeCascades(
+                self._spark, self._types, self._comparisons, table, watched, changes, scratch
+            )
             worked = self._result(plan, table, family, found)
         if worked is None:
             return

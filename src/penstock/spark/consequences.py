@@ -33,8 +33,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from penstock.cascades.comparison import Comparison
 from penstock.cascades.in_memory import LAST
-from penstock.cascades.keys import Comparison
 from penstock.model.change import DELETED, SEQUENCE
 from penstock.model.schema import CascadingKey
 from penstock.spark.scratch import Scratch

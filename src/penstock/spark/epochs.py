@@ -22,6 +22,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from penstock.backoff import Backoff
+from penstock.cascades.comparison import Comparisons
 from penstock.config import EpochConfig, PipelineConfig, RetriesConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.failures.messages import one_sentence
@@ -86,6 +87,7 @@ class EpochRunner:
         sink: Sink,
         state: StateStore,
         images: IncompleteImages,
+        comparisons: Comparisons,
         settings: EpochSettings,
         on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
     ) -> None:
@@ -101,7 +103,9 @@ class EpochRunner:
         rows = StepRows(
             spark, state, images, types=settings.types, before_images=before_images, driver_bytes_max=few
         )
-        self._cascades = Cascades(spark, sink, settings.cascades, settings.types, rows.chunks, settings.epoch)
+        self._cascades = Cascades(
+            spark, sink, settings.cascades, settings.types, comparisons, rows.chunks, settings.epoch
+        )
         self._steps = Steps(sink, state, rows, images, self._cascades, narrowing=settings.narrowing)
         # The threads live as long as the runner, because each has a JVM thread, which is expensive to start.
         self._pool = ThreadPoolExecutor(settings.epoch.tables_parallel, thread_name_prefix="epoch")

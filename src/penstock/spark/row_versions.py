@@ -16,7 +16,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from penstock.cascades import reread_reasons
-from penstock.cascades.keys import comparison, is_case_sensitive, moves_rows
+from penstock.cascades.comparison import Comparisons
+from penstock.cascades.keys import moves_rows
 from penstock.cascades.parent_changes import Watched
 from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import Offset
@@ -67,9 +68,12 @@ class Relation:
     """A table, and the columns that are needed: those of its key, of its foreign keys, and the `watched`
     ones that other tables refer to. All columns are needed if a foreign key may change the table's key."""
 
-    def __init__(self, types: TypeOptions, table: TablePlan, watched: Watched) -> None:
+    def __init__(
+        self, types: TypeOptions, comparisons: Comparisons, table: TablePlan, watched: Watched
+    ) -> None:
         self.schema = table.schema
         self.types = types
+        self.comparisons = comparisons
         self.watched = watched
         self.places = places_of(table.schema)
         self.moves = moves_rows(table.schema)
@@ -127,12 +131,13 @@ class LargeCascades(Relation):
         self,
         spark: SparkSession,
         types: TypeOptions,
+        comparisons: Comparisons,
         table: TablePlan,
         watched: Watched,
         changes: dict[TableId, list[ParentChanges]],
         scratch: Scratch,
     ) -> None:
-        super().__init__(types, table, watched)
+        super().__init__(types, comparisons, table, watched)
         self._spark = spark
         self._scratch = scratch
         edges = [self._edge(key, changes.get(key.parent, [])) for key in self.schema.foreign_keys]
@@ -151,7 +156,7 @@ class LargeCascades(Relation):
             return None  # changes of the referenced columns were not collected: the key ignores them
         changes = reduce(DataFrame.unionByName, [self._read(one, places) for one in known])
         columns = tuple(self.places[name] for name in key.columns)
-        how = tuple(comparison(self.schema.columns[place]) for place in columns)
+        how = tuple(self.comparisons.of(self.schema.columns[place]) for place in columns)
         edge = Edge(key, columns, tuple(places[name] for name in key.referenced), how, changes)
         return None if edge.effective().isEmpty() else edge
 
@@ -268,7 +273,7 @@ class LargeCascades(Relation):
                 hides = reread_reasons.hides_zero_dates(column, self.types)
                 if hides and not edge.changes.where(nulls).isEmpty():
                     raise reread_reasons.zero_date(table, edge.key)
-                if is_case_sensitive(column):
+                if self.comparisons.is_case_sensitive(column):
                     continue
                 beyond = ~f.col(f"q{at}").rlike(reread_reasons.PLAIN)
                 own = ~f.col(f"c{place}").rlike(reread_reasons.PLAIN)

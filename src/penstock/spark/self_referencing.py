@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from penstock.cascades import reread_reasons
+from penstock.cascades.comparison import Comparison
 from penstock.cascades.in_memory import Edge, Hit, Images, Row, Version, arrow
-from penstock.cascades.keys import Comparison, is_case_sensitive
 from penstock.cascades.replay import OwnEdge, replay
 from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import Offset
@@ -104,7 +104,7 @@ class SelfReferencing(SmallCascades):
             same = pa.repeat(pa.scalar(True), standing.num_rows)
             for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):
                 column = standing.column(place)
-                if not is_case_sensitive(self.schema.columns[self.columns[place]]):
+                if not self.comparisons.is_case_sensitive(self.schema.columns[self.columns[place]]):
                     plain_text = pc.fill_null(pc.match_substring_regex(column, reread_reasons.PLAIN), True)
                     mask = pc.or_(mask, pc.invert(plain_text))
                 known = pa.array([value[at] for value in asked], column.type)
@@ -133,7 +133,7 @@ class SelfReferencing(SmallCascades):
                 column = self.schema.columns[self.columns[place]]
                 if how == "unknown" and hits:
                     raise reread_reasons.unknown_order(self.schema.table, edge.key, column)
-                if is_case_sensitive(column):
+                if self.comparisons.is_case_sensitive(column):
                     continue
                 if not all(is_plain(each.values(hit.before)[at]) for hit in hits):
                     raise reread_reasons.beyond_ascii(self.schema.table, edge.key, column)

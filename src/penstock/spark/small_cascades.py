@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.cascades import reread_reasons
+from penstock.cascades.comparison import Comparisons
 from penstock.cascades.in_memory import (
     Edge,
     Hit,
@@ -28,7 +29,6 @@ from penstock.cascades.in_memory import (
     outcome,
     plain,
 )
-from penstock.cascades.keys import comparison, is_case_sensitive
 from penstock.cascades.parent_changes import Watched
 from penstock.cascades.replay import replay
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
@@ -63,6 +63,7 @@ class SmallCascades(Relation):
         self,
         spark: SparkSession,
         types: TypeOptions,
+        comparisons: Comparisons,
         table: TablePlan,
         watched: Watched,
         changes: dict[TableId, list[ParentChanges]],
@@ -70,7 +71,7 @@ class SmallCascades(Relation):
         *,
         limit: int = ROWS_MAX,
     ) -> None:
-        super().__init__(types, table, watched)
+        super().__init__(types, comparisons, table, watched)
         self._spark = spark
         self._reach = reach
         self._limit = limit
@@ -112,7 +113,7 @@ class SmallCascades(Relation):
         if self._reach is not None:
             start, end = int(self._reach.start), int(self._reach.end)
             changes = changes.filter((pc.field("p") > start) & (pc.field("p") <= end))
-        how = tuple(comparison(self.schema.columns[place]) for place in columns)
+        how = tuple(self.comparisons.of(self.schema.columns[place]) for place in columns)
         own = tuple(self._row_of[place] for place in columns)
         edge = edge_of(key, own, how, changes, tuple(range(len(columns))))
         if edge.effects:
@@ -140,7 +141,9 @@ class SmallCascades(Relation):
             column = self.schema.columns[self.columns[place]]
             if how == "unknown":
                 raise reread_reasons.unknown_order(self.schema.table, edge.key, column)
-            if not is_case_sensitive(column) and not all(is_plain(values[at]) for values in edge.effects):
+            if not self.comparisons.is_case_sensitive(column) and not all(
+                is_plain(values[at]) for values in edge.effects
+            ):
                 raise reread_reasons.beyond_ascii(self.schema.table, edge.key, column)
 
     def _check_rows(self, versions: list[Version]) -> None:
@@ -148,7 +151,9 @@ class SmallCascades(Relation):
         for edge in self.edges:
             for place in edge.columns:
                 column = self.schema.columns[self.columns[place]]
-                if not is_case_sensitive(column) and not all(is_plain(one.row[place]) for one in versions):
+                if not self.comparisons.is_case_sensitive(column) and not all(
+                    is_plain(one.row[place]) for one in versions
+                ):
                     raise reread_reasons.beyond_ascii(self.schema.table, edge.key, column)
 
     # rows ---------------------------------------------------------------------------------------------------
@@ -219,7 +224,7 @@ class SmallCascades(Relation):
                 frame = frame.join(f.broadcast(listed), same, "left")
                 wanted.append(f.col(f"q{number}_0").isNotNull())
             wanted += [~f.col(f"c{n}").rlike(reread_reasons.PLAIN) for n in own
-                       if not is_case_sensitive(self.schema.columns[n])]  # fmt: skip
+                       if not self.comparisons.is_case_sensitive(self.schema.columns[n])]  # fmt: skip
         limit, names = self.rows_max, [f"c{n}" for n in self.columns]
         found = frame.where(any_of(wanted)).select(*names, "_from", "_chunk").limit(limit + 1).toArrow()
         if found.num_rows > limit:

@@ -190,22 +190,22 @@ def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBat
 
 def place(task: PlaceTask) -> Batches:
     """The rows of staged chunks, without those that are newer in the log."""
-    from penstock._core import GtidSet, KeySet
+    from penstock._core import KeySet
+    from penstock.relaylog.segment_format import without
     from penstock.snapshot.placement import place_named, place_rows
     from penstock.snapshot.staging import ChunkCorrupt, open_chunk
 
     schema = TableSchema.from_json(task.table)
     keys = None
     if schema.key:
-        # Even if the source writes full images: a session may have set binlog_row_image for itself.
+        # Even if the source logs whole rows: a session may have a setting of its own.
         merges = task.layout == "latest"
         keys = KeySet(task.table, types=task.types.to_json(), partial_images=merges, defaults=task.defaults)
     for scan in task.scans:
-        exclude = GtidSet(scan.seen) if scan.seen is not None else None
         for split in scan.splits:
             assert keys is not None, "a table without a key has nothing to scan for"
             keys.add_split(
-                split.path, split.base, split.start, split.end, preamble=split.preamble, exclude_gtids=exclude
+                split.path, split.base, split.start, split.end, preamble=split.preamble, **without(scan.seen)
             )
     for staged in task.chunks:
         try:

@@ -19,9 +19,10 @@ from pyspark.sql.types import DataType, NumericType, StructField
 from penstock.errors import PenstockError, TableError
 from penstock.failures.messages import one_sentence
 from penstock.model.buckets import Buckets, BucketSum, HashBuckets, RangeBuckets
-from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
+from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.printable import argument
 from penstock.sinks.files import map_batches
+from penstock.sinks.spark_sql import quoted
 from penstock.spark.errors import returned
 from penstock.verify.check import Compared
 
@@ -144,7 +145,7 @@ def _unreadable(table: TableId, error: Exception) -> PenstockError:
 
 
 def _fitted(field: StructField, held: DataType) -> Column:
-    column = f.col(quote(field.name))
+    column = f.col(quoted(field.name))
     if held == field.dataType or not isinstance(field.dataType, NumericType):
         return column
     return column.try_cast(field.dataType).alias(field.name)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.schema import TableId
+from penstock.sources.mysql.identifiers import quoted
 from penstock.testing.servers import MySqlClient
 
 Row = tuple[str | None, ...]
@@ -71,7 +72,7 @@ def rows_of(server: MySqlClient, table: str, columns: Sequence[str] | None = Non
     chosen = [column for column in described if columns is None or column.name in columns]
     expressions = ", ".join(_expression(column) for column in chosen)
     with server.connect(init_command="SET time_zone = '+00:00'") as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT {expressions} FROM {TableId.parse(table).quoted}")
+        cursor.execute(f"SELECT {expressions} FROM {quoted(TableId.parse(table))}")
         rows = [
             tuple(_from_server(value, column.type) for value, column in zip(row, chosen, strict=True))
             for row in cursor.fetchall()

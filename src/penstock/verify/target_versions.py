@@ -50,7 +50,7 @@ class PipelineVersions:
         self, tables: Collection[TableId], position: SourcePosition
     ) -> tuple[Offset, Mapping[TableId, Subject]]:
         names = [(table.database, table.table) for table in tables]
-        question = {"tables": names, "file": position.file, "position": position.position}
+        question = {"tables": names, "position": position.to_json()}
         answer = self._ask("cut", json.dumps(question), CUT_SECONDS_MAX)
         if answer is None:
             return self._stopped(tables, position)

@@ -8,6 +8,7 @@ from penstock import _core
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment_format import without
 from penstock.snapshot.chunk_log import Places
 from penstock.sources.row_images import RowImages
 from penstock.sources.windows import Window
@@ -29,7 +30,6 @@ class RelayLogWindow:
         self, schema: TableSchema, window: Window, end: Offset, limit: int
     ) -> Collection[str] | None:
         self._log.refresh()
-        seen = None if window.seen is None else _core.GtidSet(window.seen)
         start = max(self._log.start, window.visible_to(Places(self._log, not_after=end)))
         table, keys = schema.to_json(), set[str]()
         defaults, types = self._images.omitted(schema, self._types), self._types.to_json()
@@ -43,7 +43,7 @@ class RelayLogWindow:
                 preamble=split.preamble,
                 layout="changelog",
                 columns=list(schema.key),
-                exclude_gtids=seen,
+                **without(window.seen),
                 partial_images=True,
                 defaults=defaults,
                 types=types,

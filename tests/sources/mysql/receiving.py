@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from penstock.relaylog import segment_format
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import list_segments
 from penstock.relaylog.status import read_status
@@ -96,10 +97,9 @@ class Receiving:
 
     def wait_until_level(self) -> None:
         """Until all that the source has written is committed in the log."""
-        from penstock.model.offset import SourcePosition
 
         self.wait_for(lambda: RelayLog.exists(self.log_path), "relay log")
-        log, goal = self.log, SourcePosition(*self.server.position())
+        log, goal = self.log, segment_format.position(*self.server.position())
 
         def reached() -> bool:
             log.refresh()
@@ -144,5 +144,5 @@ def log_events(folder: Path) -> list[bytes]:
     return [
         event
         for name, end in zip(names, ends, strict=True)
-        for event in events_of(folder / name.binlog, end - name.base)
+        for event in events_of(folder / name.file, end - name.base)
     ]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from penstock.config import SourceConfig
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import MySqlOptions
 
 
 @pytest.mark.parametrize(("tls", "encrypted"), [("preferred", True), ("required", True), ("disabled", False)])
 def test_tls_is_used_as_asked_for(mysql_server: Any, tls: str, encrypted: bool) -> None:
-    config = SourceConfig.model_validate(
+    config = MySqlOptions.model_validate(
         {
             "host": mysql_server.host,
             "port": mysql_server.port,

@@ -13,8 +13,9 @@ from tests.sources.mysql.receiving import Receiving
 from tests.sources.mysql.test_receiver_flavors import SCHEMA, rows_of, write
 
 from penstock import config as configuration
-from penstock.config import PipelineConfig, SourceConfig
+from penstock.config import PipelineConfig
 from penstock.sources.mysql import followed_host, preflight
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.preflight import Finding
 from penstock.testing import servers
 from penstock.testing.servers import Database, DatabaseServer, MariaDbServer
@@ -200,7 +201,7 @@ def test_doctor_looks_at_every_host_and_one_that_is_gone_is_no_error(mysql: Data
 
 
 def test_hosts_are_a_list_or_one(tmp_path: Path) -> None:
-    config = SourceConfig.model_validate({"host": ["a", "b:3307"], "port": 3310, "user": "u"})
+    config = MySqlOptions.model_validate({"host": ["a", "b:3307"], "port": 3310, "user": "u"})
     assert [(one.host, one.port) for one in followed_host.candidates(config)] == [("a", 3310), ("b", 3307)]
     assert followed_host.followed(config, tmp_path).host == "a"
     (tmp_path / "receiver.json").write_text('{"source": {"host": "b", "port": 3307}}')

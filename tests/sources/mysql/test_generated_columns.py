@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.config import SourceConfig
 from penstock.errors import TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.generated_columns import computed_by
+from penstock.sources.mysql.options import MySqlOptions
 
-SOURCE = SourceConfig(host="127.0.0.1", user="u")
+SOURCE = MySqlOptions(host="127.0.0.1", user="u")
 
 
 def table(*columns: Column) -> TableSchema:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.config import SourceConfig
 from penstock.errors import ConfigError, PenstockError
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import MySqlOptions
 
 PASSWORD = "hunter2-hunter2"
 PROTOCOL_41, SECURE, PLUGINS = 1 << 9, 1 << 15, 1 << 19
@@ -58,9 +58,9 @@ class Impostor:
         connection.sendall(struct.pack("<I", len(data))[:3] + bytes([number]) + data)
 
 
-def source(port: int, **options: Any) -> SourceConfig:
+def source(port: int, **options: Any) -> MySqlOptions:
     told = {"port": port, "user": "u", "password": PASSWORD, "connect_timeout": "3s"}
-    return SourceConfig.model_validate(told | options)
+    return MySqlOptions.model_validate(told | options)
 
 
 @pytest.fixture(
@@ -96,5 +96,5 @@ def test_the_old_way_of_hiding_it_is_never_used() -> None:
 
 def test_a_connection_does_not_keep_the_password(mysql_server: Any) -> None:
     told = {"port": mysql_server.port, "user": mysql_server.user, "password": mysql_server.password}
-    with connect(SourceConfig.model_validate(told)) as connection:
+    with connect(MySqlOptions.model_validate(told)) as connection:
         assert connection.password == b""

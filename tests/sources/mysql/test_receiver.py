@@ -71,7 +71,7 @@ def test_the_log_holds_the_sources_events_byte_for_byte(either: MySqlServer, tmp
         assert receiver.stop() == 0
         assert log_events(receiver.log_path) == source_events(either)
         log = receiver.log
-        assert log.gtids_at(log.end) == GtidSet(either.gtid_executed())
+        assert log.executed_at(log.end) == GtidSet(either.gtid_executed())
         assert str(log.position_at(log.end)) == "{}:{}".format(*either.position())
         found = log.statements(LogRange(log.start, log.end))
         altered = [statement for statement in found if statement.sql.startswith("ALTER")]
@@ -105,12 +105,15 @@ def test_latest_begins_after_what_is_there_and_knows_the_executed_set(
         receiver.wait_for(lambda: receiver.log_path.exists() and receiver.status().get("offset"), "start")
         log = receiver.log
         assert (
-            log.gtids_at(log.start) == before and log.transactions_between(LogRange(log.start, log.end)) == 0
+            log.executed_at(log.start) == before
+            and log.transactions_between(LogRange(log.start, log.end)) == 0
         )
         write(shared, 1)
         receiver.wait_until_level()
         log.refresh()
-        assert log.gtids_at(log.end).difference(before) == GtidSet(shared.gtid_executed()).difference(before)
+        assert log.executed_at(log.end).difference(before) == GtidSet(shared.gtid_executed()).difference(
+            before
+        )
         assert log.tables(LogRange(log.start, log.end))[T][0] == 1
 
 
@@ -135,9 +138,9 @@ def test_starts_in_the_middle_begin_at_exactly_that_transaction(
     with receiving(shared, tmp_path, start=start) as receiver:
         receiver.wait_until_level()
         log = receiver.log
-        assert log.gtids_at(log.start) == GtidSet(gtids)
+        assert log.executed_at(log.start) == GtidSet(gtids)
         assert log.transactions_between(LogRange(log.start, log.end)) == 6
-        assert log.gtids_at(log.end) == GtidSet(shared.gtid_executed())
+        assert log.executed_at(log.end) == GtidSet(shared.gtid_executed())
 
 
 def test_an_idle_source_moves_on(shared: MySqlServer, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.sources.mysql.catalog import read_tables
 from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.identifiers import quoted
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.table_filter import TableFilter
 from penstock.testing import servers
@@ -58,7 +59,7 @@ class Source:
             f"AND TABLE_SCHEMA IN {DATABASES}"
         )
         tables = [TableId(*row) for row in found]
-        return {table: sorted(self.server.query(f"SELECT * FROM {table.quoted}")) for table in tables}
+        return {table: sorted(self.server.query(f"SELECT * FROM {quoted(table)}")) for table in tables}
 
     def run(self, statements: list[str], binlog_format: str) -> None:
         """In one session; what the server refuses is left out."""

@@ -12,9 +12,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from penstock.config import SourceConfig
 from penstock.errors import ConfigError, SourceUnreachable
 from penstock.sources.mysql.connection import connect, explain, hang_up, query
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.timeouts import interrupt
 from penstock.testing.proxy import Proxy
 
@@ -31,8 +31,8 @@ def proxy(mysql_server: Any) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def source(mysql_server: Any, proxy: Proxy) -> Callable[..., SourceConfig]:
-    def make(**options: Any) -> SourceConfig:
+def source(mysql_server: Any, proxy: Proxy) -> Callable[..., MySqlOptions]:
+    def make(**options: Any) -> MySqlOptions:
         told = {
             "port": proxy.port,
             "user": mysql_server.user,
@@ -40,7 +40,7 @@ def source(mysql_server: Any, proxy: Proxy) -> Callable[..., SourceConfig]:
             "connect_timeout": CONNECT_MS,
             "read_timeout": READ_MS,
         }
-        return SourceConfig.model_validate(told | options)
+        return MySqlOptions.model_validate(told | options)
 
     return make
 
@@ -55,7 +55,7 @@ def took(action: Callable[[], Any], error: type[BaseException], match: str) -> f
 @pytest.mark.parametrize("tls", ["preferred", "disabled"])
 @pytest.mark.parametrize("passed_bytes", [0, 20, 100, 700, 2000])
 def test_a_server_that_stops_while_we_connect_is_given_up(
-    proxy: Proxy, source: Callable[..., SourceConfig], tls: str, passed_bytes: int
+    proxy: Proxy, source: Callable[..., MySqlOptions], tls: str, passed_bytes: int
 ) -> None:
     """In the greeting, in TLS, in the login: wherever, it is one limit for all of it."""
     proxy.stall_after(bytes=passed_bytes)
@@ -69,20 +69,20 @@ def test_a_server_that_stops_while_we_connect_is_given_up(
 
 
 def test_a_silent_server_takes_no_longer_than_the_limit(
-    proxy: Proxy, source: Callable[..., SourceConfig]
+    proxy: Proxy, source: Callable[..., MySqlOptions]
 ) -> None:
     proxy.stall()
     seconds = took(lambda: connect(source()), SourceUnreachable, "it did not greet within 0.7 s")
     assert 0.6 < seconds < 0.7 + TOLERANCE_S
 
 
-def test_an_address_that_drops_packets_is_given_up(proxy: Proxy, source: Callable[..., SourceConfig]) -> None:
+def test_an_address_that_drops_packets_is_given_up(proxy: Proxy, source: Callable[..., MySqlOptions]) -> None:
     proxy.drop()
     seconds = took(lambda: connect(source()), SourceUnreachable, "did not accept the connection within")
     assert seconds < 0.7 + TOLERANCE_S
 
 
-def test_errors_of_connecting_say_what_failed(proxy: Proxy, source: Callable[..., SourceConfig]) -> None:
+def test_errors_of_connecting_say_what_failed(proxy: Proxy, source: Callable[..., MySqlOptions]) -> None:
     proxy.refuse()
     took(lambda: connect(source()), SourceUnreachable, "it refuses connections, so nothing listens there")
     proxy.pass_on()
@@ -94,7 +94,7 @@ def test_errors_of_connecting_say_what_failed(proxy: Proxy, source: Callable[...
 @pytest.mark.parametrize("network", ["stall", "drop"])
 @pytest.mark.parametrize("tls", ["preferred", "disabled"])
 def test_a_connection_that_goes_silent_is_given_up_in_the_middle_of_a_query(
-    proxy: Proxy, source: Callable[..., SourceConfig], network: str, tls: str
+    proxy: Proxy, source: Callable[..., MySqlOptions], network: str, tls: str
 ) -> None:
     connection = connect(source(tls=tls))
     assert query(connection, "SELECT 1") == [(1,)]
@@ -108,7 +108,7 @@ def test_a_connection_that_goes_silent_is_given_up_in_the_middle_of_a_query(
 
 
 def test_a_connection_that_goes_silent_in_the_middle_of_rows_is_given_up(
-    proxy: Proxy, source: Callable[..., SourceConfig]
+    proxy: Proxy, source: Callable[..., MySqlOptions]
 ) -> None:
     """The server still holds the statement, but what it does is wait for the network."""
     connection = connect(source())
@@ -133,21 +133,21 @@ def passes_new_connections(proxy: Proxy) -> None:
 
 
 def test_a_slow_query_is_waited_for_as_long_as_the_server_works_on_it(
-    source: Callable[..., SourceConfig],
+    source: Callable[..., MySqlOptions],
 ) -> None:
     with connect(source()) as connection:
         assert query(connection, "SELECT SLEEP(2.5)") == [(0,)]
 
 
 def test_a_query_whose_answer_was_lost_is_not_waited_for(
-    proxy: Proxy, source: Callable[..., SourceConfig]
+    proxy: Proxy, source: Callable[..., MySqlOptions]
 ) -> None:
     connection = connect(source())
     passes_new_connections(proxy)
     took(lambda: query(connection, "SELECT 1"), pymysql.OperationalError, "is not at work for us")
 
 
-def test_a_wait_ends_when_it_is_interrupted(source: Callable[..., SourceConfig]) -> None:
+def test_a_wait_ends_when_it_is_interrupted(source: Callable[..., MySqlOptions]) -> None:
     connection = connect(source())
     threading.Timer(0.3, lambda: interrupt("penstock is stopping")).start()
     seconds = took(lambda: query(connection, "SELECT SLEEP(60)"), pymysql.OperationalError, "is stopping")
@@ -156,7 +156,7 @@ def test_a_wait_ends_when_it_is_interrupted(source: Callable[..., SourceConfig])
 
 @pytest.mark.parametrize("network", ["stall", "drop"])
 def test_connecting_ends_when_it_is_interrupted(
-    proxy: Proxy, source: Callable[..., SourceConfig], network: str
+    proxy: Proxy, source: Callable[..., MySqlOptions], network: str
 ) -> None:
     getattr(proxy, network)()
     threading.Timer(0.5, lambda: interrupt("penstock is stopping")).start()
@@ -164,7 +164,7 @@ def test_connecting_ends_when_it_is_interrupted(
     assert seconds < 0.5 + TOLERANCE_S
 
 
-def test_a_server_that_reads_nothing_is_given_up(proxy: Proxy, source: Callable[..., SourceConfig]) -> None:
+def test_a_server_that_reads_nothing_is_given_up(proxy: Proxy, source: Callable[..., MySqlOptions]) -> None:
     connection = connect(source())
     connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
     proxy.stall()
@@ -173,7 +173,7 @@ def test_a_server_that_reads_nothing_is_given_up(proxy: Proxy, source: Callable[
     assert seconds < READ_MS / 1000 + TOLERANCE_S
 
 
-def test_taking_leave_of_a_silent_server_is_short(proxy: Proxy, source: Callable[..., SourceConfig]) -> None:
+def test_taking_leave_of_a_silent_server_is_short(proxy: Proxy, source: Callable[..., MySqlOptions]) -> None:
     connection = connect(source())
     proxy.stall()
     began = time.monotonic()
@@ -181,7 +181,7 @@ def test_taking_leave_of_a_silent_server_is_short(proxy: Proxy, source: Callable
     assert time.monotonic() - began < READ_MS / 1000 + TOLERANCE_S
 
 
-def test_what_the_server_refuses_is_told_apart(source: Callable[..., SourceConfig]) -> None:
+def test_what_the_server_refuses_is_told_apart(source: Callable[..., MySqlOptions]) -> None:
     for code, kind, word in (
         (1130, ConfigError, "lets no account in from this host"),
         (1129, ConfigError, "has blocked this host"),
@@ -194,7 +194,7 @@ def test_what_the_server_refuses_is_told_apart(source: Callable[..., SourceConfi
 
 
 def test_a_connection_over_tls_that_is_cut_is_lost_and_no_fault_of_tls(
-    proxy: Proxy, source: Callable[..., SourceConfig]
+    proxy: Proxy, source: Callable[..., MySqlOptions]
 ) -> None:
     connection = connect(source(tls="required"))
     proxy.cut()

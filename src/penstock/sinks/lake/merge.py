@@ -64,8 +64,8 @@ def _require_rows(
     ).collect()
     if missing:
         raise TableError(
-            f"An update of table {table} at offset {missing[0][0]} has only some of the row's columns "
-            "(binlog_row_image is not FULL), and the target has no such row to take the others from.",
+            f"An update of table {table} at offset {missing[0][0]} has only some of the row's columns, "
+            "since the source logs parts of rows. The target has no such row to take the others from.",
             hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
             table=str(table),
             offset=missing[0][0],

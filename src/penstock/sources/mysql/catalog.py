@@ -28,6 +28,7 @@ from penstock.model.schema import Column, KeyPart, TableId, TableSchema, UniqueK
 from penstock.sources.mysql.ddl import charsets
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.tokens import unescape
+from penstock.sources.mysql.identifiers import quoted
 from penstock.sources.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ _NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\b", re.IGNO
 def read_tables(
     connection: Connection[Any], patterns: TablesConfig | TableFilter
 ) -> dict[TableId, TableSchema]:
-    """Every base table that the patterns capture, in name order. System databases and views are left out."""
+    """All base tables that the patterns capture, ordered by name. System databases and views are left out."""
     server = describe_server(connection)
     tables = (
         patterns if isinstance(patterns, TableFilter) else TableFilter(patterns, fold_case=server.fold_case)
@@ -60,7 +61,7 @@ def read_tables(
 
 
 def read_table(connection: Connection[Any], table: TableId) -> TableSchema | None:
-    """One table; None when there is no such base table, or the account may not see it."""
+    """The definition of one table. None if there is no such base table, or if the account may not see it."""
     server = describe_server(connection)
     if table.database.lower() in SYSTEM_DATABASES:
         return None
@@ -76,7 +77,7 @@ def read_table(connection: Connection[Any], table: TableId) -> TableSchema | Non
 
 
 def list_tables(connection: Connection[Any]) -> list[TableId]:
-    """The names of every base table the account may see, in name order, without those of the system."""
+    """The names of all base tables that the account may see, ordered, without those of the system."""
     hidden = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
     rows = _rows(
         connection,
@@ -89,7 +90,7 @@ def list_tables(connection: Connection[Any]) -> list[TableId]:
 
 @dataclass(frozen=True)
 class ServerTraits:
-    """What decides how the catalog is to be read."""
+    """Properties of the server that decide how its catalog reads."""
 
     version: tuple[int, int, int]
     mariadb: bool
@@ -100,7 +101,8 @@ class ServerTraits:
 
     @property
     def statements(self) -> Server:
-        """What decides how a statement of this server's log is to be read; each brings its own sql_mode."""
+        """Properties of the server that decide how a statement in its log reads. Each statement brings its
+        own sql_mode."""
         return Server(
             version=self.version,
             mariadb=self.mariadb,
@@ -113,7 +115,7 @@ class ServerTraits:
 
     @property
     def logs_cascades(self) -> bool:
-        """What a foreign key changes by itself has row events (MySQL 9.6 on)."""
+        """Whether rows that a foreign key changes have row events (MySQL 9.6 and newer)."""
         return self.version >= (9, 6, 0) and not self.mariadb
 
     def same_name(self, one: TableId, other: TableId) -> bool:
@@ -123,7 +125,8 @@ class ServerTraits:
 
 
 def describe_server(connection: Connection[Any]) -> ServerTraits:
-    """Reads version and name rules, and makes the session show generated invisible primary keys."""
+    """Reads the server's version and its rules for names. Makes the session show generated invisible primary
+    keys."""
     [(version, case)] = _rows(connection, "SELECT VERSION(), @@lower_case_table_names")
     hides = "show_gipk_in_create_table_and_information_schema"
     if _rows(connection, f"SHOW SESSION VARIABLES LIKE '{hides}'"):
@@ -142,7 +145,7 @@ def describe_server(connection: Connection[Any]) -> ServerTraits:
 
 
 def read_database(connection: Connection[Any], name: str) -> tuple[str, str] | None:
-    """Default character set and collation of a database; None when there is none of that name."""
+    """The default character set and collation of a database. None if there is no such database."""
     rows = _rows(
         connection,
         "SELECT DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
@@ -170,7 +173,7 @@ class _Index:
 
     @property
     def usable(self) -> bool:
-        """It identifies rows by whole values."""
+        """Whether the index identifies rows by whole values."""
         return not self.nullable and all(part.column and part.length is None for part in self.parts)
 
 
@@ -240,21 +243,22 @@ def _read_unique_indexes(
 
 
 def _in_order(connection: Connection[Any], table: TableId, indexes: dict[str, _Index]) -> dict[str, _Index]:
-    """The primary key first; without one, in the order in which the server would choose."""
+    """The indexes, the primary key first. Without one, they have the order in which the server would
+    choose."""
     if "PRIMARY" in indexes:
         return {name: indexes[name] for name in ["PRIMARY", *sorted(indexes.keys() - {"PRIMARY"})]}
     if len(indexes) < 2:
         return indexes
     # Only SHOW INDEX gives the order of the definition; so rare that a query of its own does no harm.
-    order = [str(row[2]) for row in _rows(connection, f"SHOW INDEX FROM {table.quoted}")]
+    order = [str(row[2]) for row in _rows(connection, f"SHOW INDEX FROM {quoted(table)}")]
     return {name: indexes[name] for name in dict.fromkeys(order) if name in indexes}
 
 
 def _key(columns: Sequence[Column], indexes: dict[str, _Index]) -> tuple[str, ...]:
-    """The primary key, else the first usable unique index, else nothing.
+    """The columns of the primary key, else of the first usable unique index, else none.
 
-    A primary key over a prefix (`PRIMARY KEY (url(20))`) does not identify a row by whole values, but its
-    whole columns still do: equal columns have equal prefixes, so no two rows share them.
+    A primary key over a prefix (`PRIMARY KEY (url(20))`) does not compare whole values, but its columns still
+    identify a row: rows with equal columns would have equal prefixes, so there are no two such rows.
     """
     primary = indexes.get("PRIMARY")
     if primary is not None:
@@ -314,7 +318,7 @@ def _column(server: ServerTraits, row: Sequence[Any]) -> Column:
 
 
 def _default(server: ServerTraits, kind: str, default: Any, extra: str) -> tuple[str | None, bool]:
-    """(text of the default, it is an expression)."""
+    """The text of the default, and whether it is an expression."""
     if isinstance(default, bytes):
         default = default.decode("utf-8", "replace")
     if default is None:
@@ -333,7 +337,7 @@ def _default(server: ServerTraits, kind: str, default: Any, extra: str) -> tuple
 
 
 def parse_labels(column_type: str) -> tuple[str, ...]:
-    """The labels in `enum('a','it''s')`, undoing the escapes with which the server prints them."""
+    """The labels in `enum('a','it''s')`, without the escapes that the server prints."""
     inside = column_type[column_type.index("(") + 1 :]
     return tuple(unescape(quoted[1:-1]) for quoted in re.findall(r"'(?:[^'\\]|''|\\.)*'", inside, re.DOTALL))
 
@@ -341,10 +345,10 @@ def parse_labels(column_type: str) -> tuple[str, ...]:
 def _rows_of(
     connection: Connection[Any], query: str, names: Sequence[TableId]
 ) -> Iterator[tuple[TableId, Sequence[Any]]]:
-    """Rows of an information_schema query whose first two columns name the table, for exactly these tables.
+    """The rows of an information_schema query for exactly these tables. Its first two columns name the table.
 
-    Two IN lists may select more than the pairs asked for (same table names in several databases): what was
-    not asked for is passed over here.
+    Two IN lists may select more than the wanted pairs, because several databases can have tables of the same
+    name. Other rows are skipped.
     """
     wanted = set(names)
     databases = sorted({name.database for name in names})

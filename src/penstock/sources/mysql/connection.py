@@ -1,21 +1,19 @@
 """Sockets to MySQL: the only module that opens them.
 
-`connect` gives a PyMySQL connection with the pipeline's TLS and time limits (`timeouts.py`); what can go
-wrong is told as ours: `ConfigError` for what the operator must mend, `TransientError` for what may pass.
-`Replication` is the same connection after it has been turned into a stream of the binary log; the bytes are
-handed on as they come.
+`connect` makes a PyMySQL connection with the pipeline's TLS and time limits (`timeouts.py`). Errors become
+Penstock's: `ConfigError` for what the operator must mend, `TransientError` for what may pass. `Replication`
+turns a connection into a stream of the binary log, and passes its bytes on as they arrive.
 
-**Who gets to know the password.** Whoever answers at the address chooses how the password is proven, so that
-an impostor may ask for it as it is. Three cases:
+**Who learns the password.** Whoever answers at the address chooses how the password is proven. So an impostor
+may ask for it in clear text. There are three cases:
 
-- `mysql_clear_password` and `dialog` (PAM, LDAP) send it as it is. They are answered only if the server's
-  certificate was verified, or if `source.allow_cleartext_password` says so. `mysql_old_password` hides it so
-  badly that it is never answered.
-- `caching_sha2_password` and `sha256_password` send it encrypted when the server's cache does not know the
-  account: inside TLS, or without TLS by a public key that the server sends. Nobody who only listens can read
-  it, but without a verified certificate an impostor can. It is done all the same: these plugins are the
-  default of MySQL 8 with certificates that the server made for itself, and its own clients do so. `doctor`
-  warns.
+- `mysql_clear_password` and `dialog` (PAM, LDAP) send it in clear text. They are answered only if the
+  server's certificate was verified, or if `source.allow_cleartext_password` allows it. `mysql_old_password`
+  protects it so badly that it is never answered.
+- `caching_sha2_password` and `sha256_password` send it encrypted if the server's cache does not have the
+  account: inside TLS, or with a public key that the server sends. Nobody who only listens can read it, but
+  without a verified certificate an impostor can. They are answered all the same, because they are the default
+  of MySQL 8, whose own certificates cannot be verified, and its own clients answer them, too. `doctor` warns.
 - `mysql_native_password` and `ed25519` send a proof that holds for one login.
 """
 
@@ -33,8 +31,8 @@ import pymysql
 import pymysql.cursors
 from pymysql.constants import CR
 
-from penstock.config import SourceConfig
 from penstock.errors import ConfigError, PenstockError, SourceUnreachable, TransientError
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.timeouts import Patience, Wire, resolve, send_all, watch_peer
 
 READ_BYTES = 512 * 1024
@@ -58,18 +56,18 @@ _UNREACHABLE = {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE
 
 CLEARTEXT_PLUGINS = ("mysql_clear_password", "dialog")
 _NETWORK_STATES = ("sending to client", "writing to net", "reading from net", "receiving from client")
-"""What SHOW PROCESSLIST says of a session that waits for the network, in all releases."""
+"""States of a session that waits for the network, as SHOW PROCESSLIST prints them in all releases."""
 
 
 class _TlsRefused(OSError):
-    """One side does not like the other's certificate, protocol or ciphers. Errors of TLS on a connection that
-    was made mean that it is lost."""
+    """One side refuses the other's certificate, protocol or ciphers. TLS errors on an established connection
+    mean instead that it is lost."""
 
 
-def connect(config: SourceConfig, *, read_timeout_s: float | None = None, role: str = "") -> Any:
-    """A PyMySQL connection (utf8mb4, autocommit). The caller closes it. `role`: what it is for; the server
-    shows it in `performance_schema.session_connect_attrs`, as `program_name`. `read_timeout_s`: a silence
-    that is the end, whatever the server does; None: see `source.read_timeout`."""
+def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: str = "") -> Any:
+    """A PyMySQL connection (utf8mb4, autocommit), which the caller closes. `role`: its purpose, which the
+    server shows as `program_name` in `performance_schema.session_connect_attrs`. `read_timeout_s`: a silence
+    of this length ends the connection, whatever the server does. None: see `source.read_timeout`."""
     silence_s = config.read_timeout / 1000 if read_timeout_s is None else read_timeout_s
     patience = Patience(config.connect_timeout / 1000, silence_s)
     try:
@@ -102,8 +100,9 @@ def connect(config: SourceConfig, *, read_timeout_s: float | None = None, role: 
     return connection
 
 
-def _reach(config: SourceConfig, patience: Patience, silence_s: float) -> socket.socket:
-    """The first of the host's addresses that answers. Each has its share of the time that is left."""
+def _reach(config: MySqlOptions, patience: Patience, silence_s: float) -> socket.socket:
+    """A socket to the first of the host's addresses that answers. Each address gets its share of the time
+    that is left."""
     failure: OSError | None = None
     addresses = resolve(config.host, config.port, patience)
     for left, (family, kind, protocol, _, address) in zip(
@@ -126,8 +125,8 @@ def _reach(config: SourceConfig, patience: Patience, silence_s: float) -> socket
 
 
 class _Connection(pymysql.connections.Connection):
-    """PyMySQL's own limits are none for TLS and for writes, and end a slow query: they are off here, and
-    `Patience` decides."""
+    """A connection whose waits `Patience` limits. PyMySQL's own limits are switched off: they do not cover
+    TLS and writes, and they end slow queries."""
 
     _sock: Any
 
@@ -143,7 +142,7 @@ class _Connection(pymysql.connections.Connection):
 
     @_rfile.setter
     def _rfile(self, file: Any) -> None:
-        """PyMySQL sets it for each socket it reads from: the plain one, then that of TLS."""
+        """The file that PyMySQL reads from. PyMySQL sets it for the plain socket, and again for TLS."""
         if file is not None:
             self._patience.use(self._sock)
             file = io.BufferedReader(Wire(self._sock, self._patience), 64 * 1024)
@@ -205,9 +204,9 @@ class _Connection(pymysql.connections.Connection):
         return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        """Where nothing is asked of TLS it is used if the server has it, without a look at its certificate.
-        PyMySQL reads the machine's authorities all the same, 20 ms of CPU for every connection: here it does
-        not."""
+        """If `source.tls` asks for nothing special, TLS is used if the server offers it, and certificates are
+        not checked. PyMySQL would still read the machine's authorities, which takes 20 ms of CPU per
+        connection. This method avoids that."""
         if sslp:
             context: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc]
             return context
@@ -223,10 +222,10 @@ def is_verified(connection: Any) -> bool:
     return is_encrypted(connection) and bool(connection._sock.context.verify_mode == ssl.CERT_REQUIRED)
 
 
-def is_at_work(config: SourceConfig, thread: int) -> bool:
-    """Whether the server executes what it was told over its connection `thread`, asked over another one. A
-    session that waits for the network is not at work: what it sends would have come. A server without a
-    connection to spare lives, so it gets the benefit of the doubt."""
+def is_at_work(config: MySqlOptions, thread: int) -> bool:
+    """Whether the server still executes the statement of its connection `thread`. A second connection asks. A
+    session that waits for the network does not execute anything: its rows would have arrived. If the server
+    has no connection to spare, it is alive, and gets the benefit of the doubt."""
     try:
         other = connect(config, read_timeout_s=config.connect_timeout / 1000, role="look")
         try:
@@ -249,7 +248,7 @@ def _without_authorities() -> ssl.SSLContext:
     return context
 
 
-def _tls(config: SourceConfig) -> dict[str, Any]:
+def _tls(config: MySqlOptions) -> dict[str, Any]:
     if config.tls == "disabled":
         return {"ssl_disabled": True}
     if config.tls == "preferred" and not (config.tls_ca or config.tls_cert):
@@ -276,7 +275,7 @@ def _tls(config: SourceConfig) -> dict[str, Any]:
 
 
 def code_of(error: BaseException) -> int:
-    """The number of a server's or a client's error; 0: it has none."""
+    """The code of a server's or client's error; 0 if it has none."""
     if isinstance(error, PenstockError):
         return int(error.details.get("code") or 0)
     known = isinstance(error, pymysql.Error) and error.args and isinstance(error.args[0], int)
@@ -284,19 +283,19 @@ def code_of(error: BaseException) -> int:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """The server has understood the question and says no. Anything else (a lost connection, a shutdown)
-    says nothing about what was asked."""
+    """Whether the server has refused a statement. Other errors, such as a lost connection or a shutdown, say
+    nothing about the statement."""
     code = code_of(error)
     return (1000 <= code < 2000 or code >= 3000) and code not in _GOING_DOWN | _TOO_MANY
 
 
 def is_denied(error: BaseException) -> bool:
-    """It says no because the account lacks a privilege."""
+    """Whether the server has refused because the account lacks a privilege."""
     return code_of(error) in _NO_PRIVILEGE | {1044, 1045}
 
 
-def explain(error: BaseException, config: SourceConfig) -> PenstockError:
-    """The same failure as an error of ours."""
+def explain(error: BaseException, config: MySqlOptions) -> PenstockError:
+    """Turns PyMySQL's errors and socket errors into Penstock's."""
     if isinstance(error, PenstockError):
         return error
     where = f"{config.host}:{config.port}"
@@ -342,7 +341,7 @@ def explain(error: BaseException, config: SourceConfig) -> PenstockError:
     return TransientError(f"The source {where} answered: {text}.", code=code)
 
 
-def _tls_failed(text: str, config: SourceConfig, code: int) -> ConfigError:
+def _tls_failed(text: str, config: MySqlOptions, code: int) -> ConfigError:
     return ConfigError(
         f"TLS with the source {config.host}:{config.port} failed: {text}.",
         hint=f"source.tls is {config.tls}; check source.tls_ca, or choose `required` or `preferred`.",
@@ -350,8 +349,8 @@ def _tls_failed(text: str, config: SourceConfig, code: int) -> ConfigError:
     )
 
 
-def _unreachable(cause: BaseException | None, text: str, config: SourceConfig, code: int) -> PenstockError:
-    """Who answered what, if anybody did."""
+def _unreachable(cause: BaseException | None, text: str, config: MySqlOptions, code: int) -> PenstockError:
+    """The error for a server that was not reached, with what answered at its address."""
     where = f"{config.host}:{config.port}"
     hint = "Check source.host and source.port, and that the server runs and lets this host in."
     if isinstance(cause, _TlsRefused):
@@ -374,8 +373,8 @@ def _unreachable(cause: BaseException | None, text: str, config: SourceConfig, c
 
 
 def hang_up(connection: Any) -> None:
-    """Takes leave of the server, and returns when it has closed its end (or after some seconds): who connects
-    next is not one more."""
+    """Says goodbye to the server and waits some seconds for it to close the connection. So the next
+    connection does not count beside this one."""
     try:
         connection._patience.hurry(_GOODBYE_S)
         connection._execute_command(_COM_QUIT, b"")
@@ -388,21 +387,21 @@ def hang_up(connection: Any) -> None:
 
 
 def query(connection: Any, sql: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """All rows. Raises PyMySQL's errors; `explain` makes ours of them."""
+    """All rows of a query. Raises PyMySQL's errors, which `explain` turns into Penstock's."""
     with connection.cursor() as cursor:
         cursor.execute(sql, arguments or None)
         return list(cursor.fetchall())
 
 
 def query_named(connection: Any, sql: str) -> list[dict[str, Any]]:
-    """All rows, by column name."""
+    """All rows of a query, by column name."""
     with connection.cursor(pymysql.cursors.DictCursor) as cursor:
         cursor.execute(sql)
         return list(cursor.fetchall())
 
 
 class Replication:
-    """A connection that streams the binary log. Owns it: `close` closes both."""
+    """Streams the binary log over a connection. It owns the connection: `close` closes both."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -418,14 +417,15 @@ class Replication:
         self._connection._read_ok_packet()
 
     def dump(self, server_id: int, file: str, position: int, *, block: bool = True) -> None:
-        """Streams from a place in a binlog file on. Without `block` the stream ends where the log does."""
+        """Starts to stream from a position in a binlog file. Without `block`, the stream ends at the end of
+        the log."""
         flags = 0 if block else _DUMP_NON_BLOCK
         data = struct.pack("<IHI", min(position, 0xFFFFFFFF), flags, server_id) + file.encode()
         self._connection._execute_command(_COM_BINLOG_DUMP, data)
         self._socket = self._connection._sock
 
     def dump_gtid(self, server_id: int, executed: bytes) -> None:
-        """Streams every transaction the server has that is not in the encoded GTID set."""
+        """Starts to stream all transactions that are not in the encoded GTID set."""
         data = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, 4, len(executed)) + executed
         self._connection._execute_command(_COM_BINLOG_DUMP_GTID, data)
         self._socket = self._connection._sock
@@ -434,17 +434,18 @@ class Replication:
         return int(self._socket.fileno())
 
     def wait(self, timeout_s: float, *others: int) -> bool:
-        """Until there is something to read; false when time is up or another descriptor has something."""
+        """Waits until there is something to read. False if the time is up, or if the other descriptor is
+        readable."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         readable, _, _ = select.select([self._socket, *others], [], [], timeout_s)
         return self._socket in readable
 
     def read(self) -> bytes | None:
-        """What has arrived, up to READ_BYTES, without waiting; None: nothing yet. `ConnectionError` at the
-        end.
+        """The bytes that have arrived, at most `READ_BYTES`, without waiting. None: nothing yet. Raises
+        `ConnectionError` at the end of the stream.
 
-        Over TLS the library gives one record (16 KiB) at a time, so they are gathered.
+        Over TLS, the library returns one record (16 KiB) at a time, so several are collected.
         """
         self._socket.settimeout(0)
         parts: list[bytes] = []

@@ -1,15 +1,15 @@
-"""Which server of a list is followed. The receiver decides; whoever else asks the source follows it."""
+"""Which of several servers is followed. The receiver decides, and everybody else asks the same server."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.config import SourceConfig
 from penstock.relaylog.status import read_status
+from penstock.sources.mysql.options import MySqlOptions
 
 
-def candidates(config: SourceConfig) -> list[SourceConfig]:
-    """One configuration for each host, in the order of preference."""
+def candidates(config: MySqlOptions) -> list[MySqlOptions]:
+    """One configuration for each host, in order of preference."""
     found = [config.model_copy(update={"failover": []})]
     for address in config.failover:
         host, _, port = address.rpartition(":")
@@ -17,8 +17,9 @@ def candidates(config: SourceConfig) -> list[SourceConfig]:
     return found
 
 
-def followed(config: SourceConfig, relay_log: Path) -> SourceConfig:
-    """The host that the receiver of this relay log follows, or followed last; the first one before that."""
+def followed(config: MySqlOptions, relay_log: Path) -> MySqlOptions:
+    """The host that the receiver of this relay log follows or last followed; the first host if it has not
+    followed any."""
     known = candidates(config)
     if len(known) == 1:
         return known[0]
@@ -29,7 +30,7 @@ def followed(config: SourceConfig, relay_log: Path) -> SourceConfig:
     return known[0]
 
 
-def in_order(config: SourceConfig, relay_log: Path) -> list[SourceConfig]:
+def in_order(config: MySqlOptions, relay_log: Path) -> list[MySqlOptions]:
     """The host that is followed, then the others."""
     first = followed(config, relay_log)
     return [first, *(one for one in candidates(config) if one != first)]

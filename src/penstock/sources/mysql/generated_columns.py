@@ -1,18 +1,18 @@
-"""Generated columns that row images leave out, computed by the server itself.
+"""Lets the server compute generated columns that row images lack.
 
-MariaDB 11 writes them into the images of inserts only: those of updates and deletions lack every generated
-column (stored, virtual, indexed; whatever `binlog_row_image` is), and its replicas compute them again. So do
-we: the values of the row image go into a temporary table with the same columns and the same expressions, and
-what the server makes of them is read back as the rows of a chunk are.
+MariaDB 11 writes generated columns only into the images of inserts. The images of updates and deletes lack
+all of them (stored, virtual and indexed ones, whatever `binlog_row_image` is), and replicas compute them
+again. Penstock does the same. The values of the row image go into a temporary table with the same columns and
+expressions, and the rows are read back like those of a chunk.
 
-Why that is exact: a stored generated column is a function of the other columns of its row and of nothing else
-(the server refuses expressions that are not), so the image alone decides it, whatever became of the row
-later. What the server does not refuse although it depends on the session is the time zone in which it looks
-at a TIMESTAMP: a stored column made of one is a `TableError`.
+Why that is exact: a stored generated column is a function of the other columns of its row and of nothing
+else. The server refuses other expressions. So the image alone decides the value, whatever happened to the row
+later. One dependency on the session is not refused: the time zone in which a TIMESTAMP is read. A stored
+column that uses one is a `TableError`.
 
-The expressions are those of the table's present definition, which must have the columns that the log has. A
-temporary table is seen by its session alone and is not in the binary log; it is the account's privilege
-CREATE TEMPORARY TABLES that allows it.
+The expressions are those of the table's current definition, which must have the columns that the log has.
+Only its session sees a temporary table, and the binary log does not have it. The account needs the privilege
+CREATE TEMPORARY TABLES.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ import pymysql
 
 from penstock import _core
 from penstock.backoff import Backoff, Schedule
-from penstock.config import SourceConfig
 from penstock.errors import TableError, TransientError
 from penstock.model.change import BASE
-from penstock.model.schema import Column, TableId, TableSchema, TypeOptions, quote
+from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 from penstock.printable import argument
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.connection import connect, query
+from penstock.sources.mysql.identifiers import quote, quoted
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot.reader import execute, guarded, prepare_session
 from penstock.sources.mysql.statements import same_definition
 
 _ROW = "penstock row"
-"""The column that keeps the rows in order."""
+"""The name of an extra column, which preserves the order of the rows."""
 _NAME = "penstock_computed"
 _STATEMENT_BYTES = 4 * 1024**2
-"""Of literals in one INSERT; a longer row goes alone."""
+"""Bytes of literals in one INSERT. A row that is longer gets an INSERT of its own."""
 _ATTEMPTS_MAX = 6
 _RETRY = Schedule(first_s=0.4, max_s=6.4, jitter=0.25)
 _ACCESS_DENIED = (1044, 1142, 1227)
@@ -54,12 +55,12 @@ _COLUMN_NAME = re.compile(r"`((?:[^`]|``)+)`")
 class MySqlComputation:
     """`sources.row_images.Computation`."""
 
-    source: SourceConfig
+    source: MySqlOptions
     create: str
-    """Of the temporary table."""
+    """The statement that creates the temporary table."""
     name: str
     base: tuple[str, ...]
-    """The columns that the expressions are made of, in the order of their literals."""
+    """The columns that the expressions use, in the order of their literals."""
     generated: TableSchema
     """The generated columns alone."""
 
@@ -67,8 +68,9 @@ class MySqlComputation:
         return MySqlComputer(self, types)
 
 
-def computation(source: SourceConfig, schema: TableSchema) -> MySqlComputation:
-    """By the present definition of the table. `TableError` if it is not the one that the log has any more."""
+def computation(source: MySqlOptions, schema: TableSchema) -> MySqlComputation:
+    """How to compute the generated columns, by the table's current definition. Raises `TableError` if that is
+    no longer the definition that the log has."""
     connection = connect(source)
     try:
         prepare_session(connection)
@@ -93,9 +95,9 @@ def computation(source: SourceConfig, schema: TableSchema) -> MySqlComputation:
     return computed_by(source, schema, expressions)
 
 
-def computed_by(source: SourceConfig, schema: TableSchema, expressions: dict[str, str]) -> MySqlComputation:
-    """`expressions`: of the generated columns, by their names. Without one are the columns of system
-    versioning, which are in every image."""
+def computed_by(source: MySqlOptions, schema: TableSchema, expressions: dict[str, str]) -> MySqlComputation:
+    """`expressions`: the expressions of generated columns, by name. Columns of system versioning have none;
+    they are in every image."""
     generated = tuple(c for c in schema.columns if c.generated and c.name in expressions)
     base = [c for c in schema.columns if c not in generated and _is_named(c, expressions.values())]
     for column in generated:
@@ -107,7 +109,7 @@ def computed_by(source: SourceConfig, schema: TableSchema, expressions: dict[str
                 hint="Make it of a DATETIME, or leave the table out of the pipeline.",
                 table=str(schema.table),
             )
-    name = TableId(schema.table.database, _NAME).quoted
+    name = quoted(TableId(schema.table.database, _NAME))
     columns = [f"{quote(_ROW)} INT NOT NULL PRIMARY KEY", *(_declared(column) for column in base)]
     columns += [
         f"{_declared(c)} AS ({expressions[c.name]}) {'STORED' if c.generated == 'stored' else 'VIRTUAL'}"
@@ -123,7 +125,8 @@ def computed_by(source: SourceConfig, schema: TableSchema, expressions: dict[str
 
 
 def _is_named(column: Column, expressions: Iterable[str]) -> bool:
-    """More often than need be: what a string literal holds may look like a name."""
+    """Whether an expression may use a column. It can be wrong in one direction: a string literal may look
+    like a name."""
     wanted = column.name.lower()
     return any(
         found.replace("``", "`").lower() == wanted
@@ -140,7 +143,7 @@ def _declared(column: Column) -> str:
 
 
 class MySqlComputer:
-    """Fills batches; a session of its own, opened when it is needed. Close it."""
+    """Fills batches over a connection of its own, which it opens when it is needed. The caller closes it."""
 
     def __init__(self, computation: MySqlComputation, types: TypeOptions) -> None:
         self._work = computation
@@ -155,7 +158,7 @@ class MySqlComputer:
         self._close()
 
     def fill(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same rows without the column `_base`, and with the values that were missing."""
+        """Yields the same rows with their missing values, and without the column `_base`."""
         for batch in batches:
             place = batch.schema.get_field_index(BASE)
             base = batch.column(place)
@@ -177,7 +180,8 @@ class MySqlComputer:
         return batch
 
     def _compute(self, rows: list[str]) -> pa.RecordBatch:
-        """The generated columns of these rows, in their order. A lost connection is tried anew."""
+        """The generated columns of these rows, in the order of the rows. After a lost connection it tries
+        again."""
         backoff = Backoff(_RETRY)
         while True:
             try:
@@ -254,7 +258,7 @@ class MySqlComputer:
 
 
 def _portions(rows: list[str], size: int) -> Iterator[str]:
-    """Lists of VALUES of about `size` characters."""
+    """Groups literals into lists of VALUES of about `size` characters."""
     held: list[str] = []
     length = 0
     for number, row in enumerate(rows):

@@ -20,10 +20,11 @@ from penstock.sources.mysql.connection import query
 from penstock.sources.mysql.ddl import statement as said
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.identifiers import quoted
 
 
 def union_of(parsed: said.Statement) -> tuple[TableId, ...]:
-    """The tables that a statement puts under its own table."""
+    """The tables that a statement makes the parts of a MERGE table."""
     match parsed:
         case said.CreateTable(options=options):
             return options.union or ()
@@ -39,7 +40,7 @@ def is_merge(engine: str) -> bool:
 
 
 def merge_reason(table: TableId, merge: TableId) -> tuple[str, str]:
-    """Reason and cure for a captured table that is parked because it is under a MERGE table, or is one."""
+    """Reason and hint for a captured table that is parked because it is a MERGE table or part of one."""
     if table == merge:
         reason = (
             f"Table {table} is a MERGE table: it has no rows of its own, and the log does not name it when "
@@ -58,7 +59,8 @@ def merge_reason(table: TableId, merge: TableId) -> tuple[str, str]:
 
 
 def read_merge_tables(connection: Any, tables: Collection[TableId], server: Server) -> dict[TableId, TableId]:
-    """Those of `tables` that are MERGE tables or under one, with its name. One query where there is none."""
+    """The MERGE tables among `tables`, and their parts, each with the name of the MERGE table. If there are
+    none, this is one query."""
     found: dict[TableId, TableId] = {}
     rows = query(
         connection,
@@ -66,7 +68,7 @@ def read_merge_tables(connection: Any, tables: Collection[TableId], server: Serv
     )
     for database, name in sorted((str(row[0]), str(row[1])) for row in rows):
         merge = TableId(database, name)
-        shown = query(connection, f"SHOW CREATE TABLE {merge.quoted}")
+        shown = query(connection, f"SHOW CREATE TABLE {quoted(merge)}")
         under = union_of(parse(str(shown[0][1]), database, server)) if shown else ()
         for table in (merge, *under):
             if table in tables:

@@ -1,10 +1,12 @@
-"""Who may get to know the password (`connection.py` says what each plugin sends)."""
+"""Warns if somebody could learn the password on its way to the server. `connection.py` says what each plugin
+sends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from penstock.sources.mysql.connection import CLEARTEXT_PLUGINS, is_encrypted, is_verified
+from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.preflight import Source
 from penstock.sources.preflight import Finding
 
@@ -20,7 +22,7 @@ def is_here(host: str) -> bool:
 
 
 def note_secrecy(source: Source) -> Iterator[Finding]:
-    config, connection = source.config.source, source.connection
+    config, connection = options_of(source.config), source.connection
     verified, encrypted = is_verified(connection), is_encrypted(connection)
     if is_here(config.host):
         yield Finding("ok", "tls", source.name, "The source is on this machine.")

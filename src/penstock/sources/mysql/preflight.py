@@ -29,11 +29,12 @@ from penstock.sources.mysql.connection import (
     query_named,
 )
 from penstock.sources.mysql.dialect import Dialect
-from penstock.sources.mysql.snapshot.watermark import marks_of
+from penstock.sources.mysql.options import options_of
+from penstock.sources.mysql.snapshot.watermark import watermarks_of
 from penstock.sources.preflight import PURGED, Finding
 
 RETENTION_MIN_S = 86_400
-"""Less than a day of log at the source leaves too little time to mend a stopped pipeline."""
+"""With less than a day of log at the source, there is too little time to mend a stopped pipeline."""
 
 GTID_SQL = (
     "SET GLOBAL enforce_gtid_consistency = ON;\n"
@@ -45,7 +46,7 @@ GTID_SQL = (
 
 @dataclass
 class Source:
-    """What the checks ask. `denied` are questions the account may not ask."""
+    """What the checks know of the source. `denied`: queries that the account may not run."""
 
     config: PipelineConfig
     connection: Any
@@ -62,10 +63,10 @@ class Source:
 
     @property
     def name(self) -> str:
-        return f"{self.config.source.host}:{self.config.source.port}"
+        return f"{options_of(self.config).host}:{options_of(self.config).port}"
 
     def variable(self, *names: str) -> str:
-        """The first of these variables that the server has; empty if none."""
+        """The value of the first of these variables that the server has; empty if it has none."""
         return next((self.variables[name] for name in names if name in self.variables), "")
 
     def is_on(self, *names: str) -> bool:
@@ -76,13 +77,12 @@ class Source:
 
 
 def check(config: PipelineConfig) -> list[Finding]:
-    """Everything that is found, in the order in which it should be mended. Never raises for a source's
-    fault.
+    """All findings, in the order in which they should be mended. Problems of the source are never raised.
 
-    Of several hosts the first that answers is the source, in the order in which the receiver looks; what is
-    wrong with the others keeps them from taking its place, not the pipeline from running.
+    With several hosts, the first that answers is the source, in the order in which the receiver tries them.
+    Problems of the other hosts keep them from replacing it, but do not keep the pipeline from running.
     """
-    order = followed_host.in_order(config.source, config.relay_log_path)
+    order = followed_host.in_order(options_of(config), config.relay_log_path)
     found = [_check_host(config.model_copy(update={"source": one})) for one in order]
     source = next((one for one in found if any(finding.level == "ok" for finding in one)), found[0])
     known = {(one.check, one.subject, one.level) for one in source}
@@ -99,9 +99,9 @@ def _of_other(finding: Finding) -> Finding:
 
 
 def _check_host(config: PipelineConfig) -> list[Finding]:
-    name = f"{config.source.host}:{config.source.port}"
+    name = f"{options_of(config).host}:{options_of(config).port}"
     try:
-        connection = connect(config.source)
+        connection = connect(options_of(config))
     except PenstockError as error:
         return [Finding("error", "connection", name, f"{error.message} {error.hint}".strip())]
     try:
@@ -118,7 +118,7 @@ def _check_host(config: PipelineConfig) -> list[Finding]:
             findings.extend(_guarded(one, source))
         return findings
     except Exception as error:
-        known = explain(error, config.source)
+        known = explain(error, options_of(config))
         return [Finding("error", "connection", name, f"{known.message} {known.hint}".strip())]
     finally:
         connection.close()
@@ -146,13 +146,13 @@ def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
 
 
 def _guarded(one: Callable[[Source], Iterator[Finding]], source: Source) -> list[Finding]:
-    """A question that the server refuses must not hide the answers to the others. Raises when the source is
-    gone: then nothing else is answered either."""
+    """Runs one check. If the server refuses its query, the other checks still run. If the source is gone, the
+    error is raised."""
     found: list[Finding] = []
     try:
         found.extend(one(source))
     except Exception as error:
-        known = explain(error, source.config.source)
+        known = explain(error, options_of(source.config))
         if isinstance(known, SourceUnreachable):
             raise known from error
         subject = one.__name__.split("_", 1)[1]
@@ -208,7 +208,7 @@ def ensure_server(source: Source) -> Iterator[Finding]:
 
 
 def ensure_privileges(source: Source) -> Iterator[Finding]:
-    """SELECT on the tables is checked where the tables are."""
+    """Checks the privileges of a replica. `preflight_tables.py` checks SELECT on the tables."""
     missing = sorted(source.denied)
     try:
         if source.traits.mariadb:
@@ -233,8 +233,8 @@ def ensure_privileges(source: Source) -> Iterator[Finding]:
 
 
 def _register(source: Source) -> None:
-    """As a replica does, for a moment."""
-    connection = connect(source.config.source)
+    """Registers as a replica for a moment."""
+    connection = connect(options_of(source.config))
     try:
         Replication(connection).register(0x7FFFFFFF, "penstock-doctor")
     finally:
@@ -333,7 +333,7 @@ def ensure_gtids(source: Source) -> Iterator[Finding]:
 
 def _watermark_table(source: Source, table: str) -> Iterator[Finding]:
     try:
-        marks_of(source.connection, table)
+        watermarks_of(source.connection, table)
     except ConfigError as error:
         yield Finding("error", "watermark_table", table, error.message, error.hint)
         return
@@ -349,7 +349,7 @@ def _watermark_table(source: Source, table: str) -> Iterator[Finding]:
 
 
 def ensure_replica_logs(source: Source) -> Iterator[Finding]:
-    """A replica that does not log what it applies has a log without changes."""
+    """Checks that a replica logs what it applies. Otherwise its log has no changes."""
     if source.is_on("log_replica_updates", "log_slave_updates"):
         return
     if not source.ask(source.dialect.replica_status):
@@ -397,7 +397,7 @@ def _retention_sql(source: Source) -> str:
 
 
 def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
-    """Where the relay log has got to, against what the source still has."""
+    """Compares the end of the relay log with the log that the source still has."""
     try:
         text = (source.config.relay_log_path / "receiver.json").read_text("utf-8")
         report = json.loads(text)
@@ -428,7 +428,7 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
 
 
 def _lost(source: Source, report: dict[str, Any]) -> bool:
-    """Whether the source has purged what the relay log lacks; only GTIDs can say that it has not."""
+    """Whether the source has purged log that the relay log lacks. Only GTIDs can prove that it has not."""
     if not report.get("gtids"):
         return True
     if source.traits.mariadb:

@@ -1,7 +1,7 @@
-"""Are the other servers that `snapshot` names fit for what they are named for?
+"""Checks the other servers that the section `snapshot` names.
 
-That one of them is away or unfit is no reason not to run: the others are used, or the snapshot waits, and
-says so. Refused is only what can never work.
+A server that is away or unfit does not keep the pipeline from running: other servers are used, or the
+snapshot waits and says so. Only what can never work is an error.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from penstock.errors import PenstockError
 from penstock.sources.mysql.connection import is_denied
+from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.preflight import GTID_SQL, Source, account_sql
 from penstock.sources.mysql.snapshot import replicas, server_load
 from penstock.sources.mysql.snapshot.replicas import ReplicaFacts, SourceFacts
@@ -21,7 +22,7 @@ _WITHOUT = "Remove snapshot.hosts from the pipeline file to read from the source
 
 
 def ensure_hosts(source: Source) -> Iterator[Finding]:
-    """`snapshot.hosts`: chunks are read there, the log comes from the source."""
+    """Checks `snapshot.hosts`, from which chunks are read."""
     addresses = source.config.snapshot.hosts
     if not addresses or source.config.snapshot.mode == "never":
         return
@@ -51,10 +52,10 @@ def ensure_hosts(source: Source) -> Iterator[Finding]:
 
 def _host(source: Source, onlooker: Onlooker, address: str) -> Iterator[Finding]:
     captured = TableFilter(source.config.tables, fold_case=source.traits.fold_case)
-    config = server_load.at(source.config.source, address)
+    config = server_load.at(options_of(source.config), address)
     try:
         replica = replicas.look_at_replica(onlooker, config)
-        facts = replicas.look_at_source(onlooker, source.config.source, replica)
+        facts = replicas.look_at_source(onlooker, options_of(source.config), replica)
     except PenstockError as error:
         yield _unfit(address, f"{error.message} {error.hint}".strip())
         return
@@ -107,12 +108,12 @@ def _unknown_lag(source: Source, address: str, error: PenstockError) -> Finding:
 
 
 def ensure_load(source: Source) -> Iterator[Finding]:
-    """`snapshot.load.replicas`: their lag holds the snapshot up."""
+    """Checks `snapshot.load.replicas`. The snapshot pauses while they lag."""
     onlooker = Onlooker()
     try:
         for address in source.config.snapshot.load.replicas:
             try:
-                channels = onlooker.channels(server_load.at(source.config.source, address))
+                channels = onlooker.channels(server_load.at(options_of(source.config), address))
             except PenstockError as error:
                 yield _unknown_lag(source, address, error)
                 continue

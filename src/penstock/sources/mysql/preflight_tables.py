@@ -1,4 +1,4 @@
-"""The part of preflight that looks at the captured tables."""
+"""The checks of captured tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pymysql
 
 from penstock.cascades.keys import parent_missing
 from penstock.model.pattern import named_database, named_table
-from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema, quote
+from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema
 from penstock.sources.mysql import catalog
 from penstock.sources.mysql.connection import is_refusal, query
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
+from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
 
@@ -26,7 +27,8 @@ _TABLES_PER_QUERY = 100
 
 
 def ensure_tables(source: Source) -> Iterator[Finding]:
-    """Patterns match, tables can be read, and nothing about them keeps changes out of the log."""
+    """Checks that patterns match tables, that the account may read them, and that all their changes are in
+    the log."""
     tables = TableFilter(source.config.tables, fold_case=source.traits.fold_case)
     existing = catalog.list_tables(source.connection)
     captured = [table for table in existing if table in tables]
@@ -112,8 +114,8 @@ def _grant(source: Source, databases: Iterable[str]) -> str:
 
 
 def _readable(source: Source, captured: list[TableId]) -> Iterator[Finding]:
-    """The server itself says whether the rows may be read: roles, partial revokes and column grants
-    included."""
+    """Asks the server whether the account may read the rows. This covers roles, partial revokes and grants on
+    columns."""
     if source.config.snapshot.mode == "never":
         return
     denied = [
@@ -132,10 +134,10 @@ def _readable(source: Source, captured: list[TableId]) -> Iterator[Finding]:
 
 
 def _denied(source: Source, tables: list[TableId]) -> list[TableId]:
-    """Those that may not be read. All are asked about in one statement, which fails for one that is
-    refused: then the half that it stands in is looked at closer."""
+    """The tables that the account may not read. One statement asks for all of them. It fails if one is
+    refused; then each half is asked for by itself."""
     # A derived table with a limit is never merged, so each `*` is checked as in a SELECT of its own.
-    looks = [f"SELECT 1 FROM (SELECT * FROM {table.quoted} LIMIT 0) AS t" for table in tables]
+    looks = [f"SELECT 1 FROM (SELECT * FROM {quoted(table)} LIMIT 0) AS t" for table in tables]
     try:
         query(source.connection, " UNION ALL ".join(looks))
         return []
@@ -149,7 +151,7 @@ def _denied(source: Source, tables: list[TableId]) -> list[TableId]:
 
 
 def _filters(source: Source, captured: list[TableId]) -> Iterator[Finding]:
-    """binlog_do_db and binlog_ignore_db keep whole databases out of the log."""
+    """Checks binlog_do_db and binlog_ignore_db, which leave whole databases out of the log."""
     if not source.binlog:
         return
     only = str(source.binlog.get("Binlog_Do_DB") or "")
@@ -168,7 +170,7 @@ def _filters(source: Source, captured: list[TableId]) -> Iterator[Finding]:
 
 
 def _lists(names: str, name: str) -> bool:
-    """A list of names joined by commas has this one, which may hold commas itself."""
+    """Whether a comma-separated list has this name, which may contain commas."""
     return f",{name}," in f",{names},"
 
 
@@ -183,7 +185,7 @@ def _keys(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Findi
             f"{table} has neither a primary key nor a unique index over columns that are NOT NULL, so its "
             f"rows cannot be identified in a target of type {source.config.sink.type}. It stays parked "
             "until it has one. Other tables are not affected.",
-            f"ALTER TABLE {table.quoted} ADD COLUMN {quote(column)} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT "
+            f"ALTER TABLE {quoted(table)} ADD COLUMN {quote(column)} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT "
             "PRIMARY KEY;",
         )  # fmt: skip
     if not without:
@@ -202,12 +204,12 @@ def _engines(source: Source, captured: list[TableId]) -> Iterator[Finding]:
                 "warning", "engine", str(table),
                 f"{table} uses the engine {engine}, which has no consistent reads: a snapshot during writes "
                 "may miss rows or read them twice.",
-                f"ALTER TABLE {table.quoted} ENGINE = InnoDB;",
+                f"ALTER TABLE {quoted(table)} ENGINE = InnoDB;",
             )  # fmt: skip
 
 
 def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
-    """Rows that a foreign key changes are not in the log before MySQL 9.6."""
+    """Checks for foreign keys whose changes are not in the log (before MySQL 9.6)."""
     if source.traits.logs_cascades:
         return
     if source.config.cascades == "apply":
@@ -232,7 +234,7 @@ def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
 
 
 def _applied(source: Source, captured: set[TableId]) -> Iterator[Finding]:
-    """What a foreign key does can be worked out if the log has the changes of its parent."""
+    """Checks foreign keys whose changes are computed. The log needs the changes of their parent tables."""
     for table, keys in sorted(read_cascading_keys(source.connection, captured).items()):
         for key in keys:
             if key.parent in captured:
@@ -247,7 +249,7 @@ def _without_rules(table: TableId, key: CascadingKey) -> str:
     columns, targets = (", ".join(map(quote, names)) for names in (key.columns, key.referenced))
     name = quote(key.name)
     return (
-        f"ALTER TABLE {table.quoted} DROP FOREIGN KEY {name};\n"
-        f"ALTER TABLE {table.quoted} ADD CONSTRAINT {name} FOREIGN KEY ({columns}) "
-        f"REFERENCES {key.parent.quoted} ({targets});"
+        f"ALTER TABLE {quoted(table)} DROP FOREIGN KEY {name};\n"
+        f"ALTER TABLE {quoted(table)} ADD CONSTRAINT {name} FOREIGN KEY ({columns}) "
+        f"REFERENCES {quoted(key.parent)} ({targets});"
     )

@@ -1,14 +1,14 @@
-"""The receiver: one replication connection, appended to the relay log.
+"""The receiver appends what one replication connection sends to the relay log.
 
-`Receiver.run` goes on until it is stopped or cannot go on. It is a loop of sessions; a session is one
-connection. Each begins by cutting the log to its last committed transaction end (`RelayLogWriter.recover`)
-and by proving that the source is still the one we followed (`follow.plan`), so whatever ended the session
-before (a lost connection, a full disk, `kill -9`) nothing is lost and nothing comes twice: the source is
-asked for exactly what the log does not hold.
+`Receiver.run` works until it is stopped or cannot go on. It is a loop of sessions, one for each connection. A
+session first cuts the log to its last committed transaction end (`RelayLogWriter.recover`). Then it proves
+that the source is still the one that was followed (`start_position.plan`), and asks for exactly what the log
+does not have. So whatever ended the session before (a lost connection, a full disk, `kill -9`), nothing is
+lost and nothing is stored twice.
 
-All work per event is in `_core.Framer`. What is left here is per piece of the socket: read, feed, write,
-and every `flush_interval` one index entry that commits what has come. While a flush is under way the socket
-is read on.
+`_core.Framer` does all work per event. This module works per piece that the socket delivers: it reads, feeds
+the framer, and writes. Every `flush_interval`, one index entry commits what has arrived. While a flush is
+running, the socket is still read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from penstock.errors import (
 )
 from penstock.relaylog import retention
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import FORMAT, MYSQL_BINLOG, RELAY_FILE, read_relay
+from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay
+from penstock.relaylog.segment_format import MYSQL_BINLOG
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
@@ -51,28 +52,30 @@ from penstock.sources.mysql.connection import (
     query,
     query_named,
 )
+from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.server_identity import Server, describe
-from penstock.sources.mysql.start_position import Held, Stream
+from penstock.sources.mysql.start_position import ReceivedLog, Stream
 from penstock.sources.mysql.stop_signals import Stopping
 
 FAILURES_MAX = 5
-"""Sessions in a row that end in malformed data, or in a refusal we do not know, without one event in
-between."""
+"""Consecutive sessions without a single event that end in malformed data or an unknown refusal. Then the
+receiver gives up."""
 DISK_RETRY_S = 1.0
-"""How often a receiver without room on its disk looks whether there is some."""
+"""How often a receiver with a full disk checks for space."""
 DISK_WAIT_MAX_S = 60.0
-"""Then it tries to write in any case: how much is needed is a guess."""
+"""After this time it tries to write anyway, because the space that it needs is an estimate."""
 RETENTION_EVERY_S = 30.0
-"""How often segments that nobody needs are looked for."""
+"""How often segments that nobody needs are deleted."""
 BEHIND_BYTES = 64 * 1024
-"""Between two flushes, when a source that is followed closely sends some KiB."""
+"""More bytes than this between two flushes are a backlog. A source that is followed closely sends some
+KiB."""
 FLUSH_PAUSE_S = 0.002
-"""Between two flushes while what comes is no backlog. Each costs two fsyncs and a line of the index."""
+"""Seconds between two flushes without a backlog. Each flush costs two fsyncs and an index line."""
 
 
 @dataclass
 class _Session:
-    """One connection's worth of following."""
+    """One connection and its state."""
 
     server: Server
     stream: Stream
@@ -86,14 +89,14 @@ class _Session:
 
 
 class Receiver:
-    """Writes the relay log of one pipeline file. `run` raises what it cannot go on with."""
+    """Writes the relay log of one pipeline file. `run` raises the error that ends it."""
 
     def __init__(self, config: PipelineConfig, stopping: Stopping) -> None:
         self.config = config
         self.stopping = stopping
         self.folder = config.relay_log_path
-        self._hosts = followed_host.candidates(config.source)
-        self.source = followed_host.followed(config.source, self.folder)
+        self._hosts = followed_host.candidates(options_of(config))
+        self.source = followed_host.followed(options_of(config), self.folder)
         self._refused_since: float | None = None
         self._retention_at = 0.0
         self._bytes = 0
@@ -102,7 +105,7 @@ class Receiver:
         self._unfinished = 0
 
     def run(self) -> None:
-        """Raises `LeaseHeld` at once when another receiver writes this log."""
+        """Receives until it is stopped. Raises `LeaseHeld` at once if another receiver writes this log."""
         directory.make(self.folder, "relay_log.path")
         directory.close_to_others(self.folder, "relay_log.path")
         self.writer = RelayLogWriter(self.folder, self.config.relay_log, on_committed=self.stopping.wake)
@@ -122,8 +125,8 @@ class Receiver:
             self.writer.close()
 
     def _relay(self) -> dict[str, Any]:
-        """What `relay.json` says; for a new log, what it will say (it is written once the source is
-        known)."""
+        """The content of `relay.json`. For a new log, the content that will be written once the source is
+        known."""
         path = self.folder / RELAY_FILE
         if path.exists():
             return read_relay(self.folder)
@@ -184,8 +187,7 @@ class Receiver:
 
     def _given_up(self, trouble: PenstockError) -> SourceError:
         if self._by_position:
-            # A position is only as good as the file it belongs to: this is how a reset source looks from
-            # there.
+            # A position depends on its file. If the source was reset, this is how it looks.
             return LogDiverged(
                 f"The source's log cannot be read on from where we stand: {trouble.message}",
                 hint=start_position.DIVERGED_HINT,
@@ -198,8 +200,8 @@ class Receiver:
         self.source = self._hosts[(at + 1) % len(self._hosts)]
 
     def _elsewhere(self, error: PenstockError) -> PenstockError:
-        """This server does not continue our log, or is not fit to. Another one of the list may, perhaps once
-        it is promoted: for a while that is waited for."""
+        """Handles a server that cannot continue the log. With several hosts, another one may, perhaps after
+        it is promoted. The receiver tries them for a while."""
         since = self._refused_since = self._refused_since or time.monotonic()
         waited = time.monotonic() - since
         alone = len(self._hosts) == 1 or isinstance(error, RelayLogCorrupt)
@@ -209,10 +211,10 @@ class Receiver:
         return TransientError(error.message, hint=error.hint, **error.details)
 
     def _wait_for_room(self, error: DiskFull) -> None:
-        """Until what did not fit has room, and some more; after a while it is tried again in any case."""
+        """Waits until there is space for what did not fit, and some more. After a while it returns anyway."""
         with contextlib.suppress(DiskFull):
             self.writer.recover()
-        # Only now: the report lies on the same disk.
+        # The report is on the same disk, so it is written after the recovery.
         self.status.enter("disk_full", str(error), error)
         needed = self.config.relay_log.disk_free_min + self._unfinished * 5 // 4 + (1 << 20)
         until = time.monotonic() + DISK_WAIT_MAX_S
@@ -231,15 +233,17 @@ class Receiver:
         try:
             self._connected_once = True
             server = describe(connection)
-            held = start_position.hold(RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None)
+            received = start_position.received_log(
+                RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None
+            )
             by_gtid = self._by_gtid(server)
-            stream = start_position.plan(self.source, server, held, self.config.start, by_gtid=by_gtid)
-            self._by_position = held is not None and stream.gtids is None
+            stream = start_position.plan(self.source, server, received, self.config.start, by_gtid=by_gtid)
+            self._by_position = received is not None and stream.gtids is None
             server_id = self._server_id(connection, server)
             self._prepare(connection, server)
             replication = self._ask(connection, server, stream, server_id)
             self._create(server, by_gtid=by_gtid)
-            session = _Session(server, stream, replication, self._framer(server, stream, held))
+            session = _Session(server, stream, replication, self._framer(server, stream, received))
             self._refused_since = None
             self.status.facts["source"] = {
                 "host": self.source.host,
@@ -250,7 +254,7 @@ class Receiver:
             }
             self.status.enter("streaming")
             try:
-                self._stream(session, held)
+                self._stream(session, received)
             finally:
                 framer = session.framer
                 self._unfinished = framer.offset + framer.held_bytes - framer.committed
@@ -258,7 +262,7 @@ class Receiver:
             connection._force_close()
 
     def _ask(self, connection: Any, server: Server, stream: Stream, server_id: int) -> Replication:
-        """Asks for the stream. What comes is read from then on."""
+        """Asks the source for the stream. From then on the connection only receives."""
         if stream.gtids is not None and server.dialect.mariadb:
             # Not strict: a number that the source does not have stands for the next one that it has.
             query(connection, "SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
@@ -275,7 +279,7 @@ class Receiver:
         return replication
 
     def _replica_name(self, server: Server) -> str:
-        """How the source lists us. MariaDB has no other mark by which we find ourselves."""
+        """The name under which the source lists this receiver. On MariaDB nothing else identifies it."""
         return f"penstock-{self.relay['uuid']}" if server.dialect.mariadb else socket.gethostname()
 
     def _by_gtid(self, server: Server) -> bool:
@@ -288,13 +292,13 @@ class Receiver:
             return
         self.relay |= {
             "mode": "gtid" if by_gtid else "file",
-            "source": {"server_uuid": server.uuid, "version": server.version},
+            "source": {"type": self.source.type, "server_uuid": server.uuid, "version": server.version},
             "start": self.config.start.model_dump(mode="json", exclude_none=True),
         }
         data = json.dumps(self.relay, indent=1).encode()
         replace_file(self.folder / RELAY_FILE, data, durable=True)
 
-    def _framer(self, server: Server, stream: Stream, held: Held | None) -> Framer:
+    def _framer(self, server: Server, stream: Stream, received: ReceivedLog | None) -> Framer:
         limits = self.config.relay_log
         known = stream.known
         return Framer(
@@ -308,14 +312,17 @@ class Receiver:
             skip_until_us=stream.skip_until_us,
             skip_until=stream.skip_until,
             expected=stream.expected,
-            prepared=[(one.xid, one.file, one.start, one.length) for one in held.prepared] if held else [],
+            prepared=[(one.xid, one.file, one.start, one.length) for one in received.prepared]
+            if received
+            else [],
             spool=str(self.writer.spool.folder),
             spool_number=self.writer.spool.next_number,
             generation=self.writer.lease.generation,
         )
 
     def _server_id(self, connection: Any, server: Server) -> int:
-        """Ours must differ from the source's and from every other replica's, or they throw each other out."""
+        """A server id that differs from those of the source and of all other replicas. Two replicas with one
+        id disconnect each other."""
         wanted = self.source.server_id
         taken = {server.server_id: "the source itself"}
         with server_errors.of_replication(self.source):
@@ -364,9 +371,9 @@ class Receiver:
     # streaming
     # -------------------------------------------------------------------------------------------------
 
-    def _stream(self, session: _Session, held: Held | None) -> None:
-        """Until asked to stop or to connect anew (returns with everything committed), or until something
-        raises."""
+    def _stream(self, session: _Session, received: ReceivedLog | None) -> None:
+        """Receives until it is asked to stop or to reconnect, and then commits everything. Errors are
+        raised."""
         silence_max = max(3 * self.source.heartbeat / 1000, 3.0)
         session.heard = time.monotonic()
         while not (self.stopping or self.stopping.anew):
@@ -375,7 +382,7 @@ class Receiver:
                 if data is not None:
                     session.heard = time.monotonic()
                     session.unflushed += len(data)
-                    self._take(session, data, held)
+                    self._take(session, data, received)
             else:
                 self.stopping.drain()
             now = time.monotonic()
@@ -393,25 +400,25 @@ class Receiver:
         self._report(session)
 
     def _patience(self, session: _Session) -> float:
-        """How long to wait for the socket: until the next flush is due, or a second."""
+        """Seconds to wait for the socket: until the next flush, at most one second."""
         if session.dirty and self.writer.ready_to_flush:
-            due = session.flushed + self._flush_pause(session)
-            return max(0.0, due - time.monotonic())
+            next_flush = session.flushed + self._flush_pause(session)
+            return max(0.0, next_flush - time.monotonic())
         return 1.0  # the end of a flush under way wakes us
 
     def _flush_pause(self, session: _Session) -> float:
-        """Seconds from one flush to the next: few, where somebody waits for each commit; more, where the
-        source sends what it has had for longer."""
+        """Seconds from one flush to the next. Short if somebody waits for each commit, longer if the source
+        sends a backlog."""
         interval = self.config.relay_log.flush_interval / 1000
         return interval if session.unflushed >= BEHIND_BYTES else min(interval, FLUSH_PAUSE_S)
 
-    def _take(self, session: _Session, data: bytes, held: Held | None) -> None:
+    def _take(self, session: _Session, data: bytes, received: ReceivedLog | None) -> None:
         framer = session.framer
         pieces = framer.feed(data)
         while True:
             self._bytes += sum(len(piece) for piece in pieces if isinstance(piece, bytes))
             if framer.diverged:
-                raise self._diverged(session, held)
+                raise self._diverged(session, received)
             self.writer.put(pieces)
             if not framer.more:
                 break
@@ -428,8 +435,8 @@ class Receiver:
 
     def _flush(self, session: _Session, now: float) -> None:
         ready = self.writer.ready_to_flush  # raises what the last flush failed with
-        due = now - session.flushed >= self._flush_pause(session)
-        if not (session.dirty and ready and due):
+        paused = now - session.flushed < self._flush_pause(session)
+        if not session.dirty or not ready or paused:
             return
         self._commit(session)
         session.flushed, session.unflushed, session.dirty = now, 0, False
@@ -439,8 +446,8 @@ class Receiver:
     def _commit(self, session: _Session) -> None:
         self.writer.flush(session.framer.cut(), spools=session.framer.spool_files)
 
-    def _diverged(self, session: _Session, held: Held | None) -> LogDiverged:
-        last = held.last if held else None
+    def _diverged(self, session: _Session, received: ReceivedLog | None) -> LogDiverged:
+        last = received.last if received else None
         what = (last.gtid or f"the one at {last.file}:{last.position}") if last else "our last transaction"
         return LogDiverged(
             f"The source {session.server.uuid} has another transaction {what} than the one we hold.",

@@ -1,4 +1,4 @@
-"""What a source answers instead of its log, as errors that say what to do."""
+"""Turns a source's refusals to send its log into errors with hints."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pymysql
 
-from penstock.config import SourceConfig
 from penstock.errors import ConfigError, LogDiverged, LogPurged, PenstockError, TransientError
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.server_identity import Server
 from penstock.sources.mysql.start_position import DIVERGED_HINT, PURGED_HINT
 
@@ -20,12 +20,12 @@ _DIVERGED = (
 )  # fmt: skip
 
 _NO_EVENT = ("max_allowed_packet", "bogus data", "corrupt")
-"""What a server says when no event begins at the place it is asked for."""
+"""Parts of a server's message if no event begins at the requested position."""
 
 
 @contextlib.contextmanager
-def of_replication(config: SourceConfig) -> Iterator[None]:
-    """Missing privileges inside the block become a `ConfigError` with the GRANT."""
+def of_replication(config: MySqlOptions) -> Iterator[None]:
+    """Turns missing privileges inside the block into a `ConfigError` with the GRANT."""
     try:
         yield
     except pymysql.Error as error:
@@ -34,7 +34,7 @@ def of_replication(config: SourceConfig) -> Iterator[None]:
         raise
 
 
-def no_privilege(config: SourceConfig, text: str) -> ConfigError:
+def no_privilege(config: MySqlOptions, text: str) -> ConfigError:
     return ConfigError(
         f"The user {config.user!r} may not read the source's log: {text}.",
         hint=f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{config.user}'@'%';",
@@ -42,10 +42,10 @@ def no_privilege(config: SourceConfig, text: str) -> ConfigError:
 
 
 def of_stream(
-    error: tuple[int, str, str], server: Server, config: SourceConfig, *, unproven: bool
+    error: tuple[int, str, str], server: Server, config: MySqlOptions, *, unproven: bool
 ) -> PenstockError:
-    """The ERR packet that ended a stream. `unproven`: our last transaction was asked for by its place, and
-    has not come."""
+    """The error for the ERR packet that ended a stream. `unproven`: the last stored transaction was requested
+    again and has not arrived."""
     code, _, text = error
     lower = text.lower()
     if code in _NO_PRIVILEGE:

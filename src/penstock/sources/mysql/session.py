@@ -1,8 +1,8 @@
-"""What the pipeline asks the source beside its log: definitions, the end of the binlog, chunk bounds.
+"""Asks the source for definitions, the end of its log, and bounds of chunks.
 
-One connection, opened anew when it was lost; no locks, no writes. Questions are rare (a new table, an ADD
-COLUMN, a start), so they share it under a lock; splitting a table takes a connection of its own, which the
-next table can have if it comes soon.
+Questions are rare (a new table, an ADD COLUMN, a start), so they share one connection under a lock. It is
+opened again after it was lost. Splitting a table takes a connection of its own, which the next table can
+reuse. There are no locks and no writes at the source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import pymysql
 
-from penstock.config import SourceConfig
 from penstock.errors import ConfigError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
@@ -29,7 +28,9 @@ from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
 from penstock.sources.mysql import catalog, followed_host, statements
 from penstock.sources.mysql.connection import connect, explain, hang_up, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
+from penstock.sources.mysql.identifiers import quoted
 from penstock.sources.mysql.merge_tables import merge_reason, read_merge_tables
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot import watermark
 from penstock.sources.mysql.snapshot.keys import key_literal
 from penstock.sources.mysql.snapshot.reader import prepare_session
@@ -39,22 +40,23 @@ from penstock.sources.table_filter import TableFilter
 T = TypeVar("T")
 
 CHUNK_KEYS = 500
-"""Of those that somebody named, per chunk."""
+"""Named keys per chunk."""
 GTID_WAIT_SECONDS = 60
 SPARE_SECONDS = 5.0
-"""How long a connection that splits tables waits for the next one; an older one may have been closed."""
+"""How long a connection for splitting may be idle before it is not reused. The server may have closed an
+older one."""
 
 
 @dataclass(frozen=True)
 class _Spare:
     connection: Any
-    config: SourceConfig
+    config: MySqlOptions
     since: float
 
 
 def _want_fresh_sizes(connection: Any) -> None:
-    """MySQL from 8.0 on keeps sizes of tables for a day, and writes down those that are asked for, unless it
-    is told not to."""
+    """Makes MySQL 8.0 and newer read current sizes of tables. By default it caches them for a day, and writes
+    to its own tables when they are read."""
     with connection.cursor() as cursor:
         # Asked first: the warnings of a SET that fails would be taken for those of a later statement.
         if cursor.execute("SHOW VARIABLES LIKE 'information\\_schema\\_stats\\_expiry'"):
@@ -62,14 +64,14 @@ def _want_fresh_sizes(connection: Any) -> None:
 
 
 class SourceSession:
-    """`sources.catalog.Catalog` and `sources.chunks.Chunks`. Opened lazily. Raises `TransientError` when the
-    source stays out of reach."""
+    """`sources.catalog.Catalog` and `sources.chunks.Chunks`. It connects when it is first needed. Raises
+    `TransientError` while the source cannot be reached."""
 
     def __init__(
-        self, config: SourceConfig, relay_log: Path | None = None, *, foreign_keys: bool = False
+        self, config: MySqlOptions, relay_log: Path | None = None, *, foreign_keys: bool = False
     ) -> None:
-        """`relay_log`: whose receiver says which of several hosts is followed. `foreign_keys`: definitions
-        have those that cascade, where the log does not hold what they change."""
+        """`relay_log`: its receiver says which of several hosts is followed. `foreign_keys`: definitions have
+        the foreign keys that cascade, where the log does not hold what they change."""
         self._all = config
         self._foreign_keys = foreign_keys
         self._relay_log = relay_log
@@ -80,7 +82,7 @@ class SourceSession:
         self._spares: SimpleQueue[_Spare] = SimpleQueue()
 
     @property
-    def _config(self) -> SourceConfig:
+    def _config(self) -> MySqlOptions:
         return self._all if self._relay_log is None else followed_host.followed(self._all, self._relay_log)
 
     def close(self) -> None:
@@ -92,7 +94,7 @@ class SourceSession:
         self.rest()
 
     def rest(self) -> None:
-        """No table is split for now: the connections for that are closed."""
+        """Closes the connections that split tables."""
         while (spare := self._take_spare()) is not None:
             hang_up(spare.connection)
 
@@ -102,8 +104,8 @@ class SourceSession:
         except Empty:
             return None
 
-    def _splitter(self, config: SourceConfig) -> Any:
-        """A connection that is ready to split a table: a new one, or that of the table before."""
+    def _splitter(self, config: MySqlOptions) -> Any:
+        """A connection for splitting a table: a new one, or that of the table before."""
         spare = self._take_spare()
         if spare is not None:
             if spare.config == config and time.monotonic() < spare.since + SPARE_SECONDS:
@@ -153,7 +155,7 @@ class SourceSession:
         return statements.touched(self.traits.statements, statement, tables)
 
     def read_database(self, name: str) -> tuple[str, str] | None:
-        """Default character set and collation of a database."""
+        """The default character set and collation of a database."""
         return self._ask(lambda connection: catalog.read_database(connection, name))
 
     def server_uuid(self) -> str:
@@ -162,8 +164,8 @@ class SourceSession:
         return self._server_uuid
 
     def end_position(self) -> SourcePosition:
-        """The end of the source's binary log: claims no less than what is visible now."""
-        return self._ask(lambda connection: self._log_end(connection).high())
+        """The end of the source's binary log. Everything that is visible now lies before it."""
+        return self._ask(lambda connection: self._log_end(connection).high().opaque)
 
     def read_table(self, table: TableId) -> TableSchema | None:
         schema = self._ask(lambda connection: catalog.read_table(connection, table))
@@ -190,6 +192,12 @@ class SourceSession:
     def cascade_reason(self, table: TableId) -> Reason:
         return statements.cascade_reason(table)
 
+    def add_key(self, table: TableId) -> str:
+        return (
+            f"ALTER TABLE {quoted(table)} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL "
+            "AUTO_INCREMENT PRIMARY KEY"
+        )
+
     def same_definition(self, one: TableSchema | None, other: TableSchema) -> bool:
         return statements.same_definition(one, other)
 
@@ -201,7 +209,7 @@ class SourceSession:
         try:
             prepare_session(connection)
             with connection.cursor() as cursor:
-                cursor.execute(f"EXPLAIN SELECT 1 FROM {schema.table.quoted} WHERE ({condition})")
+                cursor.execute(f"EXPLAIN SELECT 1 FROM {quoted(schema.table)} WHERE ({condition})")
         except (pymysql.MySQLError, OSError) as error:
             if not is_refusal(error):
                 why = explain(error, self._config).message
@@ -222,7 +230,7 @@ class SourceSession:
         part: Part = ALL_ROWS,
         after: Chunk | None = None,
     ) -> Iterator[Chunk]:
-        """`executed`: a set of GTIDs."""
+        """See `Chunks.find`. `executed` is a set of GTIDs."""
         config, connection = self._config, None
         try:
             connection = self._splitter(config)

@@ -9,17 +9,19 @@ from pathlib import Path
 import pyarrow as pa
 import pymysql
 
-from penstock.config import PipelineConfig, SourceConfig
+from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.unprotected import statements_left
 from penstock.sources.mysql import followed_host, preflight, start_position, timeouts
+from penstock.sources.mysql.collations import MySqlComparisons
 from penstock.sources.mysql.connection import connect, explain
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.generated_columns import MySqlComputation, computation
 from penstock.sources.mysql.omitted_columns import omitted_values
+from penstock.sources.mysql.options import MySqlOptions, options_of
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.snapshot.host_selection import HostSelection
 from penstock.sources.mysql.snapshot.window import MySqlWindows
@@ -31,12 +33,13 @@ from penstock.sources.table_filter import TableFilter
 
 
 class MySqlSource:
-    """`sources.base.Source`. The parts follow the host that the receiver follows."""
+    """`sources.base.Source`. Its parts connect to the host that the receiver follows."""
 
     def __init__(self, config: PipelineConfig, *, foreign_keys: bool = False) -> None:
         self._config = config
         self.preflight = MySqlPreflight(config)
-        self.catalog = SourceSession(config.source, config.relay_log_path, foreign_keys=foreign_keys)
+        self.catalog = SourceSession(options_of(config), config.relay_log_path, foreign_keys=foreign_keys)
+        self.comparisons = MySqlComparisons()
         self.chunks = self.catalog
         self.windows = MySqlWindows()
         self.row_images = MySqlRowImages(self._followed)
@@ -92,8 +95,8 @@ class MySqlSource:
     def close(self) -> None:
         self.catalog.close()
 
-    def _followed(self) -> SourceConfig:
-        return followed_host.followed(self._config.source, self._config.relay_log_path)
+    def _followed(self) -> MySqlOptions:
+        return followed_host.followed(options_of(self._config), self._config.relay_log_path)
 
 
 class MySqlPreflight:
@@ -108,7 +111,7 @@ class MySqlPreflight:
 
 
 class MySqlRowImages:
-    def __init__(self, followed: Callable[[], SourceConfig]) -> None:
+    def __init__(self, followed: Callable[[], MySqlOptions]) -> None:
         self._followed = followed
 
     def omitted(self, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
@@ -119,7 +122,7 @@ class MySqlRowImages:
 
 
 def statements_without_source(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> MySqlStatements:
-    """What the statements of a relay log mean as far as the log itself tells."""
+    """What the statements of a relay log mean, as far as the log itself says."""
     return MySqlStatements(
         captured,
         lambda table: None,

@@ -1,18 +1,18 @@
-"""Where to follow a source from, and whether it is still the one we followed.
+"""Decides from where a source is followed, and whether it is still the source that was followed before.
 
-`plan` decides before a stream is asked for:
+`plan` decides before a stream is requested:
 
-- A new log begins where the pipeline file says. Transactions before it are dropped, but prepared XA
-   transactions are kept: their rows count from an XA COMMIT on that may lie behind it. File + position and
-   timestamps are found by reading the binlog file that holds them from its begin and dropping transactions
-   until the start, so that the executed GTIDs at the start are known exactly (PREVIOUS_GTIDS of the file and
-   what was dropped). At `latest` the newest file is read like that only if something is prepared.
-- A log that holds something goes on behind its last transaction. Before that the source must prove to be
-   the same: every GTID we hold is in its `gtid_executed` (a reset, a restore, a lossy failover fail this),
-   and our last transaction is asked for again and compared byte for byte, because a restored server numbers
-   new transactions with GTIDs that we hold for others. Without GTIDs the server's UUID and the bytes before
-   our position stand for that. MariaDB is asked by file and position as long as it is the same server, so
-   that it shows us our last transaction again; another one is asked by GTID.
+- A new log begins where the pipeline file says. Transactions before that are dropped. Prepared XA
+  transactions are kept, because their XA COMMIT may come later. To find file + position or a timestamp, the
+  binlog file is read from its beginning, and transactions are dropped until the start. So the executed GTIDs
+  at the start are known exactly: PREVIOUS_GTIDS of the file, and what was dropped. For `latest`, the newest
+  file is read like that only if something is prepared.
+- A log with transactions continues behind its last one. First the source must prove to be the same. Every
+  GTID of the log must be in its `gtid_executed`; a reset, a restore or a lossy failover fail this. The last
+  transaction is requested again and compared byte for byte, because a restored server reuses GTIDs for new
+  transactions. Without GTIDs, the server's UUID and the bytes before the position are compared instead.
+  MariaDB is asked by file and position as long as it is the same server, so that it sends the last
+  transaction again. Another server is asked by GTID.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import pymysql
 
 from penstock._core import DecodeError, GtidSet, digest_span
-from penstock.config import PipelineConfig, SourceConfig, StartAt
+from penstock.config import PipelineConfig, StartAt
 from penstock.errors import (
     START_OVER,
     ConfigError,
@@ -35,10 +35,11 @@ from penstock.errors import (
     SourceError,
     SourceUnreachable,
 )
-from penstock.model.offset import Offset, SourcePosition
-from penstock.relaylog.index import LastTransaction, Prepared
+from penstock.model.offset import Offset
+from penstock.relaylog.index import Prepared
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.sources.mysql.binlog_position import BinlogPosition, LastTransaction
 from penstock.sources.mysql.connection import (
     Replication,
     connect,
@@ -46,10 +47,11 @@ from penstock.sources.mysql.connection import (
     query,
 )
 from penstock.sources.mysql.followed_host import in_order
+from penstock.sources.mysql.options import MySqlOptions, options_of
 from penstock.sources.mysql.server_identity import Server, describe
 
 COMPARED_BYTES_MAX = 64 * 1024**2
-"""A last transaction larger than this is not asked for again at each connect."""
+"""A last transaction that is larger than this is not requested again at each connect."""
 POSITION_MAX = 2**32 - 1
 """COM_BINLOG_DUMP has 32 bits for the position."""
 PURGED_HINT = f"Raise binlog_expire_logs_seconds at the source, and {START_OVER}"
@@ -64,12 +66,12 @@ DIVERGED_HINT = (
 
 
 @dataclass(frozen=True)
-class Held:
-    """What the relay log holds."""
+class ReceivedLog:
+    """The end of the relay log."""
 
     end: Offset
     gtids: GtidSet
-    position: SourcePosition
+    position: BinlogPosition
     server_uuid: str
     last: LastTransaction | None
     digest: tuple[int, int] | None
@@ -79,33 +81,33 @@ class Held:
 
 @dataclass(frozen=True)
 class Stream:
-    """What to ask the source for, and what the framer has to know."""
+    """What to request from the source, and what the framer must know."""
 
     gtids: GtidSet | None = None
-    """Asked by GTID set; None: by file and position."""
+    """The GTID set to request by. None: by file and position."""
     file: str = ""
     position: int = 4
     executed: GtidSet | None = None
-    known: SourcePosition | None = None
+    known: BinlogPosition | None = None
     skip_until_us: int | None = None
     skip_until: tuple[str, int] | None = None
     expected: tuple[str | None, int, int] | None = None
 
 
-def hold(log: RelayLog | None) -> Held | None:
+def received_log(log: RelayLog | None) -> ReceivedLog | None:
     """None when the log holds nothing yet."""
     if log is None or log.refresh() == 0:
         return None
-    last = log.last_transaction()
+    last = LastTransaction.of(log)
     digest = None
     if last is not None:
         digest = _digest(log, last)
         if digest is not None and digest[0] > COMPARED_BYTES_MAX:
             digest = None
-    return Held(
+    return ReceivedLog(
         end=log.end,
-        gtids=log.gtids_at(log.end),
-        position=log.position_at(log.end),
+        gtids=log.executed_at(log.end),
+        position=BinlogPosition.of(log.position_at(log.end)),
         server_uuid=log.source_uuid,
         last=last,
         digest=digest,
@@ -140,11 +142,11 @@ def check(config: PipelineConfig) -> None:
     the source's bytes can tell."""
     folder = config.relay_log_path
     log = RelayLog.open(folder) if RelayLog.exists(folder) else None
-    held = hold(log)
+    received = received_log(log)
     refusals: list[PenstockError] = []
-    for source in in_order(config.source, folder):
+    for source in in_order(options_of(config), folder):
         try:
-            _check_host(config, source, log, held)
+            _check_host(config, source, log, received)
             return
         except SourceBehind:
             return  # the receiver waits for it, or finds another one
@@ -156,7 +158,7 @@ def check(config: PipelineConfig) -> None:
 
 
 def _check_host(
-    config: PipelineConfig, source: SourceConfig, log: RelayLog | None, held: Held | None
+    config: PipelineConfig, source: MySqlOptions, log: RelayLog | None, received: ReceivedLog | None
 ) -> None:
     try:
         connection = connect(source)
@@ -164,27 +166,29 @@ def _check_host(
             server = describe(connection)
         finally:
             connection.close()
-        by_gtid = server.has_gtids if log is None else log.by_gtid
-        plan(source, server, held, config.start, by_gtid=by_gtid)
+        by_gtid = server.has_gtids if log is None else log.facts.get("mode") == "gtid"
+        plan(source, server, received, config.start, by_gtid=by_gtid)
     except (pymysql.Error, OSError) as error:
         raise explain(error, source) from error
 
 
-def plan(config: SourceConfig, server: Server, held: Held | None, start: StartAt, *, by_gtid: bool) -> Stream:
+def plan(
+    config: MySqlOptions, server: Server, received: ReceivedLog | None, start: StartAt, *, by_gtid: bool
+) -> Stream:
     """Raises `LogPurged`, `LogDiverged` or `ConfigError` when the source cannot be followed from there, and
     `SourceBehind` when it cannot yet."""
-    if held is None:
+    if received is None:
         return _begin(config, server, start)
     if by_gtid:
-        return _resume_by_gtid(server, held)
-    return _resume_by_position(server, held)
+        return _resume_by_gtid(server, received)
+    return _resume_by_position(server, received)
 
 
 # a new log
 # -----------------------------------------------------------------------------------------------------
 
 
-def _begin(config: SourceConfig, server: Server, start: StartAt) -> Stream:
+def _begin(config: MySqlOptions, server: Server, start: StartAt) -> Stream:
     if start.gtid is not None:
         return _begin_at_gtids(server, start.gtid)
     if start.file is not None and start.position is not None:
@@ -248,7 +252,7 @@ def _begin_at_position(server: Server, file: str, position: int) -> Stream:
     return Stream(file=file, skip_until=(file, position))
 
 
-def _begin_at_time(config: SourceConfig, server: Server, text: str) -> Stream:
+def _begin_at_time(config: MySqlOptions, server: Server, text: str) -> Stream:
     try:
         moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -273,7 +277,7 @@ def _begin_at_time(config: SourceConfig, server: Server, text: str) -> Stream:
     return Stream(file=files[max(0, low - 1)][0], skip_until_us=wanted_us)
 
 
-def _begun_at(config: SourceConfig, server: Server, file: str) -> int:
+def _begun_at(config: MySqlOptions, server: Server, file: str) -> int:
     """The time (s since 1970) of a binlog file's first event."""
     connection = connect(config)
     try:
@@ -296,7 +300,7 @@ def _begun_at(config: SourceConfig, server: Server, file: str) -> int:
         connection._force_close()
 
 
-def _known_files(config: SourceConfig, server: Server) -> tuple[tuple[str, int], ...]:
+def _known_files(config: MySqlOptions, server: Server) -> tuple[tuple[str, int], ...]:
     if not server.files:
         raise ConfigError(
             f"The user {config.user!r} may not list the source's binlog files, which this start needs.",
@@ -309,13 +313,13 @@ def _known_files(config: SourceConfig, server: Server) -> tuple[tuple[str, int],
 # ------------------------------------------------------------------------------------
 
 
-def _resume_by_gtid(server: Server, held: Held) -> Stream:
+def _resume_by_gtid(server: Server, received: ReceivedLog) -> Stream:
     if not server.has_gtids:
         raise SourceError(
             "The relay log follows GTIDs, but the source's gtid_mode is no longer ON.",
             hint="SET GLOBAL gtid_mode = ON;",
         )
-    unknown = server.lacks(held.gtids)
+    unknown = server.lacks(received.gtids)
     if unknown and server.applies:
         raise SourceBehind(
             f"The source {server.uuid} is a replica that has not applied yet what we hold: {_shown(unknown)}."
@@ -327,42 +331,42 @@ def _resume_by_gtid(server: Server, held: Held) -> Stream:
             gtids=str(unknown),
             server_uuid=server.uuid,
         )
-    lost = server.purged.difference(held.gtids)
+    lost = server.purged.difference(received.gtids)
     if lost:
         raise _purged(server, f"the transactions {_shown(lost)}")
-    same_server = held.server_uuid == server.uuid
+    same_server = received.server_uuid == server.uuid
     if server.dialect.mariadb:
-        if same_server and held.position.file in dict(server.files):
-            return _resume_by_position(server, held)
-        return Stream(gtids=held.gtids, executed=held.gtids)
-    wanted, expected = held.gtids, None
-    last = held.last
+        if same_server and received.position.file in dict(server.files):
+            return _resume_by_position(server, received)
+        return Stream(gtids=received.gtids, executed=received.gtids)
+    wanted, expected = received.gtids, None
+    last = received.last
     if (
         same_server
         and last is not None
-        and held.digest is not None
+        and received.digest is not None
         and last.gtid
         and last.gtid not in server.purged
     ):
-        wanted = held.gtids.difference(GtidSet(last.gtid))
-        expected = (last.gtid, *held.digest)
+        wanted = received.gtids.difference(GtidSet(last.gtid))
+        expected = (last.gtid, *received.digest)
     return Stream(
         gtids=wanted,
-        executed=held.gtids,
-        known=held.position if same_server else None,
+        executed=received.gtids,
+        known=received.position if same_server else None,
         expected=expected,
     )
 
 
-def _resume_by_position(server: Server, held: Held) -> Stream:
-    if held.server_uuid != server.uuid:
+def _resume_by_position(server: Server, received: ReceivedLog) -> Stream:
+    if received.server_uuid != server.uuid:
         raise LogDiverged(
-            f"The source is now the server {server.uuid}; the log follows {held.server_uuid} by file and "
+            f"The source is now the server {server.uuid}; the log follows {received.server_uuid} by file and "
             "position, which mean nothing elsewhere.",
             hint=DIVERGED_HINT,
             server_uuid=server.uuid,
         )
-    sizes, position = dict(server.files), held.position
+    sizes, position = dict(server.files), received.position
     if server.files and position.file not in sizes and _number(position.file) < _number(server.files[0][0]):
         raise _purged(server, f"the file {position.file}")
     if server.files and sizes.get(position.file, 0) < position.position:
@@ -371,19 +375,24 @@ def _resume_by_position(server: Server, held: Held) -> Stream:
             hint=DIVERGED_HINT,
             position=str(position),
         )
-    last = held.last
-    if last is not None and held.digest is not None and last.file in sizes and last.position <= POSITION_MAX:
+    last = received.last
+    if (
+        last is not None
+        and received.digest is not None
+        and last.file in sizes
+        and last.position <= POSITION_MAX
+    ):
         return Stream(
             file=last.file,
             position=last.position,
-            executed=held.gtids,
+            executed=received.gtids,
             known=position,
-            expected=(None, *held.digest),
+            expected=(None, *received.digest),
         )
     if position.position > POSITION_MAX:
         at = (position.file, position.position)
-        return Stream(file=position.file, executed=held.gtids, skip_until=at)
-    return Stream(file=position.file, position=position.position, executed=held.gtids, known=position)
+        return Stream(file=position.file, executed=received.gtids, skip_until=at)
+    return Stream(file=position.file, position=position.position, executed=received.gtids, known=position)
 
 
 def _purged(server: Server, needed: str, hint: str = PURGED_HINT) -> LogPurged:

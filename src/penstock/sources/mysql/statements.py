@@ -1,23 +1,24 @@
-"""What a statement in the log means for the captured tables.
+"""What a statement in the log means for captured tables.
 
-A statement is applied to the definitions we hold (`ddl.Catalog`), never looked up: the catalog is ahead of
-the log. What holds:
+A statement is applied to the definitions that the pipeline has (`ddl.Catalog`). The server's catalog is ahead
+of the log, so it is not asked. The rules:
 
-- The definition a table has at the end of an epoch is that of its last `Evolve`, made from the definition
-  before it by the server's own rules. Every table map of the log is checked against it when rows are
-  decoded, so a definition that were wrong stops the table (`SchemaMismatch`) and never changes a value.
-- A pipeline that starts in the past holds definitions that are newer than the log. A CREATE TABLE in the log
-  begins the table anew with the definition it gives. A statement that does not fit the definition held costs
-  a look into the catalog: if that still says what we hold, the statement was counted in already; otherwise
-  the table is read again. Rows that do not fit stop their table; read again, it begins at the log's end.
-- An unchanged definition proves nothing about rows. Where a statement may have changed rows, and the log
-  does not hold them, its tables are parked (DML in statement format) or read again (what nobody can read),
-  whatever their definitions are; which tables that may be, `unlogged` says.
+- At the end of an epoch, a table has the definition of its last `Evolve`. It is made from the definition
+  before by the server's own rules. When rows are decoded, every table map of the log is compared with it. So
+  a wrong definition stops the table (`SchemaMismatch`) and never changes a value.
+- A pipeline that starts in the past has definitions that are newer than the log. A CREATE TABLE in the log
+  begins the table anew with its definition. If a statement does not fit the known definition, the catalog is
+  asked. If the catalog has the same definition, it already includes the statement; otherwise the table is
+  read again. Rows that do not fit stop their table, and when it is read again, it begins at the end of the
+  log.
+- An unchanged definition proves nothing about rows. If a statement may have changed rows that the log does
+  not have, its tables are parked (DML in statement format) or read again (statements that cannot be
+  understood), whatever their definitions are. `unlogged_rows.py` says which tables that may be.
 
-Tables that are not captured matter as far as they may become captured ones: the helper tables of online
-schema changes. Their definitions, and which columns of the original theirs are copies of, are kept from the
-statements that make them (`Shadows`); after a restart they are found by reading the relay log's statements
-again.
+Tables that are not captured matter if they may become captured ones: the helper tables of online schema
+changes. Their definitions, and the origins of their columns in the original table, are followed by the
+statements that create them (`Shadows`). After a restart, they are found by reading the statements of the
+relay log again.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.foreign_key_statements import ADDED, children_of_changed, keys_after
 from penstock.sources.mysql.merge_tables import is_merge, merge_reason, union_of
 from penstock.sources.mysql.online_schema_change import is_copy_of
-from penstock.sources.mysql.uncaptured_tables import Held, Shadows, named_tables
+from penstock.sources.mysql.uncaptured_tables import Shadows, TablesBefore, named_tables
 from penstock.sources.table_filter import TableFilter
 
 ReadTable = Callable[[TableId], TableSchema | None]
@@ -75,9 +76,9 @@ XA_PREPARE = 38
 class MySqlStatements:
     """`sources.statements.Statements`.
 
-    `read_table` asks the catalog; it answers None for a table that is gone. `read_database`: default
-    character set and collation. `earlier`: the relay log's statements that end at or before an offset.
-    `in_full`: a statement as its event holds it, None if it cannot be had (`relaylog/full_statements.py`).
+    `read_table` asks the catalog; None for a table that is gone. `read_database`: the default character set
+    and collation. `earlier`: the statements of the relay log that end at or before an offset. `in_full`: a
+    statement as its event has it, None if it is not available (`relaylog/full_statements.py`).
     `parks_cascades`: a table with a cascading foreign key cannot be captured. `keeps_keys`: definitions have
     their cascading foreign keys.
     """
@@ -105,8 +106,7 @@ class MySqlStatements:
         self._shadows = Shadows(captured, server, read_database, earlier, in_full)
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
-        """In the order in which they are to be judged; a table may have two (one goes, another takes its
-        name). Repeating a statement repeats the answer."""
+        """See `sources.statements.Statements.effects`."""
         if _is_event(statement):
             why = _event_reason(statement)
             return [TableEffect(table, voids=why, rereads=why, what="unknown") for table in live]
@@ -155,7 +155,7 @@ class MySqlStatements:
         return effects
 
     def _effect(
-        self, change: Change, statement: Statement, live: dict[TableId, TableSchema], held: Held
+        self, change: Change, statement: Statement, live: dict[TableId, TableSchema], held: TablesBefore
     ) -> list[TableEffect]:
         match change:
             case Created(table=table):
@@ -208,7 +208,7 @@ class MySqlStatements:
         ]  # fmt: skip
 
     def _schema(self, definition: TableDefinition | None, table: TableId) -> TableSchema | None:
-        """As the statement made it, else of the catalog."""
+        """The definition that the statement made, or else that of the catalog."""
         if definition is None:
             return self._read_table(table)
         keys = definition.cascading_keys if self._keeps_keys else ()
@@ -226,7 +226,7 @@ class MySqlStatements:
     def _evolved(
         self, evolution: Evolution, before: TableDefinition, known: TableSchema
     ) -> list[TableEffect]:
-        """The table has another definition; of its rows the evolution says what is certain."""
+        """The effect of a changed definition. The evolution says what is certain about rows."""
         after = evolution.definition.to_schema(known.version)
         reasons = list(evolution.silent)
         if self._keeps_keys:
@@ -276,9 +276,9 @@ class MySqlStatements:
         return [] if reason is None else [reason]
 
     def _moved(
-        self, change: Moved, statement: Statement, live: dict[TableId, TableSchema], held: Held
+        self, change: Moved, statement: Statement, live: dict[TableId, TableSchema], held: TablesBefore
     ) -> list[TableEffect]:
-        """RENAME TABLE: what each captured name means now."""
+        """The effects of RENAME TABLE on each captured name."""
         effects: list[TableEffect] = []
         goes_to = {was: name for name, was in change.names}
         for table in change.left:
@@ -296,8 +296,8 @@ class MySqlStatements:
                 effects += self._taken(name, was, held)
         return effects
 
-    def _taken(self, name: TableId, was: TableId, held: Held) -> list[TableEffect]:
-        """Another table has the name now, with its rows."""
+    def _taken(self, name: TableId, was: TableId, held: TablesBefore) -> list[TableEffect]:
+        """The effect if another table, with its rows, takes the name."""
         definition = held.get(name)
         schema = self._schema(definition, name)
         if schema is None:
@@ -306,9 +306,9 @@ class MySqlStatements:
         return [TableEffect(name, voids="RENAME TABLE", created=schema, fills=True, was=was, what=what)]
 
     def _swapped(
-        self, name: TableId, copy: TableId, statement: Statement, known: TableSchema, held: Held
+        self, name: TableId, copy: TableId, statement: Statement, known: TableSchema, held: TablesBefore
     ) -> list[TableEffect]:
-        """An online schema change has come to its end: the same rows under another definition."""
+        """The effect of the end of an online schema change: the same rows under another definition."""
         before = TableDefinition.from_schema(known)
         evolution = held.evolution_of(copy, name)
         if evolution is None:
@@ -322,7 +322,8 @@ class MySqlStatements:
     def _doubtful(
         self, table: TableId, why: str, known: TableSchema, statement: Statement
     ) -> list[TableEffect]:
-        """A look into the catalog decides: it says what we hold, or the table is read again."""
+        """Asks the catalog. If it has the definition that the pipeline has, nothing happens. Otherwise the
+        table is read again."""
         now = self._read_table(table)
         if same_definition(now, known):
             return []
@@ -332,13 +333,13 @@ class MySqlStatements:
 
 
 def statement_server(server: Server, statement: Statement) -> Server:
-    """The server with the sql_mode under which the statement ran, as far as the log tells."""
+    """The server with the sql_mode of the statement's session, as far as the log has it."""
     mode = statement.sql_mode
     return replace(server, sql_mode=None if mode is None else sql_mode(mode))
 
 
 def touched(server: Server, statement: Statement, tables: set[TableId]) -> set[TableId]:
-    """Those of the tables whose definition or rows the statement may change by itself, and those it makes."""
+    """The tables whose definition or rows the statement may change, and those that it creates."""
     if _is_event(statement):
         return tables
     parsed = parse(statement.sql, statement.database, statement_server(server, statement))
@@ -347,7 +348,7 @@ def touched(server: Server, statement: Statement, tables: set[TableId]) -> set[T
 
 
 def _is_event(statement: Statement) -> bool:
-    """No SQL, but an event that may have changed any rows."""
+    """Whether it is no SQL but an event that may have changed any rows."""
     return statement.event is not None and statement.event != EXECUTE_LOAD_QUERY
 
 
@@ -360,8 +361,8 @@ def _event_reason(statement: Statement) -> str:
 
 
 def read(statement: Statement, server: Server, in_full: InFull) -> tuple[said.Statement, Statement]:
-    """What the statement says, and the statement as far as it can be had: in full where the index holds
-    only its beginning, or may not hold what its event says of the databases it wrote to."""
+    """Parses a statement. Also returns it in full, as far as available: the index may hold only its
+    beginning, or not the databases that its event lists."""
     parsed = parse(statement.sql, statement.database, server)
     if not unlogged_rows.needs_event(parsed, statement, mariadb=server.mariadb):
         return parsed, statement
@@ -375,9 +376,9 @@ def read(statement: Statement, server: Server, in_full: InFull) -> tuple[said.St
     return said.Unknown("a statement that is very long"), statement
 
 
-def _by_temporary(change: Change, held: Held) -> Change:
-    """In statement format the log also has what sessions do to their temporary tables, under the names of the
-    tables that these hide. Then it is not certain which of them a statement was about."""
+def _by_temporary(change: Change, held: TablesBefore) -> Change:
+    """Whether the statement may be about a temporary table. In statement format, the log also has changes of
+    temporary tables, under the names of the tables that they hide."""
     why = "a temporary table had this name, and the statement may have been about it"
     match change:
         case Altered(table=table) | Emptied(table=table) | Doubtful(table=TableId() as table):
@@ -389,7 +390,7 @@ def _by_temporary(change: Change, held: Held) -> Change:
 def _under_merge_table(
     parsed: said.Statement, statement: Statement, live: dict[TableId, TableSchema]
 ) -> Iterator[TableEffect]:
-    """Captured tables that a MERGE table gets: from here on their rows change under its name."""
+    """Captured tables that become parts of a MERGE table. From then on, their rows change under its name."""
     merge = parsed.table if isinstance(parsed, said.CreateTable | said.AlterTable) else None
     for table in union_of(parsed) if merge is not None else ():
         if merge is not None and table in live:
@@ -404,7 +405,7 @@ def _parked_for_merge(table: TableId, merge: TableId, offset: Offset) -> TableEf
 def _named_by_unknown(
     parsed: said.AlterTable, statement: Statement, live: dict[TableId, TableSchema], done: set[TableId]
 ) -> Iterator[TableEffect]:
-    """An action that is not known may be about other tables too, which it names then."""
+    """The tables that an unknown action names. It may change them, too."""
     if not any(isinstance(action, said.UnknownAction) for action in parsed.actions):
         return
     for table in live:
@@ -415,7 +416,7 @@ def _named_by_unknown(
 
 
 def cascade_reason(table: TableId) -> tuple[str, str]:
-    """Reason and cure for a table that is parked because a foreign key changes its rows."""
+    """Reason and hint for a table that is parked because a foreign key changes its rows."""
     reason = (
         f"Rows of table {table} are changed by a foreign key (ON DELETE or UPDATE CASCADE, SET NULL), and "
         "before MySQL 9.6 such changes are not in the log."
@@ -439,7 +440,8 @@ def _new_cascade(change: Altered) -> bool:
 
 
 def same_definition(one: TableSchema | None, other: TableSchema) -> bool:
-    """Columns and keys are the same; versions do not count, nor does how an expression is printed."""
+    """Whether columns and keys are the same. Versions do not count, and neither does how an expression is
+    printed."""
     return one is not None and (_comparable(one), one.key, one.foreign_keys) == (
         _comparable(other),
         other.key,
@@ -448,7 +450,8 @@ def same_definition(one: TableSchema | None, other: TableSchema) -> bool:
 
 
 def _comparable(schema: TableSchema) -> list[Column]:
-    """Old servers show no default of a TEXT or BLOB, which can only be an expression."""
+    """A column without what servers print in different ways. Old servers print no default of a TEXT or BLOB,
+    which can only be an expression."""
     return [
         replace(column, default=None, default_is_expression=False)
         if column.default_is_expression or column.type.endswith(("text", "blob"))
@@ -458,7 +461,7 @@ def _comparable(schema: TableSchema) -> list[Column]:
 
 
 def _layout(schema: TableSchema) -> object:
-    """What decoding a row and telling it from others depends on."""
+    """The parts of a definition that matter for decoding rows and for identifying them."""
     columns = [
         replace(column, default=None, default_is_expression=False, invisible=False, collation=None)
         for column in schema.columns

@@ -1,8 +1,9 @@
-"""Definitions of tables that are not captured, as the log's statements make them.
+"""Follows the definitions of tables that are not captured, by the statements in the log.
 
-An online schema change makes its copy of a table under another name, and the copy takes the table's name in
-the end. What it is then is known if every statement about it was followed. Kept per table as a history, since
-the planner may ask about a statement twice; nothing is kept of tables in databases that are not captured.
+An online schema change fills a copy of a table under another name, and in the end the copy takes the name of
+the table. Its definition is known if every statement about it was followed. Definitions are kept per table as
+a history, because the planner may ask about a statement twice. Tables in databases without captured tables
+are not followed.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from penstock.sources.table_filter import TableFilter
 
 TABLES_MAX = 10_000
 HISTORY_MAX = 64
-"""Definitions kept of one table."""
+"""Definitions that are kept per table."""
 
 
 @dataclass(frozen=True)
 class Shadow:
-    """A table's definition since an offset; None: unknown, or no such table. `base`: the captured table of
-    which it is a copy, `evolution` how it came out of that."""
+    """The definition of a table since an offset. None: it is unknown, or there is no such table. `base`: the
+    captured table that it is a copy of. `evolution`: how it differs from that."""
 
     since: Offset
     definition: TableDefinition | None
@@ -40,8 +41,9 @@ class Shadow:
     evolution: Evolution | None = None
 
 
-class Held(MutableMapping[TableId, TableDefinition]):
-    """All definitions just before one statement, for `Catalog`; what the statement does stays in here."""
+class TablesBefore(MutableMapping[TableId, TableDefinition]):
+    """All definitions right before one statement, for `Catalog`. Changes by the statement stay in this
+    object."""
 
     def __init__(self, live: dict[TableId, TableSchema], shadows: Shadows, offset: Offset) -> None:
         self._live = live
@@ -63,12 +65,12 @@ class Held(MutableMapping[TableId, TableDefinition]):
         return None if table in self._live else self._shadows.find(table, self._offset)
 
     def evolution_of(self, copy: TableId, original: TableId) -> Evolution | None:
-        """How the copy came out of the original; None: that was not seen from the beginning."""
+        """How the copy differs from the original. None if its statements were not seen from the beginning."""
         shadow = self.shadow(copy)
         return shadow.evolution if shadow is not None and shadow.base == original else None
 
     def may_be_temporary(self, table: TableId) -> bool:
-        """A temporary table of this name was made before, and may be there still."""
+        """Whether a temporary table of this name was created before and may still exist."""
         return self._shadows.may_be_temporary(table, self._offset)
 
     def __getitem__(self, table: TableId) -> TableDefinition:
@@ -98,7 +100,8 @@ class Held(MutableMapping[TableId, TableDefinition]):
 
 
 class _Databases(MutableMapping[str, tuple[str, str]]):
-    """Character sets of databases: of the log's statements, else of the catalog, asked once."""
+    """Character sets of databases, from statements in the log or else from the catalog, which is asked once
+    per database."""
 
     def __init__(self, shadows: Shadows) -> None:
         self._shadows = shadows
@@ -123,7 +126,7 @@ class _Databases(MutableMapping[str, tuple[str, str]]):
 
 
 class Shadows:
-    """Follows the statements of the log in order; one that comes again changes nothing."""
+    """Follows the statements of the log in order. A statement that comes again changes nothing."""
 
     def __init__(
         self,
@@ -143,11 +146,11 @@ class Shadows:
         self._histories: dict[TableId, list[Shadow]] = {}
         self.databases: dict[str, tuple[str, str] | None] = {}
 
-    def at(self, statement: Statement, live: dict[TableId, TableSchema]) -> Held:
+    def at(self, statement: Statement, live: dict[TableId, TableSchema]) -> TablesBefore:
         if self._noted is None:
             self._noted = Offset(0)
             self._replay(statement.offset, live)
-        return Held(live, self, statement.offset)
+        return TablesBefore(live, self, statement.offset)
 
     def names(self) -> Iterable[TableId]:
         return self._histories
@@ -167,13 +170,13 @@ class Shadows:
         return self.databases[name]
 
     def _replay(self, end: Offset, live: dict[TableId, TableSchema]) -> None:
-        """After a restart: the statements that are still in the relay log."""
+        """After a restart, follows the statements that are still in the relay log."""
         for statement in self._earlier(end):
             if statement.event is not None:
                 continue
             if statement.sql[:6].upper() in ("INSERT", "UPDATE", "DELETE", "REPLAC"):
                 continue
-            held = Held(live, self, statement.offset)
+            held = TablesBefore(live, self, statement.offset)
             mode = statement.sql_mode
             server = replace(self._server(), sql_mode=None if mode is None else sql_mode(mode))
             catalog = Catalog(server, tables=held, databases=held.databases, guess_databases=False)
@@ -198,10 +201,10 @@ class Shadows:
         statement: Statement,
         changes: Iterable[Change],
         live: dict[TableId, TableSchema],
-        held: Held,
+        held: TablesBefore,
         parsed: said.Statement,
     ) -> None:
-        """Keeps what the statement did to tables that are not captured."""
+        """Records what the statement did to tables that are not captured."""
         if self._noted is not None and statement.end <= self._noted:
             return
         self._noted = statement.end
@@ -227,7 +230,9 @@ class Shadows:
                 case _:
                     pass
 
-    def _created(self, since: Offset, change: Created, live: dict[TableId, TableSchema], held: Held) -> None:
+    def _created(
+        self, since: Offset, change: Created, live: dict[TableId, TableSchema], held: TablesBefore
+    ) -> None:
         definition = change.definition
         base = change.like
         evolution: Evolution | None = None
@@ -240,7 +245,7 @@ class Shadows:
                 evolution = Evolution.compared(before, definition, self._server())
         self._put(change.table, Shadow(since, definition, base, evolution))
 
-    def _altered(self, since: Offset, change: Altered, held: Held) -> None:
+    def _altered(self, since: Offset, change: Altered, held: TablesBefore) -> None:
         shadow = held.shadow(change.table)
         evolution = shadow.evolution if shadow is not None else None
         if evolution is not None:
@@ -264,7 +269,8 @@ class Shadows:
 
 
 def named_tables(parsed: said.Statement, tables: set[TableId]) -> set[TableId] | None:
-    """Tables that the statement may change, of `tables`, or makes; None: nobody can tell."""
+    """The tables among `tables` that the statement may change, and those that it creates. None: nobody can
+    tell."""
     match parsed:
         case said.Unknown():
             return None

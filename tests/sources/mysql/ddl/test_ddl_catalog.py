@@ -20,6 +20,7 @@ from penstock.sources.mysql import catalog
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.definition import DefaultLiteral
 from penstock.sources.mysql.ddl.server import Server, sql_mode
+from penstock.sources.mysql.identifiers import quoted
 from penstock.testing.servers import Database, DatabaseServer
 
 STATEMENTS = Path(__file__).with_name("statements.sql")
@@ -135,7 +136,7 @@ def test_generated_definitions_are_what_the_server_makes_of_them(pair: Pair, see
         if len(tables) < 3 or chance.random() < 0.15:
             sql = write.create(f"t{number}")
         elif len(tables) > 6:
-            sql = f"DROP TABLE {chance.choice(tables).quoted}"
+            sql = f"DROP TABLE {quoted(chance.choice(tables))}"
         else:
             table = pair.ours.tables[chance.choice(tables)]
             keys = [key.name for key in table.keys if key.kind != "primary"]

@@ -116,7 +116,7 @@ def test_low_is_executed_before_and_high_lies_behind_the_rows(mysql: Database) -
     before = mysql.gtid_executed()
     read = reader.read(schema, whole(schema))
     with pytest.raises(InternalError):
-        _ = read.marks
+        _ = read.result
     batches = iter(read)
     first = next(batches)
     mysql.execute("INSERT INTO t VALUES (2)")
@@ -124,7 +124,7 @@ def test_low_is_executed_before_and_high_lies_behind_the_rows(mysql: Database) -
     assert list(batches) == []
     reader.close()
     assert first.num_rows == 1
-    window = MySqlWindows().of(read.marks.watermarks)
+    window = MySqlWindows().of(read.result.watermarks)
     assert _core.GtidSet(window.low) == _core.GtidSet(before)
     assert window.high.file == file
     assert window.high.position >= position

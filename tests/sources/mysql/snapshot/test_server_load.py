@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from penstock._core import GtidSet
-from penstock.config import SnapshotConfig, SourceConfig, TablesConfig
+from penstock.config import SnapshotConfig, TablesConfig
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot import replicas
 from penstock.sources.mysql.snapshot.host_selection import HostSelection
 from penstock.sources.mysql.snapshot.replicas import Fit, ReplicaFacts, ReplicaOf, SourceFacts, decide
@@ -103,7 +104,7 @@ def test_a_server_that_the_source_replicates_from_or_one_far_behind_is_unfit() -
 
 
 def selection(server: MySqlServer, **options: Any) -> HostSelection:
-    source = SourceConfig(host=server.host, port=server.port, user=server.user, password=server.password)
+    source = MySqlOptions(host=server.host, port=server.port, user=server.user, password=server.password)
     config = SnapshotConfig.model_validate(options)
     return HostSelection(config, lambda: source, CAPTURED, lambda gtids: 0)
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.config import SourceConfig
 from penstock.model.chunk import Chunk
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
+from penstock.sources.mysql.identifiers import quoted
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.snapshot.reader import prepare_session
 from penstock.sources.mysql.snapshot.split import (
@@ -88,7 +89,7 @@ def counts_of(mysql: Database, schema: TableSchema, chunks: list[Chunk]) -> Iter
         for chunk in chunks:
             where = range_condition(schema.key, chunk.lower, chunk.upper) or "TRUE"
             with connection.cursor() as cursor:
-                cursor.execute(f"SELECT COUNT(*) FROM {schema.table.quoted} WHERE {where}")
+                cursor.execute(f"SELECT COUNT(*) FROM {quoted(schema.table)} WHERE {where}")
                 yield int(cursor.fetchall()[0][0])
 
 
@@ -114,7 +115,7 @@ def test_a_chunk_is_read_by_a_range_of_the_key(mysql: Database, kind: str) -> No
     with mysql.connect() as connection:
         prepare_session(connection)
         with connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN SELECT * FROM {schema.table.quoted} WHERE {where}")
+            cursor.execute(f"EXPLAIN SELECT * FROM {quoted(schema.table)} WHERE {where}")
             plan = dict(zip([item[0] for item in cursor.description], cursor.fetchall()[0], strict=True))
     assert plan["type"] in ("range", b"range")
     assert plan["key"] in ("PRIMARY", b"PRIMARY")
@@ -151,7 +152,7 @@ def test_tables_that_are_split_one_after_the_other_share_a_connection(mysql: Dat
         f"CREATE USER {account}@127.0.0.1 IDENTIFIED BY 'p' WITH MAX_CONNECTIONS_PER_HOUR 1",
         f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {account}@127.0.0.1",
     )
-    source = SourceSession(SourceConfig(host=mysql.host, port=mysql.port, user=account, password="p"))
+    source = SourceSession(MySqlOptions(host=mysql.host, port=mysql.port, user=account, password="p"))
     sizes: list[int] = []
     for schema in schemas:
         found = source.find(schema, 5000, mysql.gtid_executed(), sized=sizes.append)

@@ -1,8 +1,7 @@
-"""Which servers chunks may be read from now, by what can be seen of them.
+"""Decides which servers chunks may be read from now.
 
-`look` is one glance, about once a second while chunks wait: the load of `snapshot.load`, and which of
-`snapshot.hosts` are fit to be read (`replicas.py`), which changes slowly and is judged every few seconds. It
-never raises: what goes wrong is a reason to wait.
+`look` is called about once a second while chunks wait. It checks the limits of `snapshot.load`, and every few
+seconds which of `snapshot.hosts` are fit (`replicas.py`). It never raises: an error is a reason to wait.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.config import SnapshotConfig, SourceConfig
+from penstock.config import SnapshotConfig
 from penstock.errors import PenstockError
 from penstock.model.schema import TypeOptions
 from penstock.sources.chunks import ViewChoice
 from penstock.sources.hosts import Sight
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot import replicas, server_load
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.sources.mysql.snapshot.replicas import ReplicaOf
@@ -32,10 +32,10 @@ JUDGED_EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class MySqlHost:
-    """`sources.chunks.Host`. `replica_of`: how watermarks are taken there; None: it is the server whose log
-    is followed."""
+    """`sources.chunks.Host`. `replica_of`: how watermarks are taken on this replica. None: it is the server
+    whose log is followed."""
 
-    source: SourceConfig
+    source: MySqlOptions
     watermark_table: str | None = None
     replica_of: ReplicaOf | None = None
 
@@ -63,13 +63,13 @@ class MySqlHost:
 
 
 class HostSelection:
-    """`sources.hosts.SnapshotHosts`. `source`: the server that is followed now. `behind`: bytes of the log
-    held that lie outside a GTID set."""
+    """`sources.hosts.SnapshotHosts`. `source`: the server that is followed now. `behind`: bytes of the relay
+    log outside of a GTID set."""
 
     def __init__(
         self,
         config: SnapshotConfig,
-        source: Callable[[], SourceConfig],
+        source: Callable[[], MySqlOptions],
         captured: TableFilter,
         behind: Callable[[str], int],
     ) -> None:
@@ -84,7 +84,7 @@ class HostSelection:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether there is anything to watch."""
         limits = self._config.load
         return bool(limits.threads_running_max or limits.replicas or self._config.hosts)
 
@@ -105,7 +105,7 @@ class HostSelection:
         self._judged_at = 0.0
 
     def hosts_to_json(self) -> list[dict[str, Any]]:
-        """Each of `snapshot.hosts`, and why it is not read from (null: it is fit)."""
+        """Each of `snapshot.hosts`, with the reason why it is not read from (null: it is used)."""
         return [
             {"host": address, "unfit": found if isinstance(found, str) else None}
             for address, found in list(self._judged.items())
@@ -128,7 +128,7 @@ class HostSelection:
         free = tuple(host for host in fit if not reasons[host.address])
         return Sight(free) if free else Sight((), "; ".join(reasons.values()), "threads_running")
 
-    def _lag(self, source: SourceConfig, address: str, lag_max_ms: int) -> str:
+    def _lag(self, source: MySqlOptions, address: str, lag_max_ms: int) -> str:
         try:
             return server_load.too_far(
                 address, self._onlooker.channels(server_load.at(source, address)), lag_max_ms
@@ -136,7 +136,7 @@ class HostSelection:
         except PenstockError as error:
             return f"the lag of {address} is unknown: {error.message}"
 
-    def _busy(self, host: SourceConfig) -> str:
+    def _busy(self, host: MySqlOptions) -> str:
         most = self._config.load.threads_running_max
         if most is None:
             return ""
@@ -145,7 +145,7 @@ class HostSelection:
         except PenstockError as error:
             return f"the load of {address_of(host)} is unknown: {error.message}"
 
-    def _fit(self, source: SourceConfig) -> list[MySqlHost]:
+    def _fit(self, source: MySqlOptions) -> list[MySqlHost]:
         followed = address_of(source)
         if self._judged_for != followed or time.monotonic() - self._judged_at > JUDGED_EVERY_SECONDS:
             for address in self._config.hosts:
@@ -159,7 +159,7 @@ class HostSelection:
             self._judged_for, self._judged_at = followed, time.monotonic()
         return [found for found in self._judged.values() if isinstance(found, MySqlHost)]
 
-    def _judge(self, source: SourceConfig, address: str) -> MySqlHost | str:
+    def _judge(self, source: MySqlOptions, address: str) -> MySqlHost | str:
         config = server_load.at(source, address)
         try:
             verdict = replicas.judge(self._onlooker, config, source, self._captured, behind=self._behind)
@@ -167,5 +167,5 @@ class HostSelection:
             return error.message
         return verdict if isinstance(verdict, str) else self._host(config, verdict.replica_of)
 
-    def _host(self, source: SourceConfig, replica_of: ReplicaOf | None = None) -> MySqlHost:
+    def _host(self, source: MySqlOptions, replica_of: ReplicaOf | None = None) -> MySqlHost:
         return MySqlHost(source, self._config.watermark_table, replica_of)

@@ -1,4 +1,4 @@
-"""Keys that somebody names (`sources/named_keys.py`) as SQL."""
+"""Turns keys that a person or program names (`sources/named_keys.py`) into SQL."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.model.partial_snapshot import KeyValues
-from penstock.model.schema import Column, TableSchema, quote
+from penstock.model.schema import Column, TableSchema
+from penstock.sources.mysql.identifiers import quote
 from penstock.sources.named_keys import parse_value
 
 
 def key_condition(schema: TableSchema, keys: Sequence[KeyValues]) -> str:
-    """SQL that is true for rows with one of the keys."""
+    """An SQL condition that is true for rows with one of the keys."""
     columns = [schema.column(name) for name in schema.key]
     if len(columns) == 1:
         values = ", ".join(key_literal(columns[0], key[0]) for key in keys)
@@ -25,7 +26,7 @@ def key_condition(schema: TableSchema, keys: Sequence[KeyValues]) -> str:
 
 
 def key_literal(column: Column, value: Any) -> str:
-    """Digits, or hexadecimal bytes: nothing of the value is read as SQL."""
+    """A value as digits or hexadecimal bytes, so that no part of it reads as SQL."""
     parsed = parse_value(column, value)
     if isinstance(parsed, bytes):
         return f"x'{parsed.hex()}'"

@@ -1,15 +1,14 @@
-"""Reads one chunk from MySQL: low mark, SELECT, high mark, all in one session.
+"""Reads one chunk from MySQL: low watermark, SELECT and high watermark in one session.
 
-The SELECT goes by the binary protocol (COM_STMT_PREPARE, COM_STMT_EXECUTE): mysqld spends about half the
-CPU on it that it spends on text, and values need no parsing. PyMySQL sends the commands; the answer is read
-from its socket in pieces as large as the kernel gives and decoded by the core, so no Python runs per row.
-Back-pressure is TCP's: the server waits (for at most `net_write_timeout`) while we do something else, and
-memory stays that of one batch.
+The SELECT uses the binary protocol (COM_STMT_PREPARE, COM_STMT_EXECUTE). It costs mysqld about half the CPU
+of the text protocol, and values need no parsing. PyMySQL sends the commands. The answer is read from its
+socket in large pieces and decoded by the core, so no Python runs per row. TCP slows the server down while
+this process is busy (for at most `net_write_timeout`), so memory holds one batch.
 
-The session is set up so that values mean what they mean in the log: time zone +00:00 (TIMESTAMP is stored
-in UTC), no `character_set_results` (text in the column's own character set), empty `sql_mode` (CHAR without
-padding, `"` and `||` as usual), no limit on rows or time, REPEATABLE READ with autocommit (each statement
-opens one view of its own, but on MariaDB: there the mark is the view's).
+The session's settings make values mean the same as in the log: time zone +00:00 (TIMESTAMP is stored in UTC),
+no `character_set_results` (text in the column's own character set), an empty `sql_mode` (CHAR without
+padding, `"` and `||` as usual), no limits of rows or time, and REPEATABLE READ with autocommit. With
+autocommit each statement opens a view of its own; on MariaDB, the watermark belongs to the view.
 """
 
 from __future__ import annotations
@@ -27,16 +26,17 @@ from penstock import _core
 from penstock.errors import InternalError, PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
-from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions, quote
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.printable import argument
-from penstock.sources.chunks import ChunkOutdated, ReadMarks, ViewChoice
+from penstock.sources.chunks import ChunkOutdated, ReadResult, ViewChoice
 from penstock.sources.mysql.connection import hang_up
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.sources.mysql.snapshot.keys import key_condition
-from penstock.sources.mysql.snapshot.replica_watermark import ReplicaMarks
+from penstock.sources.mysql.snapshot.replica_watermark import ReplicaWatermarks
 from penstock.sources.mysql.snapshot.replicas import ReplicaOf
 from penstock.sources.mysql.snapshot.split import range_condition
-from penstock.sources.mysql.snapshot.watermark import Marks, marks_of
+from penstock.sources.mysql.snapshot.watermark import SessionWatermarks, watermarks_of
 
 _COM_STMT_PREPARE = 0x16
 _COM_STMT_EXECUTE = 0x17
@@ -65,11 +65,12 @@ _ACCESS_DENIED = {1044, 1142, 1143, 1227}
 _PASSING = {
     1040, 1053, 1079, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1317, 2006, 2013, 2014, 3024,
 }  # fmt: skip
-"""Connection lost, too many connections, shutdown, kill, lock waits, read-only, time-outs."""
+"""Error codes that pass: connection lost, too many connections, shutdown, kill, lock waits, read-only,
+time-outs."""
 
 
 class MySqlChunkReader:
-    """A session that reads chunks. Takes the connection over: its settings are changed, `close` closes it."""
+    """A session that reads chunks. It owns the connection: it changes its settings, and `close` closes it."""
 
     def __init__(
         self,
@@ -80,43 +81,43 @@ class MySqlChunkReader:
         replica_of: ReplicaOf | None = None,
         view: ViewChoice | None = None,
     ) -> None:
-        """`view`: chooses a view in which each chunk is read, at one offset of the log."""
+        """`view`: chooses the read view of each chunk, at one offset of the log."""
         self._connection = connection
         self._types = types
         self._view = view
         with guarded("the session of a chunk reader"):
             prepare_session(connection)
-            self._watermarks: Marks = (
-                marks_of(connection, watermark_table)
+            self._watermarks: SessionWatermarks = (
+                watermarks_of(connection, watermark_table)
                 if replica_of is None
-                else ReplicaMarks(connection, replica_of)
+                else ReplicaWatermarks(connection, replica_of)
             )
 
     def require(self, executed: str) -> None:
-        """`executed`: a set of GTIDs."""
+        """See `ChunkReader.require`. `executed` is a set of GTIDs."""
         with guarded("the wait for the table's start"):
             self._watermarks.require(executed, timeout_s=_GTID_WAIT_S)
 
     def read(self, schema: TableSchema, chunk: Chunk) -> MySqlChunkRead:
-        """Begins one attempt. The one before must have been read to its end."""
+        """Begins one attempt. The attempt before it must have been read to its end."""
         return MySqlChunkRead(self._connection, self._watermarks, schema, chunk, self._types, self._view)
 
     def leave(self) -> None:
-        """Ends the session between two chunks. Returns when the server has let go of it."""
+        """Ends the session between two chunks. Returns when the server has ended it, too."""
         hang_up(self._connection)
 
     def close(self) -> None:
-        """Closes the connection without ceremony, so also in the middle of a result; may be called twice."""
+        """Closes the connection at once, even in the middle of a result. May be called twice."""
         self._connection._force_close()  # type: ignore[attr-defined]
 
 
 class MySqlChunkRead:
-    """One attempt at one chunk: iterate once, to the end; then `marks` is there."""
+    """One attempt to read one chunk. After the last batch, `result` is available."""
 
     def __init__(
         self,
         connection: Connection[Any],
-        watermarks: Marks,
+        watermarks: SessionWatermarks,
         schema: TableSchema,
         chunk: Chunk,
         types: TypeOptions,
@@ -128,15 +129,15 @@ class MySqlChunkRead:
         self._schema = schema
         self._chunk = chunk
         self._types = types
-        self._marks: ReadMarks | None = None
+        self._result: ReadResult | None = None
 
     @property
-    def marks(self) -> ReadMarks:
-        if self._marks is None:
+    def result(self) -> ReadResult:
+        if self._result is None:
             raise InternalError(
-                f"The marks of a chunk of {self._chunk.table} were asked for before its rows."
+                f"The watermarks of a chunk of {self._chunk.table} were asked for before its rows."
             )
-        return self._marks
+        return self._result
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with guarded(f"the read of chunk {self._chunk.number} of {self._chunk.table}", self._chunk):
@@ -144,7 +145,7 @@ class MySqlChunkRead:
             if self._view is None:
                 self._watermarks.begin()
             else:
-                marks, at = self._view.open(self._watermarks)
+                window, at = self._view.open(self._watermarks)
             decoder = _core.ResultSetDecoder(self._schema.to_json(), types=self._types.to_json())
             received = Received()
             try:
@@ -159,16 +160,16 @@ class MySqlChunkRead:
                     table=str(self._chunk.table),
                 ) from error
             if self._view is None:
-                marks = self._watermarks.end()
+                window = self._watermarks.end()
             else:
                 self._connection.rollback()
-        self._marks = ReadMarks(
-            marks.watermarks, self._watermarks.server_uuid, decoder.rows, received.bytes, at
+        self._result = ReadResult(
+            window.watermarks, self._watermarks.server_uuid, decoder.rows, received.bytes, at
         )
 
 
 def prepare_session(connection: Connection[Any]) -> None:
-    """Makes values in this session mean what they mean in the log."""
+    """Sets the session up so that values mean the same as in the log."""
     with connection.cursor() as cursor:
         for statement in _SESSION:
             cursor.execute(statement)
@@ -177,17 +178,17 @@ def prepare_session(connection: Connection[Any]) -> None:
 
 
 def select_sql(schema: TableSchema, chunk: Chunk) -> str:
-    """The SELECT of a chunk: the schema's columns by name and in its order, also invisible ones.
+    """The SELECT of a chunk, with the columns of the schema in order, including invisible ones.
 
-    A column called `*` cannot be named: MySQL takes also a quoted `*` for all columns (5.7 and 8.0.15 do,
-    9.7 and MariaDB do not).
+    A column with the name `*` cannot be selected by name: MySQL 5.7 and 8.0.15 take even a quoted `*` for all
+    columns (9.7 and MariaDB do not).
     """
     names = [column.name for column in schema.columns]
     columns = "*" if "*" in names else ", ".join(map(quote, names))
     parts = [range_condition(schema.key, chunk.lower, chunk.upper), chunk.condition]
     parts.append(key_condition(schema, chunk.keys) if chunk.keys else "")
     where = " AND ".join(f"({part})" for part in parts if part)
-    return f"SELECT {columns} FROM {schema.table.quoted}" + (f" WHERE {where}" if where else "")
+    return f"SELECT {columns} FROM {quoted(schema.table)}" + (f" WHERE {where}" if where else "")
 
 
 @dataclass
@@ -200,9 +201,9 @@ class Received:
 def execute(
     connection: Connection[Any], sql: str, decoder: _core.ResultSetDecoder, received: Received | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Runs a SELECT by the binary protocol and yields what the decoder makes of the answer.
+    """Runs a SELECT by the binary protocol and yields the decoder's batches.
 
-    If the iterator is given up before its end the connection is closed, since rows are still on their way.
+    If the caller stops iterating before the end, the connection is closed, because rows are still arriving.
     """
     wire: Any = connection
     done = False
@@ -245,7 +246,7 @@ def _read_prepared(wire: Any) -> bytes:
 
 
 class guarded:
-    """Turns what PyMySQL, the socket and the core raise inside into the error that says who acts."""
+    """Turns errors of PyMySQL, the socket and the core into errors that say who acts."""
 
     def __init__(self, what: str, chunk: Chunk | None = None) -> None:
         self._what = what
@@ -274,7 +275,7 @@ class guarded:
         hint = ""
         if code in _ACCESS_DENIED and self._chunk is not None:
             table = self._chunk.table
-            hint = f"GRANT SELECT ON {table.quoted} TO the account, then {_unpark(table)}"
+            hint = f"GRANT SELECT ON {quoted(table)} TO the account, then {_unpark(table)}"
         return TableError(
             f"The source refused {self._what}: {message} (error {code}).", hint=hint, code=code, **details
         )

@@ -1,25 +1,26 @@
-"""Marks of a chunk that is read from a replica, while the log comes from its source.
+"""Takes the watermarks of a chunk that is read from a replica, while the log comes from its source.
 
-A place in the replica's binary log says nothing about the source's, so both marks are GTID sets.
+A position in the replica's binary log says nothing about the source's log, so both watermarks are GTID sets.
 
-**Low** is the replica's `gtid_executed` before the SELECT. The replica commits like any server: engine first,
-GTID last (`watermark.py`), so all of the set is visible. Appliers that work in parallel make it a set with
-gaps, and with `replica_preserve_commit_order = OFF` also one in another order than the log's. It is only used
-as a set. The same row's transactions are never reordered.
+**Low** is the replica's `gtid_executed` before the SELECT. The replica commits like any server: the engine
+first, the GTID last (`watermark.py`). So the whole set is visible. With parallel appliers the set has gaps,
+and with `replica_preserve_commit_order = OFF` it also has another order than the log. It is used only as a
+set. Transactions of one row are never reordered.
 
-**High** is what the replica has received (`Retrieved_Gtid_Set` of its channels) and executed, after the
-SELECT. `gtid_executed` alone would miss what is visible and not in it yet, as on the source. But what a
-replica makes visible it has received before: the receiver adds a GTID to the set when the transaction's last
-event is in the relay log, before it tells the applier of it. The set of received ones is emptied only while
-the appliers are stopped (RESET REPLICA), when all that is visible is in `gtid_executed`: so the received are
-asked for first, the executed after them, and their union holds all that was visible. (SHOW REPLICA STATUS
-gives the set that `performance_schema.replication_connection_status` has, for a privilege that we have.)
+**High** is everything that the replica has received (`Retrieved_Gtid_Set` of its channels) or executed, read
+after the SELECT. `gtid_executed` alone would miss transactions that are visible and not in the set yet. But
+the replica has received a transaction before it makes it visible: the receiver adds the GTID when the last
+event is in the relay log, before the applier learns of it. The set of received transactions is emptied only
+while the appliers are stopped (RESET REPLICA). Then everything visible is in `gtid_executed`. So the received
+ones are read first and the executed ones second, and their union has everything that was visible. (SHOW
+REPLICA STATUS shows the same set as `performance_schema.replication_connection_status`, and needs only a
+privilege that the account has.)
 
-This holds for what came by replication. What is written on the replica itself never comes to our log, so
-it is left out of the high mark: all of its own `server_uuid`, but for what the source has (from a time when
-the replica was the source). Somebody may make the replica a source while a chunk is being read; then marks of
-this kind mean nothing. So at both marks it must replicate, and `read_only` be the same: else the chunk is
-read again.
+This is true for replicated transactions. What is written on the replica itself never comes to the followed
+log, so it is left out of the high watermark: all transactions of the replica's own `server_uuid`, except
+those that the source has (from a time when the replica was the source). If somebody promotes the replica
+while a chunk is read, such watermarks mean nothing. So at both watermarks the server must replicate, and
+`read_only` must be the same. Otherwise the chunk is read again.
 """
 
 from __future__ import annotations
@@ -30,18 +31,16 @@ from pymysql.connections import Connection
 
 from penstock._core import GtidSet
 from penstock.errors import InternalError, TransientError
-from penstock.model.offset import SourcePosition
+from penstock.sources.mysql.binlog_position import UNKNOWN
 from penstock.sources.mysql.connection import query, query_named
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.snapshot.replicas import ReplicaOf, of_server
 from penstock.sources.mysql.snapshot.watermark import ensure_executed, text
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 
-NOWHERE = SourcePosition("", 0)
 
-
-class ReplicaMarks:
-    """One session's, at a replica. `server_uuid` is that of the server whose log the marks speak of."""
+class ReplicaWatermarks:
+    """The watermarks of one session at a replica. `server_uuid`: the server whose log is followed."""
 
     def __init__(self, connection: Connection[Any], replica_of: ReplicaOf) -> None:
         self._connection = connection
@@ -69,7 +68,7 @@ class ReplicaMarks:
             raise self._changed("it is another server now, or read_only was changed")
         all_ = received.union(GtidSet(executed))
         local = of_server(all_, uuid).difference(GtidSet(self._replica_of.own))
-        return MySqlWindow(self._low, NOWHERE, high_gtids=str(all_.difference(local)))
+        return MySqlWindow(self._low, UNKNOWN, high_gtids=str(all_.difference(local)))
 
     def open_view(self) -> MySqlWindow:
         raise InternalError("Views for several statements are not read from replicas.")

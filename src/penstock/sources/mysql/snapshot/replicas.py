@@ -1,14 +1,16 @@
-"""Is a server of `snapshot.hosts` fit to read chunks from, while the log comes from the source?
+"""Decides whether a server of `snapshot.hosts` is fit to read chunks from, while the log comes from the
+source.
 
-It must replicate the same history: whatever it has executed, the source has, too, but for transactions of its
-own (*errant* ones, made on it while it was a replica: they never come to our log, and what they changed would
-be in the chunks). Its own ones are told by its `server_uuid`; those that the source has are from a time when
-it was itself the source. A replica may be ahead of the source for a moment (the stream sends a transaction
-before the source has added it to `gtid_executed`; two replicas of one source): that is waited for.
+It must replicate the same history. The source must have everything that the replica has executed, except the
+replica's own transactions (*errant* ones): they were made on it while it was a replica, never come to the
+followed log, and their changes would be in the chunks. The replica's own transactions have its `server_uuid`.
+Those that the source has are from a time when the replica was the source. A replica may be ahead of the
+source for a moment, because the stream sends a transaction before the source adds it to `gtid_executed`. That
+is waited for.
 
-It must not leave out what we capture: filters for replication make transactions whose GTID is executed and
-whose rows are not there. And the source must not replicate from it: then what is made on it does come to our
-log, and is in chunks before that is known (`replica_watermark.py`).
+It must not leave out captured tables. With a replication filter, a transaction's GTID is executed although
+its rows are not there. And the source must not replicate from it. Otherwise the replica's own transactions do
+come to the followed log, and chunks show them before that is known (`replica_watermark.py`).
 """
 
 from __future__ import annotations
@@ -18,17 +20,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock._core import GtidSet
-from penstock.config import SourceConfig
 from penstock.model.schema import TableId
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot.server_load import Onlooker
 from penstock.sources.table_filter import TableFilter
 
 AHEAD_SECONDS = 2
-"""How long a source is waited for that lacks what the replica has: less than an onlooker waits."""
+"""Seconds that a source may take to execute what the replica has. Less than the time limit of a query."""
 BEHIND_BYTES_MAX = 256 * 1024**2
-"""Log that the replica has not executed: chunks read from it have to be corrected by so much. Half of what
-a placement looks through."""
+"""Bytes of log that a replica may lack. Chunks from it have to be corrected by that much log. This is half of
+what a placement searches."""
 
 _ONLY = ("Replicate_Do_DB", "Replicate_Do_Table", "Replicate_Wild_Do_Table", "Replicate_Rewrite_DB")
 _IGNORED = ("Replicate_Ignore_DB", "Replicate_Ignore_Table", "Replicate_Wild_Ignore_Table")
@@ -36,7 +38,7 @@ _IGNORED = ("Replicate_Ignore_DB", "Replicate_Ignore_Table", "Replicate_Wild_Ign
 
 @dataclass(frozen=True)
 class ReplicaOf:
-    """What taking marks at a replica needs. `source_uuid`: the server whose log is followed. `own`: those
+    """What is needed to take watermarks on a replica. `source_uuid`: the server whose log is followed. `own`:
     transactions of the replica's own `server_uuid` that the source has."""
 
     source_uuid: str
@@ -51,7 +53,7 @@ class ReplicaFacts:
     executed: GtidSet
     read_only: bool
     channels: tuple[dict[str, Any], ...]
-    """Rows of SHOW REPLICA STATUS."""
+    """The rows of SHOW REPLICA STATUS."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,13 @@ class SourceFacts:
 
 @dataclass(frozen=True)
 class Fit:
-    """`replica_of` is None for the followed server itself."""
+    """The server is fit. `replica_of` is None for the followed server itself."""
 
     replica_of: ReplicaOf | None
 
 
 def of_server(gtids: GtidSet, uuid: str) -> GtidSet:
-    """Those that this server gave out."""
+    """The transactions in a set that this server has numbered."""
     wanted = uuid.lower() + ":"
     return GtidSet(
         ",".join(part for part in str(gtids).split(",") if part.strip().lower().startswith(wanted))
@@ -77,14 +79,14 @@ def of_server(gtids: GtidSet, uuid: str) -> GtidSet:
 
 
 def errant(replica: ReplicaFacts, source: SourceFacts) -> GtidSet:
-    """Transactions made on the replica that the source has never had."""
+    """Transactions that were made on the replica and that the source has never had."""
     return of_server(replica.executed, replica.uuid).difference(source.executed)
 
 
 def decide(
     replica: ReplicaFacts, source: SourceFacts, captured: TableFilter, *, behind_bytes: int = 0
 ) -> Fit | str:
-    """Fit, or why not. Pure."""
+    """Decides whether the replica is fit, or why not. Pure."""
     if replica.uuid == source.uuid:
         return Fit(None)
     if replica.dialect.mariadb or not replica.has_gtids:
@@ -105,19 +107,19 @@ def decide(
 
 def judge(
     onlooker: Onlooker,
-    config: SourceConfig,
-    source: SourceConfig,
+    config: MySqlOptions,
+    source: MySqlOptions,
     captured: TableFilter,
     *,
     behind: Callable[[str], int],
 ) -> Fit | str:
-    """Asks both servers. Raises `PenstockError` when one does not answer."""
+    """Asks both servers. Raises `PenstockError` if one does not answer."""
     replica = look_at_replica(onlooker, config)
     facts = look_at_source(onlooker, source, replica)
     return decide(replica, facts, captured, behind_bytes=behind(str(replica.executed)))
 
 
-def look_at_replica(onlooker: Onlooker, config: SourceConfig) -> ReplicaFacts:
+def look_at_replica(onlooker: Onlooker, config: MySqlOptions) -> ReplicaFacts:
     dialect = onlooker.dialect(config)
     gtids = "'OFF', ''" if dialect.mariadb else "@@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed"
     # Channels first: what they show as executed is in the set that is asked for next.
@@ -133,8 +135,8 @@ def look_at_replica(onlooker: Onlooker, config: SourceConfig) -> ReplicaFacts:
     )
 
 
-def look_at_source(onlooker: Onlooker, source: SourceConfig, replica: ReplicaFacts) -> SourceFacts:
-    """The source, once it has executed what the replica had, or has not within `AHEAD_SECONDS`."""
+def look_at_source(onlooker: Onlooker, source: MySqlOptions, replica: ReplicaFacts) -> SourceFacts:
+    """The facts of the source, after it has executed what the replica has, or after `AHEAD_SECONDS`."""
     dialect = onlooker.dialect(source)
     [(uuid,)] = onlooker.ask(source, f"SELECT {dialect.identity}")
     if dialect.mariadb:
@@ -154,8 +156,8 @@ def shown(gtids: GtidSet) -> str:
 
 
 def _filter(channels: tuple[dict[str, Any], ...], captured: TableFilter) -> str:
-    """A filter that may leave out rows of captured tables; empty: there is none. Services filter tables of
-    their own (`mysql.…`), which does no harm."""
+    """A replication filter that may leave out rows of captured tables; empty if there is none. Cloud services
+    filter tables of their own (`mysql.…`), which does no harm."""
     for row in channels:
         for name in _ONLY:
             if row.get(name):
@@ -169,13 +171,14 @@ def _filter(channels: tuple[dict[str, Any], ...], captured: TableFilter) -> str:
 
 
 def _meanings(entry: str) -> list[TableId]:
-    """The tables that `database.table` may mean, as the server joins them: either name may have dots."""
+    """The tables that a name `database.table` may mean. Servers join the two parts, and either may contain
+    dots."""
     dots = [place for place, character in enumerate(entry) if character == "."]
     return [TableId(entry[:dot], entry[dot + 1 :]) for dot in dots] or [TableId(entry, "")]
 
 
 def _leaves_out(entry: TableId, captured: TableFilter, *, wild: bool) -> bool:
-    """An entry without a table is a whole database."""
+    """Whether a filter leaves the table out. An entry without a table means a whole database."""
     if wild and set("%_") & set(entry.database.replace("\\_", "").replace("\\%", "")):
         return True
     whole = wild or not entry.table

@@ -1,13 +1,14 @@
-"""How busy a server is, and how far its replicas are behind: the rule, and the questions.
+"""Decides whether a server is too busy, or a replica too far behind.
 
-The rule: **what cannot be told counts as too much**, since nobody would notice a guard that is blind.
+The rule: **an unknown value counts as too much**, since nobody would notice a check that sees nothing.
 
 - A server is too busy while `Threads_running` is above the limit. The variable counts every session that runs
-  a statement: ours that asks, chunks that are being read, the streams of replicas (also our receiver's).
-- A replica is too far behind while one of its channels does not run (not `Yes` for receiver and applier both:
-  `Seconds_Behind_Source` is NULL then, or a number that means nothing), or is behind by more than the limit.
-  NULL from a channel that runs counts as too far, too.
-- A server that does not replicate at all (a replica that was promoted) is not behind anything.
+  a statement: the one that asks, chunks that are being read, and the streams of replicas, including
+  Penstock's receiver.
+- A replica is too far behind if one of its channels does not run, or is behind by more than the limit. A
+  channel runs if receiver and applier are both `Yes`; otherwise `Seconds_Behind_Source` is NULL or means
+  nothing. NULL from a running channel counts as too far, too.
+- A server that does not replicate at all, such as a promoted replica, is not behind.
 - A server that does not answer counts as too busy, or too far behind.
 """
 
@@ -18,10 +19,10 @@ from typing import Any
 
 import pymysql
 
-from penstock.config import SourceConfig
 from penstock.errors import PenstockError
 from penstock.sources.mysql.connection import connect, explain, query, query_named
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.options import MySqlOptions
 
 _ANSWER_S = 5.0
 _CONNECT_MS_MAX = 3_000
@@ -29,7 +30,7 @@ _CONNECT_MS_MAX = 3_000
 
 @dataclass(frozen=True)
 class Channel:
-    """One channel of a replica, as it tells of itself."""
+    """One channel of a replica, by its own report."""
 
     receives: str
     applies: str
@@ -37,7 +38,7 @@ class Channel:
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Channel:
-        """From a row of SHOW REPLICA STATUS, under whatever name the release has for it."""
+        """Reads a row of SHOW REPLICA STATUS. The names of its columns depend on the release."""
         behind = row.get("Seconds_Behind_Source", row.get("Seconds_Behind_Master"))
         return cls(
             receives=str(row.get("Replica_IO_Running") or row.get("Slave_IO_Running") or ""),
@@ -72,42 +73,42 @@ def too_far(server: str, channels: list[Channel], lag_max_ms: int) -> str:
     return ""
 
 
-def address_of(config: SourceConfig) -> str:
+def address_of(config: MySqlOptions) -> str:
     return f"{config.host}:{config.port}"
 
 
-def at(config: SourceConfig, address: str) -> SourceConfig:
-    """Another server, reached as the source is."""
+def at(config: MySqlOptions, address: str) -> MySqlOptions:
+    """The configuration of another server, which is reached like the source."""
     host, _, port = address.rpartition(":")
     return config.model_copy(update={"host": host, "port": int(port), "failover": []})
 
 
 class Onlooker:
-    """One connection to each server that is looked at, kept between looks. Serves one thread."""
+    """Connections to the watched servers, one for each, kept between looks. Only one thread uses it."""
 
     def __init__(self) -> None:
         self._connections: dict[str, Any] = {}
 
-    def ask(self, config: SourceConfig, sql: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Raises `PenstockError` when the server does not answer; the next question connects anew."""
+    def ask(self, config: MySqlOptions, sql: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Asks a server. Raises `PenstockError` if it does not answer; the next question reconnects."""
         rows: list[tuple[Any, ...]] = self._asked(config, lambda open_: query(open_, sql, arguments))
         return rows
 
-    def ask_named(self, config: SourceConfig, sql: str) -> list[dict[str, Any]]:
+    def ask_named(self, config: MySqlOptions, sql: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._asked(config, lambda open_: query_named(open_, sql))
         return rows
 
-    def dialect(self, config: SourceConfig) -> Dialect:
+    def dialect(self, config: MySqlOptions) -> Dialect:
         found: Dialect = self._asked(config, Dialect.detect)
         return found
 
-    def threads_running(self, config: SourceConfig) -> int:
+    def threads_running(self, config: MySqlOptions) -> int:
         return int(self.ask(config, "SHOW GLOBAL STATUS LIKE 'Threads_running'")[0][1])
 
-    def channels(self, config: SourceConfig) -> list[Channel]:
+    def channels(self, config: MySqlOptions) -> list[Channel]:
         return [Channel.of(row) for row in self.ask_named(config, self.dialect(config).replica_status)]
 
-    def _asked(self, config: SourceConfig, question: Any) -> Any:
+    def _asked(self, config: MySqlOptions, question: Any) -> Any:
         address = address_of(config)
         try:
             if address not in self._connections:
@@ -120,7 +121,7 @@ class Onlooker:
             raise explain(error, config) from error
 
     def close(self, *addresses: str) -> None:
-        """The connections to these servers; without any: all."""
+        """Closes the connections to these servers, or all of them."""
         for address in addresses or list(self._connections):
             if (connection := self._connections.pop(address, None)) is not None:
                 connection._force_close()

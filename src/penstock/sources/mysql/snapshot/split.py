@@ -37,8 +37,9 @@ from pymysql.connections import Connection
 
 from penstock.model.chunk import Chunk
 from penstock.model.partial_snapshot import Part
-from penstock.model.schema import Column, TableSchema, quote
+from penstock.model.schema import Column, TableSchema
 from penstock.sources.chunks import ALL_ROWS
+from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.sources.mysql.snapshot.watermark import text
 
 Bound = tuple[str, ...]
@@ -50,26 +51,26 @@ _BINARY = frozenset(
     {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6"}
 )
 _CHUNK_BYTES = 64 * 1024**2
-"""Bytes aimed at per chunk, by the server's average row length: fewer rows when rows are large."""
+"""Intended bytes per chunk, by the server's average row length. Large rows make chunks of fewer rows."""
 _CHUNK_ROWS_MIN = 100
 _FEW_ROWS = 10_000
-"""A table may have so many, if that is no more than a chunk's, and is not divided."""
+"""A table with at most this many rows is not divided, unless chunks are to be smaller."""
 _TOLERANCE = 1.5
-"""Estimates are rough: a range is divided when it seems to hold this many times the rows aimed at."""
+"""Estimates are rough. A range is divided if it seems to have this many times the intended rows."""
 _PARTS_MAX = 64
 _ESTIMATES_PER_CHUNK = 16
-"""Division gives up once it has asked for this many estimates per chunk it found (plus 128)."""
+"""Division stops after this many estimates per chunk found (plus 128)."""
 
 
 @dataclass(frozen=True)
 class TableSize:
-    """What the server guesses about a table, without reading it."""
+    """The server's estimates of a table, made without reading it."""
 
     rows: int
     row_bytes: int
 
     def chunk_rows(self, chunk_rows: int) -> int:
-        """Rows per chunk, fewer for large rows."""
+        """Rows per chunk. Large rows make it smaller."""
         if self.row_bytes <= 0:
             return chunk_rows
         return max(min(chunk_rows, _CHUNK_BYTES // self.row_bytes), min(chunk_rows, _CHUNK_ROWS_MIN))
@@ -79,10 +80,10 @@ class TableSize:
 
 
 def range_condition(key: Sequence[str], lower: Bound | None, upper: Bound | None) -> str:
-    """SQL for `lower <= key < upper`; empty when both ends are open.
+    """An SQL condition for `lower <= key < upper`; empty if both ends are open.
 
-    A composite key is compared column by column, `(a > x) OR (a = x AND b >= y)`: MySQL makes ranges of the
-    index of this form, which it does not of `(a, b) >= (x, y)`.
+    A composite key is compared column by column, `(a > x) OR (a = x AND b >= y)`. MySQL uses the index for
+    this form, but not for `(a, b) >= (x, y)`.
     """
     parts = []
     if lower is not None:
@@ -103,7 +104,7 @@ def _compare(key: Sequence[str], bound: Bound, *, strict: str, last: str) -> str
 
 
 def print_expression(column: Column) -> str:
-    """SQL that makes the server print a key value as ASCII text for `literal`."""
+    """An SQL expression that prints a key value as ASCII text, for `literal`."""
     name = quote(column.name)
     if column.type in _NUMBERS:
         return f"CAST({name} + 0 AS CHAR)"
@@ -115,11 +116,11 @@ def print_expression(column: Column) -> str:
 
 
 def literal(column: Column, printed: str) -> str | None:
-    """The printed value as a literal that the server compares with the column; None: no bound can be made
-    of it.
+    """The printed value as a literal that the server compares with the column. None: the value cannot be a
+    bound.
 
-    ENUM and SET are compared as numbers, which is the order of their index. Zero and impossible dates are
-    no bounds, because servers disagree about them in comparisons; the chunk is then cut further on.
+    ENUM and SET are compared as numbers, which is the order of their index. Servers compare zero and
+    impossible dates differently, so these are no bounds, and the chunk is cut at a later value.
     """
     if column.type in _TIMES:
         return f"'{printed}'" if _is_time(column, printed) else None
@@ -165,7 +166,7 @@ def join_bounds(
 
 
 def keyed_chunks(schema: TableSchema, part: Part, *, chunk_keys: int) -> Iterator[Chunk]:
-    """Chunks of a part that names its keys."""
+    """Chunks of a partial snapshot that names its keys."""
     keys = list(dict.fromkeys(part.keys))
     for number, start in enumerate(range(0, len(keys), chunk_keys)):
         some = tuple(keys[start : start + chunk_keys])
@@ -204,7 +205,7 @@ def divide_integers(
 
 
 class MySqlChunkPlanner:
-    """Finds the chunks of one table. `connection` is a session as `read.prepare_session` makes it."""
+    """Finds the chunks of one table. `connection` is a session from `reader.prepare_session`."""
 
     def __init__(
         self, connection: Connection[Any], schema: TableSchema, *, chunk_rows: int, part: Part = ALL_ROWS
@@ -219,7 +220,7 @@ class MySqlChunkPlanner:
     @cached_property
     def _from(self) -> str:
         index = key_index(self._connection, self._schema) if self._key else None
-        return self._schema.table.quoted + (f" FORCE INDEX ({quote(index)})" if index else "")
+        return quoted(self._schema.table) + (f" FORCE INDEX ({quote(index)})" if index else "")
 
     def chunks(self, *, after: Chunk | None = None) -> Iterator[Chunk]:
         """The table's chunks in key order, found as they are asked for; at least one.
@@ -235,11 +236,12 @@ class MySqlChunkPlanner:
         return join_bounds(self._schema, self._bounds(start), after=after, part=self._part)
 
     def _is_small(self) -> bool:
-        """What the server thinks may be old; that no row follows these few is certain."""
+        """Whether the table is certainly small. The server's estimate may be old, so one query proves that no
+        row follows the first few."""
         few = min(_FEW_ROWS, self.chunk_rows)
         if self.size.rows > few:
             return False
-        return not self._rows(f"SELECT 1 FROM {self._schema.table.quoted} LIMIT 1 OFFSET {few}")
+        return not self._rows(f"SELECT 1 FROM {quoted(self._schema.table)} LIMIT 1 OFFSET {few}")
 
     def _bounds(self, start: Bound | None) -> Iterator[Bound]:
         if not self._key:
@@ -305,7 +307,7 @@ class MySqlChunkPlanner:
 
 
 def table_size(connection: Connection[Any], schema: TableSchema) -> TableSize:
-    """The server's guess from its statistics; zeros when it has none."""
+    """The server's estimates from its statistics; zeros if it has none."""
     _, rows = _query(
         connection,
         "SELECT TABLE_ROWS, AVG_ROW_LENGTH FROM information_schema.TABLES"
@@ -318,8 +320,8 @@ def table_size(connection: Connection[Any], schema: TableSchema) -> TableSize:
 
 
 def key_index(connection: Connection[Any], schema: TableSchema) -> str | None:
-    """The index whose first columns are the key's, in the key's order: the primary key if it will do."""
-    columns, rows = _query(connection, f"SHOW INDEX FROM {schema.table.quoted}")
+    """An index that begins with the key's columns in order: the primary key if possible."""
+    columns, rows = _query(connection, f"SHOW INDEX FROM {quoted(schema.table)}")
     indexes: dict[str, list[str]] = {}
     name, column, part = (columns.index(title) for title in ("Key_name", "Column_name", "Sub_part"))
     for row in rows:

@@ -1,34 +1,35 @@
-"""Low and high watermarks of a chunk: what was committed just before and just after its SELECT.
+"""Takes the low and high watermark of a chunk: what was committed right before and right after its SELECT.
 
-The promise a chunk needs (`snapshot/placement.py`) is `low ⊆ V ⊆ prefix(high)`, V being what the SELECT saw.
-A commit goes through three stages: the transaction is written to the binary log, then the engine makes it
-visible, then its GTID is added to `gtid_executed`. There are three ways to take marks.
+A chunk needs the promise `low ⊆ V ⊆ prefix(high)` (`snapshot/placement.py`), where V is what the SELECT saw.
+A commit has three stages. The transaction is written to the binary log, then the engine makes it visible,
+then its GTID is added to `gtid_executed`. There are three ways to take watermarks.
 
-**MySQL with GTIDs** (`GtidMarks`). Low is `@@gtid_executed`, read before the SELECT: whatever is in the set
-is visible to every view opened later. The position in the binary log moves *first*: a low mark taken from
-`SHOW MASTER STATUS` claims transactions that a view opened right after it does not see. Measured with eight
-writers: 79 % (8.0) to 87 % (9.7) of such marks lost a visible transaction with durable settings; with
-`gtid_executed` none of more than 900,000, also with `binlog_order_commits=OFF` and on replicas with parallel
-appliers. As a set it may have gaps against the order of the log, so it is only ever used as a set. High is
-the end of the binary log (file and position of the status), read after the SELECT. For the same reason the
-other way round: a transaction is visible before it is in `gtid_executed`, so a high mark from the set misses
-some (0.1–0.5 %), while everything visible has been in the binary log before (0 misses of more than 95,000).
-It holds for the server that wrote the log we follow; its position means nothing on a replica.
+**MySQL with GTIDs** (`GtidWatermarks`). The low watermark is `@@gtid_executed`, read before the SELECT. Every
+later view sees the whole set. The end of the binary log would be wrong here, because it advances *first*: a
+view that is opened right after it may not see its last transactions. Measured with eight writers and durable
+settings, 79 % (8.0) to 87 % (9.7) of such watermarks claimed a transaction that was not visible. With
+`gtid_executed` it was none of more than 900,000, also with `binlog_order_commits=OFF` and on replicas with
+parallel appliers. The set may have gaps in the order of the log, so it is used only as a set. The high
+watermark is the end of the binary log (file and position), read after the SELECT. Here `gtid_executed` would
+be wrong, because a transaction is visible before it is in the set: 0.1 to 0.5 % of such watermarks missed
+one. Everything visible is already in the binary log (0 misses of more than 95,000). The position is one of
+the server whose log is followed; it means nothing on a replica.
 
-**MySQL without GTIDs** (`TableMarks`). Before the SELECT the end of the binary log is read, then a row of a
-table of the operator's is changed. With `binlog_order_commits = ON` the engine commits in the order of the
-log, so when our own commit is done, all that the log held before it is visible: low is the place read before
-the write. The setting is checked before and after each chunk; a write that changes nothing would not be in
-the log and wait for nobody, so each writes a new value. High as above.
+**MySQL without GTIDs** (`TableWatermarks`). Before the SELECT, the end of the binary log is read, and then a
+row of a table of the operator is changed. With `binlog_order_commits = ON`, the engine commits in the order
+of the log. So when this change is committed, everything before it in the log is visible, and the low
+watermark is the end that was read before the change. The setting is checked before and after each chunk. A
+change without effect would not be logged and would not wait, so each writes a new value. The high watermark
+is taken as above.
 
-**MariaDB** (`SnapshotMarks`). `START TRANSACTION WITH CONSISTENT SNAPSHOT` opens the view at a place of the
-binary log, which the status variables `Binlog_snapshot_file` and `_position` tell: low and high at once, V is
-the prefix. The variables are the process's, so another session's may show through for a moment; they are read
-until three reads agree (0 wrong of 110,769). Under another isolation level than REPEATABLE READ there is no
-snapshot and only a warning: any warning is an error.
+**MariaDB** (`SnapshotWatermarks`). `START TRANSACTION WITH CONSISTENT SNAPSHOT` opens the view at a position
+of the binary log, which the status variables `Binlog_snapshot_file` and `_position` show. This is the low and
+the high watermark at once, and V is the prefix. The variables belong to the process, so for a moment they may
+show another session's values. They are read until three reads agree (0 wrong of 110,769). With another
+isolation level than REPEATABLE READ, the server opens no snapshot and only warns. So any warning is an error.
 
-All of it only holds if marks and SELECT are answered by the same server, whatever proxy stands between. So
-its identity is asked for beside each mark and compared.
+All of this requires that one server answers the watermarks and the SELECT, whatever proxy is between. So the
+identity of the server is read with each watermark and compared.
 """
 
 from __future__ import annotations
@@ -41,49 +42,50 @@ from pymysql.connections import Connection
 
 from penstock._core import GtidSet
 from penstock.errors import ConfigError, SourceError, TransientError
-from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId
+from penstock.sources.mysql.binlog_position import UNKNOWN, BinlogPosition
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.identifiers import quoted
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 _ER_SPECIFIC_ACCESS_DENIED = 1227
 _ER_OPTION_PREVENTS_STATEMENT = 1290
 _ACCESS_DENIED = (1044, 1142, 1143)
 _READS_MAX = 200
-"""Of MariaDB's status variables until three in a row agree."""
+"""Reads of MariaDB's status variables until three in a row are equal."""
 _OPEN_VIEW = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _SLOTS = 256
-"""Rows of a watermark table: sessions rarely wait for each other's."""
+"""Rows of a watermark table. With this many, sessions rarely wait for each other."""
 
 
-class Marks(Protocol):
-    """Takes the marks of one session's chunks, one after the other."""
+class SessionWatermarks(Protocol):
+    """Takes the watermarks of one session's chunks, one after the other."""
 
     @property
     def server_uuid(self) -> str:
-        """The server all marks so far came from."""
+        """The server of all watermarks so far."""
 
     def require(self, gtids: str, *, timeout_s: float) -> None:
-        """Returns once a view opened from now on contains `gtids` (a table's start); else
-        `TransientError`."""
+        """Waits until later views contain `gtids` (a table's start). Raises `TransientError` if that takes
+        too long."""
 
     def begin(self) -> None:
-        """Right before the SELECT."""
+        """Takes the low watermark. Called right before the SELECT."""
 
     def end(self) -> MySqlWindow:
-        """Right after its last row."""
+        """Takes the high watermark. Called right after the last row."""
 
     def open_view(self) -> MySqlWindow:
-        """Opens one view for all that is read until the session's transaction ends."""
+        """Opens one read view, which lasts until the session's transaction ends."""
 
 
-def marks_of(connection: Connection[Any], watermark_table: str | None) -> Marks:
-    """The way for this server. `ConfigError` when there is none."""
+def watermarks_of(connection: Connection[Any], watermark_table: str | None) -> SessionWatermarks:
+    """The kind of watermarks for this server. Raises `ConfigError` if there is none."""
     dialect = Dialect.detect(connection)
     if dialect.mariadb:
-        return SnapshotMarks(connection, dialect)
+        return SnapshotWatermarks(connection, dialect)
     if str(_row(connection, "SELECT @@GLOBAL.gtid_mode")[0]).upper() == "ON":
-        return GtidMarks(connection, dialect)
+        return GtidWatermarks(connection, dialect)
     if watermark_table is None:
         raise ConfigError(
             "The source has gtid_mode other than ON, and a chunk of a snapshot finds its place in the log by "
@@ -91,11 +93,11 @@ def marks_of(connection: Connection[Any], watermark_table: str | None) -> Marks:
             hint="Turn GTIDs on, or name a table in snapshot.watermark_table (docs/delivery.md has its "
             "definition), or set snapshot.mode: never.",
         )
-    return TableMarks(connection, dialect, watermark_table)
+    return TableWatermarks(connection, dialect, watermark_table)
 
 
 class LogEnd:
-    """The end of the binary log. The first answer settles which server it is."""
+    """The end of the binary log. The first answer decides which server it is."""
 
     def __init__(self, connection: Connection[Any], dialect: Dialect | None = None) -> None:
         self._connection = connection
@@ -109,8 +111,8 @@ class LogEnd:
         assert self._server_uuid is not None
         return self._server_uuid
 
-    def high(self) -> SourcePosition:
-        """A place in the binary log behind everything that any view opened before now contained."""
+    def high(self) -> BinlogPosition:
+        """A position in the binary log behind everything that any earlier view contained."""
         try:
             row = _row(self._connection, self.dialect.log_status)
         except pymysql.MySQLError as error:
@@ -121,7 +123,7 @@ class LogEnd:
                 hint=f"GRANT {self.dialect.log_privileges[1]} ON *.* TO the account.",
             ) from error
         self.same_server(_row(self._connection, f"SELECT {self.dialect.identity}")[0])
-        return SourcePosition(row[0], int(row[1]))
+        return BinlogPosition(row[0], int(row[1]))
 
     def same_server(self, uuid: str) -> None:
         if self._server_uuid is None:
@@ -134,8 +136,8 @@ class LogEnd:
             )
 
 
-class GtidMarks:
-    """MySQL with GTIDs."""
+class GtidWatermarks:
+    """Watermarks of MySQL with GTIDs."""
 
     def __init__(self, connection: Connection[Any], dialect: Dialect) -> None:
         self._connection = connection
@@ -161,23 +163,23 @@ class GtidMarks:
         return self.end()
 
     def low(self) -> str:
-        """GTIDs whose effects every view opened from now on contains; claims no more than that."""
+        """The GTIDs whose effects every later view contains. It claims no others."""
         gtids, uuid = _row(self._connection, "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.server_uuid")
         self._end.same_server(uuid)
         return "".join(gtids.split())
 
-    def high(self) -> SourcePosition:
+    def high(self) -> BinlogPosition:
         return self._end.high()
 
 
-class TableMarks:
-    """MySQL without GTIDs, by writes to a table `database.table` with columns `slot` (key) and `mark`."""
+class TableWatermarks:
+    """Watermarks of MySQL without GTIDs, by writes to a table with columns `slot` (key) and `mark`."""
 
     def __init__(self, connection: Connection[Any], dialect: Dialect, table: str) -> None:
         self._connection = connection
         self._end = LogEnd(connection, dialect)
         self._table = TableId.parse(table)
-        self._low = SourcePosition("", 0)
+        self._low = UNKNOWN
         self._check_engine()
 
     @property
@@ -185,8 +187,8 @@ class TableMarks:
         return self._end.server_uuid
 
     def require(self, gtids: str, *, timeout_s: float) -> None:
-        """The log of this very server told where the start is, and each low mark lies behind all that its log
-        held before."""
+        """Does not wait. The start came from the log of this same server, and each low watermark lies behind
+        all that its log held before."""
 
     def begin(self) -> None:
         self._check_order()
@@ -194,7 +196,7 @@ class TableMarks:
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(
-                    f"INSERT INTO {self._table.quoted} (slot, mark)"
+                    f"INSERT INTO {quoted(self._table)} (slot, mark)"
                     f" VALUES (CONNECTION_ID() MOD {_SLOTS}, UUID()) ON DUPLICATE KEY UPDATE mark = UUID()"
                 )
         except pymysql.MySQLError as error:
@@ -235,19 +237,19 @@ class TableMarks:
     def _unfit(self, why: str) -> ConfigError:
         return ConfigError(
             f"The watermark table {self._table} {why}.",
-            hint=f"CREATE TABLE {self._table.quoted} (slot SMALLINT UNSIGNED PRIMARY KEY, "
+            hint=f"CREATE TABLE {quoted(self._table)} (slot SMALLINT UNSIGNED PRIMARY KEY, "
             f"mark CHAR(36) NOT NULL) ENGINE = InnoDB; "
-            f"GRANT SELECT, INSERT, UPDATE ON {self._table.quoted} TO the account.",
+            f"GRANT SELECT, INSERT, UPDATE ON {quoted(self._table)} TO the account.",
         )
 
 
-class SnapshotMarks:
-    """MariaDB."""
+class SnapshotWatermarks:
+    """Watermarks of MariaDB."""
 
     def __init__(self, connection: Connection[Any], dialect: Dialect) -> None:
         self._connection = connection
         self._end = LogEnd(connection, dialect)
-        self._place = SourcePosition("", 0)
+        self._place = UNKNOWN
         self._proven = ""
 
     @property
@@ -255,7 +257,8 @@ class SnapshotMarks:
         return self._end.server_uuid
 
     def require(self, gtids: str, *, timeout_s: float) -> None:
-        """Views only move on: what one of this session's contained, all later ones contain."""
+        """Opens views until one contains `gtids`. Later views of the session contain everything that an
+        earlier one did."""
         deadline = time.monotonic() + timeout_s
         while gtids != self._proven:
             place = self._open()
@@ -285,14 +288,14 @@ class SnapshotMarks:
         self._end.same_server(_row(self._connection, f"SELECT {self._end.dialect.identity}")[0])
         return MySqlWindow(self._proven, self._place, self._place)
 
-    def _open(self) -> SourcePosition:
-        """Opens a view, and tells its place in the binary log."""
+    def _open(self) -> BinlogPosition:
+        """Opens a view, and returns its position in the binary log."""
         _execute(self._connection, _OPEN_VIEW)
         with self._connection.cursor() as cursor:
             cursor.execute("SHOW WARNINGS")
             if warning := cursor.fetchone():
                 raise SourceError(f"The source opens no consistent snapshot: {text(warning[2])}.")
-        agreed: list[SourcePosition] = []
+        agreed: list[BinlogPosition] = []
         for _ in range(_READS_MAX):
             place = self._read_place()
             agreed = [*agreed, place] if agreed and agreed[-1] == place else [place]
@@ -300,30 +303,32 @@ class SnapshotMarks:
                 return place
         raise TransientError("MariaDB's Binlog_snapshot_position never stood still for three reads.")
 
-    def _read_place(self) -> SourcePosition:
+    def _read_place(self) -> BinlogPosition:
         with self._connection.cursor() as cursor:
             cursor.execute("SHOW STATUS LIKE 'Binlog\\_snapshot\\_%'")
             fields = {text(name).lower(): text(value) for name, value in cursor.fetchall()}
         if not fields.get("binlog_snapshot_file"):
             raise _no_log()
-        return SourcePosition(fields["binlog_snapshot_file"], int(fields["binlog_snapshot_position"]))
+        return BinlogPosition(fields["binlog_snapshot_file"], int(fields["binlog_snapshot_position"]))
 
 
 def require_executed(connection: Connection[Any], gtids: str, *, timeout_s: float) -> None:
-    """`Marks.require` for who takes no marks. Without GTIDs nothing is waited for: see `TableMarks`."""
+    """`SessionWatermarks.require` for callers that take no watermarks. Without GTIDs it does not wait: see
+    `TableWatermarks`."""
     dialect = Dialect.detect(connection)
     if dialect.mariadb:
-        SnapshotMarks(connection, dialect).require(gtids, timeout_s=timeout_s)
+        SnapshotWatermarks(connection, dialect).require(gtids, timeout_s=timeout_s)
     else:
         ensure_executed(connection, gtids, timeout_s=timeout_s)
 
 
 def ensure_executed(connection: Connection[Any], gtids: str, *, timeout_s: float) -> None:
-    """Returns once MySQL's `gtid_executed` contains `gtids` (a table's start); else `TransientError`.
+    """Waits until MySQL's `gtid_executed` contains `gtids`, which the source had executed at the table's
+    start. Raises `TransientError` if that takes too long.
 
-    Nothing of a table, neither a chunk nor MIN and MAX, is read before this holds on the connection that
-    reads: a row changed before the start would otherwise be missing from the chunk and from the stream.
-    `gtid_executed` never shrinks, so it need not be asked again on the same server.
+    Nothing of a table is read before this is true on the reading connection, neither a chunk nor MIN and MAX.
+    Otherwise a row that changed before the start would be missing both in the chunk and in the stream.
+    `gtid_executed` never shrinks, so one check per server is enough.
     """
     if not gtids:
         return
@@ -364,5 +369,5 @@ def _row(connection: Connection[Any], sql: str) -> tuple[str, ...]:
 
 
 def text(value: Any) -> str:
-    """A value of a text result in a session without `character_set_results`."""
+    """Decodes a value of a text result in a session without `character_set_results`."""
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)

@@ -9,22 +9,23 @@ from typing import Any
 from penstock._core import GtidSet
 from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
+from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.windows import LogPlaces, LogState
 
 
 @dataclass(frozen=True)
 class MySqlWindow:
-    """What the source had committed around a chunk's SELECT.
+    """The watermarks around a chunk's SELECT.
 
-    `low` (GTID set as text) claims no more than was visible; `high` (end of the binary log) claims no less.
-    Where `low_position` is given, all that the binary log holds up to there was visible too. Where
-    `high_gtids` (GTID set as text) is given, the chunk was read from a replica: the set claims no less than
-    was visible, and `high` says nothing.
+    `low` (a GTID set as text) has only transactions that were visible. `high` (the end of the binary log)
+    lies behind all that was visible. With `low_position`, all of the binary log up to there was visible, too.
+    With `high_gtids` (a GTID set as text), the chunk was read from a replica: the set has all that was
+    visible, and `high` says nothing.
     """
 
     low: str
-    high: SourcePosition
-    low_position: SourcePosition | None = None
+    high: BinlogPosition
+    low_position: BinlogPosition | None = None
     high_gtids: str | None = None
 
     @property
@@ -42,7 +43,7 @@ class MySqlWindow:
 
     @property
     def end(self) -> SourcePosition:
-        return self.high
+        return self.high.opaque
 
     @property
     def holds_on_every_server(self) -> bool:
@@ -51,19 +52,19 @@ class MySqlWindow:
     def is_passed(self, at: LogState) -> bool:
         if self.high_gtids is not None:
             return at.executed is not None and GtidSet(self.high_gtids).issubset(at.executed)
-        return at.position is not None and self.high.order <= at.position.order
+        return at.position is not None and self.high.opaque.order <= at.position.order
 
     def shows(self, start: LogState) -> bool:
         if start.executed is not None and not start.executed.issubset(GtidSet(self.low)):
             return False
         if self.low or self.low_position is None or start.position is None:
             return True
-        return not start.position.file or start.position.order <= self.low_position.order
+        return start.position.order <= self.low_position.opaque.order  # an unknown one comes first
 
     def visible_to(self, log: LogPlaces) -> Offset:
         if self.low_position is None:
             return log.window_start(self.low)
-        return log.offset_within(self.low_position)
+        return log.offset_within(self.low_position.opaque)
 
     @property
     def seen(self) -> str | None:
@@ -75,8 +76,8 @@ class MySqlWindows:
 
     def of(self, watermarks: Watermarks) -> MySqlWindow:
         fields = watermarks.to_json()
-        low = SourcePosition(fields["low_file"], fields["low_position"]) if "low_file" in fields else None
-        high = SourcePosition(fields["high_file"], fields["high_position"])
+        low = BinlogPosition(fields["low_file"], fields["low_position"]) if "low_file" in fields else None
+        high = BinlogPosition(fields["high_file"], fields["high_position"])
         return MySqlWindow(fields["low"], high, low, fields.get("high_gtids"))
 
     def common(self, seen: Sequence[str]) -> str:

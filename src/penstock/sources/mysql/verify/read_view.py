@@ -16,8 +16,9 @@ from pymysql.cursors import SSCursor
 
 from penstock.errors import TableError
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent, integer_key
-from penstock.model.schema import TableId, TableSchema, TypeOptions, quote
-from penstock.sources.mysql.snapshot.watermark import marks_of
+from penstock.model.schema import TableId, TableSchema, TypeOptions
+from penstock.sources.mysql.identifiers import quote, quoted
+from penstock.sources.mysql.snapshot.watermark import watermarks_of
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.sources.mysql.verify import sql
 
@@ -43,7 +44,7 @@ class MySqlReadView:
     def extent(self, schema: TableSchema) -> KeyExtent:
         name = integer_key(schema)
         bounds = f"MIN({quote(name)}), MAX({quote(name)})" if name is not None else "0, 0"
-        row = self._rows(f"SELECT {bounds}, COUNT(*) FROM {schema.table.quoted}", schema)[0]
+        row = self._rows(f"SELECT {bounds}, COUNT(*) FROM {quoted(schema.table)}", schema)[0]
         return KeyExtent(int(row[0] or 0), int(row[1] or 0), int(row[2]))
 
     def sums(self, schema: TableSchema, buckets: Buckets, types: TypeOptions) -> dict[int, BucketSum]:
@@ -52,7 +53,7 @@ class MySqlReadView:
         query = (
             # Grouped by position, because any alias could also be the name of a column.
             f"SELECT {sql.bucket(buckets)}, COUNT(*), SUM({hashed})"
-            f" FROM {schema.table.quoted} GROUP BY 1 ORDER BY NULL"
+            f" FROM {quoted(schema.table)} GROUP BY 1 ORDER BY NULL"
         )
         rows = self._rows(query, schema)
         self._refuse_cut_text(schema)
@@ -71,7 +72,7 @@ class MySqlReadView:
         hashed = sql.row_hash(schema.columns, types, key=schema.key)
         query = (
             f"SELECT {sql.key_text(schema.key_columns)}, {hashed}"
-            f" FROM {schema.table.quoted} WHERE {sql.in_buckets(buckets, numbers)}"
+            f" FROM {quoted(schema.table)} WHERE {sql.in_buckets(buckets, numbers)}"
         )
         rows = self._rows(query, schema)
         self._refuse_cut_text(schema)
@@ -116,15 +117,15 @@ def _refused(table: TableId, error: pymysql.err.MySQLError) -> TableError | None
 def read_view(connection: Connection[Any], watermark_table: str | None = None) -> Iterator[MySqlReadView]:
     """Opens a read view in this session and closes it afterwards. Takes no locks.
 
-    Raises `ConfigError` if the server offers no watermarks (`marks_of`).
+    Raises `ConfigError` if the server offers no watermarks (`watermarks_of`).
     """
     with connection.cursor() as cursor:
         for statement in _SESSION:
             cursor.execute(statement)
-    marks = marks_of(connection, watermark_table)
-    opened = marks.open_view()
+    watermarks = watermarks_of(connection, watermark_table)
+    opened = watermarks.open_view()
     try:
-        yield MySqlReadView(connection, opened, marks.server_uuid)
+        yield MySqlReadView(connection, opened, watermarks.server_uuid)
     finally:
         connection.rollback()
 

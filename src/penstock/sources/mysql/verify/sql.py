@@ -18,7 +18,8 @@ from collections.abc import Collection, Sequence
 
 from penstock.model.buckets import Buckets, RangeBuckets
 from penstock.model.row_text import Shape, shape
-from penstock.model.schema import DEFAULT_TYPES, Column, TypeOptions, quote
+from penstock.model.schema import DEFAULT_TYPES, Column, TypeOptions
+from penstock.sources.mysql.identifiers import quote
 
 
 def cell(column: Column, types: TypeOptions = DEFAULT_TYPES, *, in_key: bool = False) -> str:

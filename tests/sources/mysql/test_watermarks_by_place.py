@@ -1,4 +1,4 @@
-"""Marks that are places in the binary log. The judge is the server's own list of its log's events."""
+"""Watermarks that are places in the binary log. The oracle is the server's list of its events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.sources.mysql.snapshot.reader import prepare_session
-from penstock.sources.mysql.snapshot.watermark import Marks, marks_of
+from penstock.sources.mysql.snapshot.watermark import SessionWatermarks, watermarks_of
 from penstock.testing import servers
 from penstock.testing.meanwhile import meanwhile
 from penstock.testing.servers import DatabaseServer
@@ -52,7 +52,7 @@ def ends_of_updates(server: DatabaseServer, file: str) -> list[int]:
     return ends[1:]  # the INSERT
 
 
-def views(connection: Any, marks: Marks) -> Iterator[tuple[Any, int]]:
+def views(connection: Any, marks: SessionWatermarks) -> Iterator[tuple[Any, int]]:
     """Some trials, and as many more as the writers need to change something meanwhile."""
     seen, deadline = 0, time.monotonic() + 60
     for trial in itertools.count():
@@ -74,7 +74,7 @@ def test_a_view_holds_all_up_to_the_low_place_and_nothing_behind_the_high_one(na
     with servers.FLAVORS[name]({} if mariadb else PLAIN) as server, server.connect() as connection:
         server.execute(*SCHEMA)
         prepare_session(connection)
-        marks = marks_of(connection, None if mariadb else "d.marks")
+        marks = watermarks_of(connection, None if mariadb else "d.marks")
         with counting(server):
             found = list(views(connection, marks))
         ends = ends_of_updates(server, server.position()[0])
@@ -92,11 +92,11 @@ def test_without_gtids_the_option_that_is_needed_is_named_and_the_table_is_check
         server.execute(*SCHEMA, "CREATE TABLE d.other (slot INT PRIMARY KEY, mark CHAR(36)) ENGINE = MyISAM")
         prepare_session(connection)
         with pytest.raises(ConfigError, match=r"snapshot\.watermark_table"):
-            marks_of(connection, None)
+            watermarks_of(connection, None)
         with pytest.raises(ConfigError, match=r"d\.none does not exist"):
-            marks_of(connection, "d.none")
+            watermarks_of(connection, "d.none")
         with pytest.raises(ConfigError, match="MyISAM"):
-            marks_of(connection, "d.other")
+            watermarks_of(connection, "d.other")
         server.execute("SET GLOBAL binlog_order_commits = OFF")
         with pytest.raises(ConfigError, match="binlog_order_commits = OFF"):
-            marks_of(connection, "d.marks").begin()
+            watermarks_of(connection, "d.marks").begin()

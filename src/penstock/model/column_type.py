@@ -1,0 +1,46 @@
+"""The types of columns, in Penstock's own words.
+
+A source translates the types of its columns into these names when it reads definitions. The core decides what
+a value of each becomes in Arrow (`core/src/column/`), and everybody else asks for the groups in this module.
+The names are those of MySQL's types where MySQL has the type.
+"""
+
+from __future__ import annotations
+
+INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+"""Whole numbers of 1, 2, 3, 4 and 8 bytes; `Column.unsigned` says whether they have a sign."""
+FLOATS = frozenset({"float", "double"})
+"""Binary floating point of 4 and 8 bytes."""
+DECIMAL = "decimal"
+"""An exact number with `Column.precision` digits, `Column.scale` of them after the point."""
+BIT = "bit"
+"""A bit field of `Column.length` bits."""
+YEAR = "year"
+"""A year as a number."""
+DATES = frozenset({"date", "datetime", "timestamp"})
+"""A day; a day and a time without a zone; a moment. `Column.fsp`: digits of the fraction of a second."""
+TIME = "time"
+"""A signed span of time, with `Column.fsp` digits of the fraction of a second."""
+SHORT_TEXTS = frozenset({"char", "varchar"})
+"""Texts of at most `Column.length` characters. `char` is padded with spaces."""
+LONG_TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext"})
+"""Texts without a declared length, by how long they may become."""
+SHORT_BINARY = frozenset({"binary", "varbinary"})
+"""At most `Column.length` bytes. `binary` is padded with zero bytes."""
+LONG_BINARY = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
+"""Bytes without a declared length, by how long they may become."""
+ENUM = "enum"
+"""One of `Column.labels`."""
+SET = "set"
+"""Any of `Column.labels`."""
+JSON = "json"
+"""A JSON document."""
+GEOMETRY = "geometry"
+"""Any spatial type: a number that names the reference system, then well-known binary."""
+VECTOR = "vector"
+"""Numbers of 4 bytes each."""
+ADDRESSES = frozenset({"inet4", "inet6", "uuid"})
+"""Addresses and identifiers that are shown as text."""
+
+BINARY = SHORT_BINARY | LONG_BINARY
+TEXTS = SHORT_TEXTS | LONG_TEXTS

@@ -1,0 +1,37 @@
+"""What a source registers: its name, its options, and how it is opened.
+
+The pipeline file is read with the options that stand here and in each source. So this module and the registry
+lie below `penstock.config`, and know nothing of what they open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.model.section import Section
+
+
+class SourceOptions(Section):
+    """The section `source` of the pipeline file. Every source has a model of its own that derives from this
+    one, and gives `type` a `Literal` of its name. An option with a password is a `penstock.config.Secret`."""
+
+    type: str
+    """Name of the source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceKind:
+    """A registered source."""
+
+    name: str
+    """What `source.type` in the pipeline file says."""
+    options: type[SourceOptions]
+    open: Callable[..., Any]
+    """`open(config, foreign_keys=…)` makes the `sources.base.Source` of one pipeline, and asks it nothing
+    yet. With `foreign_keys`, definitions have the foreign keys that cascade, where the log does not hold what
+    they change."""
+    statements: Callable[..., Any]
+    """`statements(captured, log, types=…)` makes the `sources.statements.Statements` of a relay log of this
+    source, as far as the log itself says. It serves readers that have nothing but the log."""

@@ -1,0 +1,55 @@
+"""Places in the binary log, and the last transaction that the relay log has of it.
+
+Outside of this source they are opaque: a `SourcePosition`, and the field `last` of an index entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.model.offset import Offset, SourcePosition
+from penstock.relaylog import segment_format
+from penstock.relaylog.reader import RelayLog
+
+
+@dataclass(frozen=True)
+class BinlogPosition:
+    """A byte of a file of the binary log. Without a file's name, it is unknown."""
+
+    file: str
+    position: int
+
+    @classmethod
+    def of(cls, place: SourcePosition) -> BinlogPosition:
+        file, _, position = place.text.rpartition(":")
+        return cls(file, int(position or 0))
+
+    @property
+    def opaque(self) -> SourcePosition:
+        """What everybody else gets."""
+        return segment_format.position(self.file, self.position)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.position}"
+
+
+UNKNOWN = BinlogPosition("", 0)
+
+
+@dataclass(frozen=True)
+class LastTransaction:
+    """The last transaction in a relay log: its range there, and where it begins in the binary log."""
+
+    start: Offset
+    end: Offset
+    gtid: str | None
+    file: str
+    position: int
+    sent: Sequence[int] | None = None
+    """Length and digest of what the source sent, if the relay log stores other bytes; empty: unknown."""
+
+    @classmethod
+    def of(cls, log: RelayLog) -> LastTransaction | None:
+        known = log.last_transaction()
+        return None if known is None else cls(**known)

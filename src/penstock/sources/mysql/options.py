@@ -1,0 +1,93 @@
+"""The options of MySQL and MariaDB: the section `source` of the pipeline file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema, model_validator
+
+from penstock.config import PipelineConfig, Secret
+from penstock.config.sections import check_addresses
+from penstock.errors import ConfigError
+from penstock.model.units import Milliseconds
+from penstock.sources.kind import SourceOptions
+
+_HOST_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+
+class MySqlOptions(SourceOptions):
+    """The database whose log is read."""
+
+    type: Literal["mysql"] = "mysql"
+    """Kind of source: MySQL or MariaDB."""
+    host: Annotated[str, WithJsonSchema(_HOST_SCHEMA)] = "127.0.0.1"
+    """Name or address of the server. A list `[host:port, …]` names several servers of one topology: the
+    first is preferred, the others are `failover`."""
+    port: int = Field(3306, ge=1, le=65535)
+    """TCP port of the server."""
+    user: str
+    """Account that reads the log and the tables. It needs SELECT, REPLICATION SLAVE and REPLICATION
+    CLIENT."""
+    password: Secret = Secret()
+    """Password of the account. Use `${NAME}` to take it from the environment."""
+    allow_cleartext_password: bool = False
+    """Allows passwords in clear text for accounts that need it (`mysql_clear_password`, `dialog`: PAM,
+    LDAP). Without this option they are sent only over TLS with a verified certificate (`tls: verify_ca` or
+    `verify_identity`), because anybody who answers at the address may ask for the password."""
+    tls: Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"] = "preferred"
+    """`preferred` and `required` encrypt but do not verify the server; `verify_ca` and `verify_identity`
+    do."""
+    tls_ca: Path | None = None
+    """File with the certificates (PEM) that must have signed the server's certificate."""
+    tls_cert: Path | None = None
+    """File with the client certificate (PEM), for accounts with REQUIRE X509."""
+    tls_key: Path | None = None
+    """File with the private key of `tls_cert` (PEM)."""
+    failover: list[str] = Field([])
+    """More servers `host:port` of the same topology, to be followed by GTID when this one is gone. A list
+    in `host` means the same."""
+    failover_wait: Milliseconds = 60_000
+    """With several hosts: how long to look for one that has everything in the relay log, before the
+    pipeline stops. A replica that is still applying these transactions is waited for without limit."""
+    server_id: int | None = Field(None, ge=1, le=2**32 - 1)
+    """Replica server id of the receiver. None: derived from the relay log's identity."""
+    connect_timeout: Milliseconds = Field(10_000, ge=1)
+    """Limit for opening a connection: name lookup, TCP, greeting, TLS and login together."""
+    read_timeout: Milliseconds = Field(30_000, ge=1)
+    """After this time of silence, the server is asked over a second connection whether it still executes
+    the statement. If so, the wait continues: slow queries are not cut off. If not, or without an answer,
+    the connection is closed and the work is retried."""
+    heartbeat: Milliseconds = 5_000
+    """How often an idle source sends a heartbeat. The receiver reconnects after three missed ones."""
+    reconnect_max: Milliseconds = 30_000
+    """Longest pause between attempts to reach the source."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_hosts(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or not isinstance(value.get("host"), list):
+            return value
+        port = value.get("port", 3306)
+        addresses = [str(item) if ":" in str(item) else f"{item}:{port}" for item in value["host"]]
+        if not addresses:
+            raise ValueError("`host` names no server")
+        host, _, first_port = addresses[0].rpartition(":")
+        return {**value, "host": host, "port": first_port, "failover": addresses[1:]}
+
+    @model_validator(mode="after")
+    def _addresses(self) -> MySqlOptions:
+        check_addresses(self.failover)
+        return self
+
+
+def options_of(config: PipelineConfig) -> MySqlOptions:
+    """The section `source` of a pipeline whose source is MySQL or MariaDB. Raises `ConfigError` for others:
+    some commands are about these servers alone."""
+    if not isinstance(config.source, MySqlOptions):
+        raise ConfigError(
+            f"The pipeline {config.name} has a source of type {config.source.type}, and this needs MySQL or "
+            "MariaDB.",
+            hint="Give a pipeline file with `source.type: mysql`.",
+        )
+    return config.source
