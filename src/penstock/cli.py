@@ -431,8 +431,8 @@ def _quiet() -> None:
             log.error("a thread ended: %s", as_penstock_error(arguments.exc_value, _state()))
 
     def in_request(server: socketserver.BaseServer, request: object, address: object) -> None:
-        """PySpark's accumulator server fails like this when its JVM is killed, which is reported
-        elsewhere."""
+        """PySpark's accumulator server fails like this when its JVM is killed. Another message reports
+        that."""
         if (error := sys.exc_info()[1]) is not None:
             log.info("a request to %s failed: %s", type(server).__name__, as_penstock_error(error, _state()))
 

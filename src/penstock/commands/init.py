@@ -172,7 +172,7 @@ def pipeline_text(file: Path, answers: Answers, found: list[TableId]) -> str:
     """Returns the text of the pipeline file. Every value from outside is written as a YAML scalar on one
     line."""
     source, name = answers.source, pipeline_name(file)
-    path = "" if answers.path is None else f"\n  path: {_scalar(answers.path)}{_NEAR}"
+    path = "" if answers.path is None else f"\n  path: {_scalar(answers.path)}{_PATH_COMMENT}"
     tables = "\n".join(f"  - {_scalar(pattern)}" for pattern in answers.tables)
     return _FILE.format(
         schema=SCHEMA_FILE.as_uri(), command=printable(argument(file)), name=name, host=_scalar(source.host),
@@ -204,7 +204,7 @@ def _scalar(value: str) -> str:
     return written.removesuffix("...\n").strip()
 
 
-_NEAR = "                  # relative paths count from this file's folder"
+_PATH_COMMENT = "                  # relative paths count from this file's folder"
 
 _FILE = """\
 # yaml-language-server: $schema={schema}

@@ -17,7 +17,7 @@ from penstock.sinks import registry
 from penstock.spark import classes
 from penstock.spark.jars import jars
 
-_ONE = "import sys; from penstock.spark.classes import prepare; prepare(sys.argv[1])"
+_PREPARE_CODE = "import sys; from penstock.spark.classes import prepare; prepare(sys.argv[1])"
 """Each archive needs a new JVM, and a process can only start one."""
 
 
@@ -36,7 +36,11 @@ def _make(sink: str, path: Path, *, quiet: bool) -> None:
     console = Console(stderr=True, quiet=quiet)
     with console.status(f"preparing Spark for {sink} (half a minute, once)"):
         done = subprocess.run(
-            [sys.executable, "-c", _ONE, sink], capture_output=True, text=True, check=False, timeout=900
+            [sys.executable, "-c", _PREPARE_CODE, sink],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
         )
     if done.returncode or not path.exists():
         advice = advise(done.stderr, rows=False)

@@ -31,7 +31,7 @@ def resnapshot(file: Path, tables: list[str], *, recreate: bool, as_json: bool) 
     `recreate`: the target is dropped and created again first."""
     into: dict[str, Any] = {"target": "recreate"} if recreate else {}
     where = " into a new target" if recreate else ""
-    _ask(
+    _send_and_report(
         file,
         "execute-snapshot",
         {str(table): {"data-collections": [exactly(table)]} | into for table in map(table_named, tables)},
@@ -52,10 +52,12 @@ def unpark(file: Path, tables: list[str], *, as_json: bool) -> None:
         return "is not parked"
 
     signals = {str(table): {"tables": [exactly(table)]} for table in map(table_named, tables)}
-    _ask(file, "unpark", signals, as_json=as_json, later="will be unparked when the pipeline runs", done=done)
+    _send_and_report(
+        file, "unpark", signals, as_json=as_json, later="will be unparked when the pipeline runs", done=done
+    )
 
 
-def _ask(
+def _send_and_report(
     file: Path,
     kind: str,
     signals: dict[str, dict[str, Any]],

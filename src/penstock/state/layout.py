@@ -27,7 +27,7 @@ UPGRADED = ("4", "5", "6")
 EPOCHS_KEPT = 1000
 """Number of applied epochs whose ranges and times are kept."""
 EPOCHS_TOLD = 100
-"""Number of applied epochs for which the list of tables is kept to whose targets they committed."""
+"""For this many applied epochs, the state keeps the names of the tables that they committed to."""
 
 DDL = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -112,7 +112,7 @@ UPDATE tables SET target_reset = CASE target_reset
     WHEN '' THEN 'none' WHEN 'empty' THEN 'truncate' WHEN 'fresh' THEN 'recreate' ELSE target_reset END;
 """
 
-_MAKES = ("create", "recreate", "cascades")
+_STEPS_WITHOUT_COMMIT = ("create", "recreate", "cascades")
 """Kinds of steps that may leave no commit in the target."""
 
 
@@ -159,7 +159,7 @@ def _rebuild(database: sqlite3.Connection, found: str) -> None:
     )
     for epoch, start, end, text, planned_us, applied_us in rows:
         if applied_us is None:
-            store_plan(database, plan_from_text(text, _unnamed), start, end, planned_us)
+            store_plan(database, plan_from_text(text, _refuse_number), start, end, planned_us)
             continue
         told = json.dumps(_committed(json.loads(text))) if text is not None else None
         database.execute(
@@ -213,7 +213,7 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _unnamed(number: int) -> TableSchema:
+def _refuse_number(number: int) -> TableSchema:
     raise ValueError(f"a plan of an earlier format refers to definition {number}")
 
 
@@ -222,5 +222,5 @@ def _committed(plan: dict[str, Any]) -> list[str]:
     return [
         str(TableId(one["schema"]["database"], one["schema"]["table"]))
         for one in plan["tables"]
-        if any(step["kind"] not in _MAKES for step in one["steps"])
+        if any(step["kind"] not in _STEPS_WITHOUT_COMMIT for step in one["steps"])
     ]

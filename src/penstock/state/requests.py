@@ -80,7 +80,8 @@ class Requests(Database):
                 raise SignalsWait(
                     "No more signals are accepted for now: too many are waiting to be processed (at most "
                     f"{self.signal_limits.waiting} signals, or {SIGNALS_BYTES_MAX} bytes).",
-                    hint="Send it again later. `penstock signals FILE` lists them (`signals.waiting_max`).",
+                    hint="Send it again later. `penstock signals FILE` lists the signals. The limit is "
+                    "`signals.waiting_max`.",
                 )
             cursor = self._db.execute(
                 "INSERT OR IGNORE INTO signals VALUES (NULL, ?, ?, ?, ?, 'accepted', '{}', ?, ?)",

@@ -1,4 +1,4 @@
-"""`python -m penstock.testing`: fetches what tests and the demo need into the cache."""
+"""`python -m penstock.testing`: downloads what tests and the demo need into the cache."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Server binaries, unpacked once into the cache that `penstock.artifacts.maven` fills.
 
-An entry is built under a temporary name and renamed when complete, by one process at a time; so an entry that
-exists is whole, and any number of callers may ask at once. Nothing here needs root, Docker or a tool beyond
-Java (and apt-get for what comes as Debian packages: `debian.py`).
+One process at a time builds an entry, under a temporary name, and renames it when it is complete. So an entry
+that exists is complete, and any number of callers may ask for it at once. This needs no root, no Docker, and
+no tools except Java (and apt-get for Debian packages: `debian.py`).
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ from penstock.errors import ConfigError, TransientError
 
 _FETCH_TIMEOUT_S = 600
 _LOCK_SECONDS_MAX = 3600
-"""Whoever holds a lock may be fetching and unpacking several files."""
+"""Maximum wait for a lock. Its holder may be downloading and unpacking several files."""
 
 
 def cache_root() -> Path:
-    """The cache folder, made if it is missing."""
+    """Returns the cache folder, and creates it if it is missing. Raises `ConfigError` if that fails."""
     root = cache_directory()
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The cache folder {root} cannot be made: {error.strerror}.",
-            hint="Set PENSTOCK_CACHE to a folder you may write to.",
+            f"The cache folder {root} cannot be created: {error.strerror}.",
+            hint="Set PENSTOCK_CACHE to a folder that you may write to.",
         ) from error
     return root
 
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Holds the cache's lock of that name; waits while another process (or thread) has it."""
+    """Takes the cache's lock `name` while the block runs. Waits while another process or thread holds it, and
+    raises `TransientError` after `_LOCK_SECONDS_MAX`."""
     folder = cache_root() / "locks"
     folder.mkdir(exist_ok=True)
     with lock.held(folder / name, wait_seconds=_LOCK_SECONDS_MAX) as ours:
         if ours is None:
             raise TransientError(
                 f"Another process has held {folder / name} for {_LOCK_SECONDS_MAX} s.",
-                hint=f"Find out why it does not go on{lock.by_holder(folder / name)}.",
+                hint=f"Find out why it does not continue{lock.by_holder(folder / name)}.",
             )
         yield
 
 
 def entry(name: str, build: Callable[[Path], None]) -> Path:
-    """The cache folder `name`; `build(folder)` fills it the first time, wholly or not at all."""
+    """Returns the cache folder `name`. If it does not exist, `build` fills it first. If `build` fails, the
+    folder does not exist afterwards."""
     target = cache_root() / name
     if target.exists():
         return target
@@ -72,7 +74,8 @@ def entry(name: str, build: Callable[[Path], None]) -> Path:
 
 
 def run(command: Sequence[str], what: str, *, cwd: Path | None = None) -> None:
-    """Runs a command that fetches or unpacks `what`; `TransientError` tells the end of its output."""
+    """Runs a command. `what` names its task in messages. Raises `TransientError`, with the end of the output,
+    if the command fails or takes too long."""
     try:
         done = subprocess.run(
             command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -101,7 +104,8 @@ def unpack_from_jar(jar: Path, member: str, target: Path) -> None:
 
 
 def unpack_folder_from_jar(jar: Path, folder: str, target: Path, *, leave_out: tuple[str, ...] = ()) -> None:
-    """Copies what lies under `folder` in a jar into `target`, but for names with these endings."""
+    """Copies the files below `folder` in a jar into `target`, except those whose names end with an entry of
+    `leave_out`."""
     with zipfile.ZipFile(jar) as archive:
         for member in archive.infolist():
             name = member.filename.removeprefix(folder)

@@ -1,8 +1,9 @@
-"""Programs and libraries from Debian packages, without root and without touching what is installed.
+"""Unpacks programs and libraries from Debian packages, without root and without changing what is installed.
 
-apt-get keeps its state in a folder of ours. For programs of another Debian release the system's own package
-source is asked for that release's suite, and everything a package needs comes along, down to the C library;
-the program is then run by the loader among those files (`program`), so the host's libraries do not matter.
+apt-get keeps its state in a temporary folder. For programs of another Debian release, it reads the suite of
+that release from the package source of this system, and downloads all dependencies, down to the C library.
+The program is then run by the loader among those files (`program`), so the libraries of this system do not
+matter.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/perl", "usr/lib/x86_64-l
 
 
 def unpack_packages(packages: Sequence[str], target: Path, *, suite: str) -> None:
-    """Unpacks packages of a Debian suite, and all they depend on, into `target`."""
+    """Unpacks packages of a Debian suite, with all their dependencies, into `target`. Raises `ConfigError` if
+    this machine cannot use them."""
     _check_tools(f"The package {packages[0]} of Debian {suite}")
     with tempfile.TemporaryDirectory(prefix="penstock-debian-") as name:
         work = Path(name)
@@ -39,14 +41,16 @@ def unpack_packages(packages: Sequence[str], target: Path, *, suite: str) -> Non
 
 
 def program(root: Path, binary: str, libraries: Sequence[str] = ()) -> list[str]:
-    """How to run a program of `unpack_packages`: by its own loader, with its own libraries."""
+    """Returns the command that runs a program of `unpack_packages`, with its own loader and libraries.
+    `libraries`: further library folders, relative to `root`."""
     folders = [root / "usr/lib/x86_64-linux-gnu", *(root / folder for folder in libraries)]
     loader = root / "usr/lib64/ld-linux-x86-64.so.2"
     return [str(loader), "--library-path", ":".join(map(str, folders)), str(root / binary)]
 
 
 def libaio_folder() -> Path | None:
-    """The folder to put on LD_LIBRARY_PATH so that `libaio.so.1` is found; None: the system has it."""
+    """Returns the folder to put on LD_LIBRARY_PATH so that `libaio.so.1` is found, or None if the system has
+    the library."""
     folders = [Path(folder) for folder in _LIBRARY_FOLDERS]
     if any((folder / "libaio.so.1").exists() for folder in folders):
         return None
@@ -57,8 +61,8 @@ def _check_tools(what: str) -> None:
     tools = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
     if tools or platform.machine() != "x86_64":
         raise ConfigError(
-            f"{what} cannot be had here: "
-            + (f"{' and '.join(tools)} is missing." if tools else f"this machine is {platform.machine()}."),
+            f"{what} cannot be used on this machine: "
+            + (f"{' and '.join(tools)} not found." if tools else f"this machine is {platform.machine()}."),
             hint="Run the tests of this server on Debian, x86-64.",
         )
 
@@ -81,12 +85,13 @@ def _provide_libaio(target: Path) -> None:
             path for path in work.glob("root/**/libaio.so.1*") if path.is_file() and not path.is_symlink()
         ]
         if not libraries:
-            raise ConfigError("The package of libaio holds no libaio.so.1.", hint=cure)
+            raise ConfigError("The package of libaio does not contain libaio.so.1.", hint=cure)
         shutil.copyfile(libraries[0], target / "libaio.so.1")
 
 
 def _download_deb(work: Path, names: Sequence[str], cure: str) -> None:
-    """`apt-get download` of the first package that exists; with package lists of our own if need be."""
+    """Downloads the first package that exists. If the package lists of the system do not suffice, fetches
+    lists into `work` first."""
     with contextlib.suppress(TransientError):
         return _first_package(work, names, [])
     options = _private_apt(work)
@@ -111,8 +116,8 @@ def _fetch_package(work: Path, name: str, options: list[str]) -> None:
 
 
 def _private_apt(work: Path) -> list[str]:
-    """Options that let apt-get keep its lists in `work`, so that it needs no root; for it nothing is
-    installed."""
+    """Returns options with which apt-get keeps its files in `work`, so that it needs no root, and assumes
+    that no package is installed."""
     for folder in ("state/lists/partial", "cache/archives/partial"):
         (work / folder).mkdir(parents=True)
     (work / "status").touch()
@@ -124,7 +129,7 @@ def _private_apt(work: Path) -> list[str]:
 
 
 def _only_source(work: Path, suite: str) -> list[str]:
-    """Options that make apt-get read that suite, from where this system reads its own."""
+    """Returns options with which apt-get reads only this suite, from the package source of this system."""
     parts = work / "sources"
     parts.mkdir()
     (parts / "suite.sources").write_text(_source_of(suite))
@@ -146,7 +151,7 @@ def _source_of(suite: str) -> str:
                 lines.append(f"Signed-By: {fields['signed-by']}")
             return "\n".join(lines) + "\n"
     raise ConfigError(
-        f"No package source of Debian {codename} is set up, from which one of {suite} could be derived.",
+        f"No package source of Debian {codename} is configured, so none for {suite} can be derived.",
         hint=f"Check {_ETC_APT}/sources.list and {_ETC_APT}/sources.list.d.",
     )
 
@@ -163,13 +168,14 @@ def _codename() -> str:
         if fields.get("ID", "").strip('"') == "debian" and "VERSION_CODENAME" in fields:
             return fields["VERSION_CODENAME"].strip('"')
     raise ConfigError(
-        "Servers that come as Debian packages can only be had on a Debian system.",
+        "Servers from Debian packages run only on a Debian system.",
         hint="Run the tests of this server on Debian, x86-64.",
     )
 
 
 def _stanzas() -> Iterator[str]:
-    """The system's package sources, those in the one-line form put into the other."""
+    """Yields the package sources of the system as deb822 stanzas. Sources in the one-line format are
+    converted."""
     for path in sorted((_ETC_APT / "sources.list.d").glob("*.sources")):
         text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("#"))
         yield from text.split("\n\n")

@@ -1,8 +1,8 @@
-"""The demonstration: a shop on a private MySQL, under load, into a lake table; killed twice; proven equal.
+"""The demo: copies a shop on a private MySQL server under load into lake tables, kills the pipeline twice,
+and verifies the result.
 
-Nothing is staged: the same `penstock run`, `penstock verify` and files as in the README, run as processes of
-their own, so that kill -9 is a real kill. The judge is `penstock verify`, which lets the server compute its
-side.
+It uses the same commands and pipeline file as the README, in separate processes, so that kill -9 really kills
+them. `penstock verify` judges the result, and the server computes its own side of the comparison.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ DRAIN_SECONDS_MAX = 600.0
 Say = Callable[[str], None]
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m"
-"""The first compiler alone is faster for some minutes; its own cache of 48 MB would be full before then."""
+"""For the first minutes, Java is faster with only its first compiler (C1). The default code cache for that,
+48 MB, would be full before then."""
 
 
 @dataclass(frozen=True)
 class DemoOptions:
     rows: int = 1_000_000
-    """Rows of the shop before the pipeline starts, at least."""
+    """Minimum number of rows loaded before the pipeline starts."""
     seconds: float = 45
-    """How long the writer works while the pipeline runs; longer if the snapshot takes longer."""
+    """Minimum number of seconds that the writer runs. It runs longer if the snapshot takes longer."""
     sink: Literal["iceberg", "delta"] = "iceberg"
     keep: bool = False
-    """Leave the server's data, the pipeline's state and the warehouse behind."""
+    """Whether the folder with the pipeline's file, state and warehouse is kept."""
     rate: float = 800
-    """Changes per second of the writer."""
+    """Row changes per second of the writer."""
     seed: int = 1
 
 
@@ -66,7 +67,8 @@ class DemoResult:
 
 
 class Demo:
-    """`run()` does it all. `say` takes a line about each step, `show` each new progress document."""
+    """`run()` does everything. `say` is called with a line about each step, `show` with each new progress
+    document."""
 
     def __init__(self, options: DemoOptions, *, say: Say, show: Callable[[dict[str, Any]], None]) -> None:
         self.options = options
@@ -122,7 +124,7 @@ class Demo:
             "tables": ["shop.*"],
             "sink": {"type": self.options.sink, "path": str(warehouse)},
             "state": str(folder / "state"),
-            # This JVM lives for a minute: code that Java's second compiler makes would come too late.
+            # This JVM lives for a minute: the code of Java's second compiler would come too late.
             "spark": {"conf": {"spark.driver.extraJavaOptions": SHORT_LIVED_JVM}},
         }
         file.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
@@ -130,7 +132,8 @@ class Demo:
         return file
 
     def _under_load(self, pipeline: RunningPipeline) -> None:
-        """The snapshot under writes, with one kill of the receiver and one of Spark in the middle of it."""
+        """Runs the snapshot while the writer writes. Kills the receiver once and the driver once in the
+        middle of it."""
         began = time.monotonic()
         self._until(pipeline, 0.25)
         pipeline.kill("receiver")
@@ -149,7 +152,7 @@ class Demo:
         self.result.kills = list(pipeline.kills)
 
     def _until(self, pipeline: RunningPipeline, share: float) -> None:
-        """Waits until this share of all chunks is placed, showing progress."""
+        """Waits until this share of all chunks is placed, and shows the progress."""
 
         def far_enough(status: dict[str, Any]) -> bool:
             self._show(status)

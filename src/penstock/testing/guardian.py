@@ -1,11 +1,13 @@
 """The guardian of one private server: a small process that owns the server process and its folder.
 
-Started as `python -I -S guardian.py FOLDER PARENT_PID`; commands come as JSON lines on stdin, each answered
-by a JSON line on stdout. When stdin ends or the parent is gone, however it ended, the guardian kills the
-server, removes the folder and exits. Were the guardian itself killed, the kernel kills the server
-(PR_SET_PDEATHSIG) and the next private server that is started sweeps the folder, whose lock is then free.
+It is started as `python -I -S guardian.py FOLDER PARENT_PID`. It reads commands as JSON lines from stdin, and
+answers each one with a JSON line on stdout. When stdin ends or the parent is gone, it kills the server,
+removes the folder and exits. If the guardian itself is killed, the kernel kills the server
+(PR_SET_PDEATHSIG). The folder's lock is then free, and the next private server that is started removes the
+folder.
 
-Standard library only: it must start in milliseconds and never depend on the caller's environment.
+Only the standard library is used: the guardian must start in milliseconds and must not depend on the caller's
+environment.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class Guardian:
         return {"pid": self.server.pid}
 
     def _signal(self, number: int, timeout_s: float) -> dict[str, Any]:
-        """Sends the signal and waits until the server has ended; `code` None: it did not within the time."""
+        """Sends the signal and waits for the server to end. `code` in the answer is None if it did not end in
+        time."""
         if self.server is None:
             return {"code": None}
         if self.server.poll() is None:
@@ -73,10 +76,10 @@ class Guardian:
 
 
 def serve(guardian: Guardian, parent: int) -> None:
-    """Answers until stdin ends or the parent is gone."""
-    # The parent's pidfd matters when a forked child of the parent still holds the other end of our stdin.
+    """Answers commands until stdin ends or the parent is gone."""
+    # A forked child of the parent may keep our stdin open, so the parent is watched through its pidfd too.
     handles = [0]
-    with contextlib.suppress(OSError):  # an old kernel: stdin alone must do
+    with contextlib.suppress(OSError):  # an old kernel has no pidfd: only stdin is watched
         handles.append(os.pidfd_open(parent))
     if os.getppid() != parent:
         return
@@ -99,7 +102,7 @@ def serve(guardian: Guardian, parent: int) -> None:
 
 def main() -> None:
     folder, parent = sys.argv[1], int(sys.argv[2])
-    os.setsid()  # signals to the caller's process group (Ctrl-C) are the caller's business
+    os.setsid()  # signals to the caller's process group (Ctrl-C) must not end the guardian
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the server would inherit
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -107,10 +110,10 @@ def main() -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     guardian = Guardian(folder)
     try:
-        os.write(1, b"{}\n")  # the folder is ours now
+        os.write(1, b"{}\n")  # tells the parent that the folder is locked
         serve(guardian, parent)
     except (OSError, ValueError):
-        pass  # the parent is gone in the middle of a word
+        pass  # the parent ended in the middle of a message
     finally:
         guardian.clean_up()
 

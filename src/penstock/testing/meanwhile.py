@@ -1,4 +1,4 @@
-"""What goes on beside a test: applications that write, a watcher of memory."""
+"""Runs work in the background of a test, such as applications that write or a monitor of memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ Work = Callable[[Event], None]
 
 @contextmanager
 def meanwhile(*works: Work) -> Iterator[None]:
-    """Each work has a thread of its own while the block lasts; it ends once the event it is given is set.
+    """Runs each work in its own thread while the block runs. A work gets an event, and must return once the
+    event is set.
 
-    What a work raises is raised after the block: no test passes whose applications died in its midst. Where
-    the block fails too, its error has that of the work as its cause.
+    The error of a work is raised after the block, so a test fails if its background work has failed. If the
+    block fails too, its error gets the error of the work as its cause.
     """
     ending = Event()
     with ThreadPoolExecutor(len(works), thread_name_prefix="meanwhile") as pool:
@@ -33,5 +34,5 @@ def meanwhile(*works: Work) -> Iterator[None]:
 
 
 def _failures(done: list[Future[None]]) -> Iterator[BaseException]:
-    """Waits for the works one by one."""
+    """Waits for each work and yields the errors."""
     return (error for each in done if (error := each.exception()) is not None)

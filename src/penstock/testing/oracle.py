@@ -1,11 +1,11 @@
-"""What a table really holds: the server's own SELECT, as rows of canonical text that a target's rows can be
-compared to.
+"""Returns the true content of a table, by a SELECT at the server, as rows of canonical text. The rows of a
+target can be compared with it.
 
     expected = oracle.rows_of(server, "shop.orders")
     actual = oracle.canonical_rows(target_rows, oracle.columns_of(server, "shop.orders"))
     oracle.assert_same_rows(expected, actual)
 
-Nothing of the decode path is used here: the server writes the text, PyMySQL carries it.
+Nothing of the decode path is used here: the server formats the text, and PyMySQL transfers it.
 
 | type | canonical text |
 |---|---|
@@ -44,11 +44,12 @@ class OracleColumn:
     name: str
     type: str
     key_part: int | None
-    """Place in the primary key, from 1."""
+    """Place in the primary key, from 1. None if the column is not part of it."""
 
 
 def columns_of(server: MySqlClient, table: str) -> list[OracleColumn]:
-    """The columns of `database.table` in order, from information_schema."""
+    """Returns the columns of `database.table` in order, from information_schema. Raises `LookupError` if the
+    server has no such table."""
     known = TableId.parse(table)
     rows = server.query(
         "SELECT c.column_name, c.data_type, k.ordinal_position FROM information_schema.columns c "
@@ -63,10 +64,10 @@ def columns_of(server: MySqlClient, table: str) -> list[OracleColumn]:
 
 
 def rows_of(server: MySqlClient, table: str, columns: Sequence[str] | None = None) -> list[Row]:
-    """The rows of `database.table` as canonical text, sorted by that text of the key (all columns without a
-    key).
+    """Returns the rows of `database.table` as canonical text, sorted by the text of the key (of all columns
+    if there is no key).
 
-    `columns` names the columns wanted; the default is all.
+    `columns` names the columns to read; the default is all.
     """
     described = columns_of(server, table)
     chosen = [column for column in described if columns is None or column.name in columns]
@@ -83,7 +84,8 @@ def rows_of(server: MySqlClient, table: str, columns: Sequence[str] | None = Non
 def canonical_rows(
     rows: Iterable[Sequence[Any] | Mapping[str, Any]], columns: Sequence[OracleColumn]
 ) -> list[Row]:
-    """A target's rows (sequences in the columns' order, or mappings by name) in the form of `rows_of`."""
+    """Converts the rows of a target to the form of `rows_of`. A row is a sequence in the order of the
+    columns, or a mapping by name."""
     result: list[Row] = []
     for row in rows:
         values = [row[column.name] for column in columns] if isinstance(row, Mapping) else row
@@ -101,7 +103,7 @@ def sorted_rows(rows: Iterable[Row], columns: Sequence[OracleColumn]) -> list[Ro
 
 
 def canonical(value: Any, type: str) -> str | None:
-    """One Python value of a target (Spark's `collect()`, pyarrow's `as_py()`) as canonical text."""
+    """Converts one Python value of a target (Spark's `collect()`, pyarrow's `as_py()`) to canonical text."""
     if value is None:
         return None
     if type == "bit" and isinstance(value, bytes | bytearray):
@@ -128,13 +130,14 @@ def canonical(value: Any, type: str) -> str | None:
 
 
 def assert_same_rows(expected: Sequence[Row], actual: Sequence[Row]) -> None:
-    """Fails with rows that are missing and those that are too many, a few of each; doubles count."""
+    """Fails if the rows differ, and shows some missing and some surplus rows. Duplicates count."""
     difference = compare(expected, actual)
     assert not difference, difference
 
 
 def compare(expected: Sequence[Row], actual: Sequence[Row], *, shown: int = 5) -> str:
-    """Empty if both hold the same rows equally often; else what differs, for people."""
+    """Returns an empty string if both contain the same rows equally often, otherwise a text about the
+    difference. `shown`: maximum number of missing and of surplus rows in the text."""
     wanted, found = Counter(expected), Counter(actual)
     missing, extra = wanted - found, found - wanted
     if not missing and not extra:
@@ -156,7 +159,7 @@ def _expression(column: OracleColumn) -> str:
         return f"CAST({name} AS CHAR CHARACTER SET utf8mb4)"
     if column.type in _FRACTIONS | {"date"}:
         return f"CAST({name} AS CHAR CHARACTER SET utf8mb4)"
-    return f"COALESCE({name})" if column.name == "*" else name  # alone MySQL 8.0 takes it for all columns
+    return f"COALESCE({name})" if column.name == "*" else name  # alone, MySQL 8.0 reads it as all columns
 
 
 def _from_server(value: Any, type: str) -> str | None:

@@ -1,8 +1,8 @@
-"""The benchmark's table: `bench.orders`, 15 columns of mixed types, and the log that making it leaves behind.
+"""The benchmark's table `bench.orders`, with 15 columns of mixed types, and the log that filling it produces.
 
-At scale 1: 600,000 inserts and 300,000 updates and 60,000 deletes, in transactions of 100 rows: 960,000
-changes, 1.26 million row images, about 300 MB of log; 540,000 rows remain. Made inside the server, from the
-row number alone.
+At scale 1: 600,000 inserts, 300,000 updates and 60,000 deletes, in transactions of 100 rows. That is 960,000
+changes, 1.26 million row images and about 300 MB of log; 540,000 rows remain. The server computes the rows
+from the row number alone.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ ROW = """n, CRC32(n) % 4000000000, n % 5 + 1, CRC32(n) % 1000000000 / 10000,
   JSON_OBJECT('source', ELT(n % 3 + 1, 'web', 'app', 'shop'),
   'visits', n % 1000, 'tags', JSON_ARRAY('a', n % 10)),
   UNHEX(MD5(n))"""
-"""The values of the row `n`."""
+"""SQL for the values of row `n`."""
 
 CHANGE = (
     "status = status % 5 + 1, amount = amount + 0.0001, priority = 255 - priority, "
     "updated_at = '2024-12-31 23:59:59.999'"
 )
-"""What an update sets; every row differs afterwards."""
+"""SET clause of the updates. It changes every row."""
 
 
 @dataclass(frozen=True)
 class Orders:
-    """How much of each there is, at `scale` (a multiple of 1/600)."""
+    """Numbers of inserts, updates and deletes at `scale`, a multiple of 1/600."""
 
     scale: float = 1.0
 
@@ -78,23 +78,23 @@ class Orders:
 
     @property
     def rows(self) -> int:
-        """What is left in the table."""
+        """Number of rows that remain in the table."""
         return self.inserts - self.deletes
 
 
 def write(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None:
-    """Makes `bench.orders` with its inserts, then its updates, then its deletes, over several connections."""
+    """Creates `bench.orders`, then runs its inserts, updates and deletes over several connections."""
     create(server)
     change(server, orders, connections=connections)
 
 
 def create(server: MySqlClient) -> None:
-    """The empty table, in a database made anew."""
+    """Drops the database `bench` if it exists, and creates it with the empty table."""
     server.execute("DROP DATABASE IF EXISTS bench", "CREATE DATABASE bench CHARACTER SET utf8mb4", TABLE)
 
 
 def change(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None:
-    """The inserts, then the updates, then the deletes."""
+    """Runs the inserts, then the updates, then the deletes, over several connections."""
     for statements in (list(_inserts(orders)), list(_updates(orders)), list(_deletes(orders))):
         with ThreadPoolExecutor(connections) as pool:
             shares = [statements[share::connections] for share in range(connections)]
@@ -103,7 +103,7 @@ def change(server: MySqlClient, orders: Orders, *, connections: int = 2) -> None
 
 
 def insert(rows: int, first: int) -> str:
-    """One statement that inserts `rows` (≤ 100,000) of them, their ids in order from `first` on."""
+    """Returns a statement that inserts `rows` (≤ 100,000) orders with consecutive ids from `first` on."""
     return f"INSERT INTO bench.orders SELECT {ROW} FROM {numbers(rows, first)}"
 
 
@@ -113,7 +113,7 @@ def _inserts(orders: Orders) -> Iterator[str]:
 
 
 def _updates(orders: Orders) -> Iterator[str]:
-    """Each row of every second hundred once."""
+    """Yields updates that change each row of every second block of 100 once."""
     for first in range(1, orders.inserts + 1, 2 * _TRANSACTION_ROWS):
         yield (
             f"UPDATE bench.orders SET {CHANGE} WHERE id BETWEEN {first} AND {first + _TRANSACTION_ROWS - 1}"
@@ -121,6 +121,6 @@ def _updates(orders: Orders) -> Iterator[str]:
 
 
 def _deletes(orders: Orders) -> Iterator[str]:
-    """Every tenth hundred."""
+    """Yields deletes of every tenth block of 100 rows."""
     for first in range(1, orders.inserts + 1, 10 * _TRANSACTION_ROWS):
         yield f"DELETE FROM bench.orders WHERE id BETWEEN {first} AND {first + _TRANSACTION_ROWS - 1}"

@@ -1,4 +1,4 @@
-"""A network between a client and a server that can be made to misbehave: a TCP proxy on 127.0.0.1.
+"""A TCP proxy on 127.0.0.1 that simulates network faults between a client and a server.
 
     with Proxy("127.0.0.1", server.port) as proxy:
         connect(port=proxy.port)
@@ -6,21 +6,21 @@
         ...
         proxy.pass_on()
 
-Commands act at once, on the connections that exist and on those that come:
+A command takes effect at once, for existing and for new connections:
 
-- `pass_on()`: everything is forwarded; what a stall held back flows on.
-- `stall()`: connections stay open and nothing is forwarded; new ones are accepted, and nothing is forwarded.
-- `drop()`: connections are half-open for good: nothing is ever forwarded again, and nobody is told. New ones
-  are not answered (their SYN is dropped) until another command is given.
+- `pass_on()`: everything is forwarded, also what was delayed by a stall.
+- `stall()`: connections stay open and new ones are accepted, but nothing is forwarded.
+- `drop()`: existing connections are half-open for good: nothing is ever forwarded again, and neither side is
+  informed. New ones are not answered (their SYN is dropped) until the next command.
 - `cut()`: connections are reset (RST); new ones are forwarded.
 - `refuse()`: connections are reset; new ones are refused.
-- `slow(bytes_per_second=N)`: forwards N bytes a second, all connections and directions together.
+- `slow(bytes_per_second=N)`: forwards N bytes a second, over all connections and directions together.
 - `stall_after(bytes=N)`: each connection, also a new one, passes N more bytes from the server to the client
   and then stalls.
 
 A stalled connection still answers TCP keepalive, because the kernel does; so does one behind a proxy that
-hangs. `drop` is what a NAT does that has forgotten a connection. One thread does everything. It never waits
-for a peer, and holds at most 64 KiB a direction.
+hangs. `drop` does what a NAT does that has forgotten a connection. One thread does everything. It never waits
+for a peer that is connected, and buffers at most 64 KiB per direction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CONNECT_S = 5.0
 _COMMAND_S = 10.0
 _TICK_S = 0.02
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER with no time: closing sends RST."""
+"""SO_LINGER with timeout 0: closing sends RST."""
 
 
 @dataclass(eq=False)
@@ -50,12 +50,12 @@ class _Flow:
     source: socket.socket
     target: socket.socket
     from_server: bool
-    held: bytearray = field(default_factory=bytearray)
+    buffered: bytearray = field(default_factory=bytearray)
     ended: bool = False
-    """The source has said all; its target is told once `held` is empty."""
-    told: bool = False
+    """Whether the source has closed its side. `closed` follows once `buffered` is empty."""
+    closed: bool = False
     left_bytes: int | None = None
-    """What may still pass, after `stall_after`."""
+    """Bytes that may still pass, after `stall_after`. None: no limit."""
 
 
 @dataclass(eq=False)
@@ -75,11 +75,11 @@ class _Link:
 
 
 class Proxy:
-    """Listens as soon as it is made, and forwards while its `with` block lasts. Its methods may be called
-    from any thread; they return once they have taken effect."""
+    """Listens as soon as it is constructed, and forwards while its `with` block runs. Its methods may be
+    called from any thread, and return once they have taken effect."""
 
     def __init__(self, target_host: str, target_port: int, *, port: int = 0) -> None:
-        """`port`: where to listen; 0 is any free port."""
+        """`port`: the port to listen on; 0 means any free port."""
         self._target = (target_host, target_port)
         self._listener: socket.socket | None = _listen(port)
         self.port: int = self._listener.getsockname()[1]
@@ -116,24 +116,24 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many connections are open, stalled and half-open ones too."""
+        """Number of open connections, including stalled and half-open ones."""
         return len(self._links)
 
     def pass_on(self) -> None:
-        self._do(lambda: self._become(forwarding=True))
+        self._do(lambda: self._set_mode(forwarding=True))
 
     def stall(self) -> None:
-        self._do(lambda: self._become(forwarding=False))
+        self._do(lambda: self._set_mode(forwarding=False))
 
     def slow(self, *, bytes_per_second: int) -> None:
-        self._do(lambda: self._become(forwarding=True, rate=bytes_per_second))
+        self._do(lambda: self._set_mode(forwarding=True, rate=bytes_per_second))
 
     def stall_after(self, *, bytes: int) -> None:
-        self._do(lambda: self._become(forwarding=True, left_bytes=bytes))
+        self._do(lambda: self._set_mode(forwarding=True, left_bytes=bytes))
 
     def drop(self) -> None:
         def drop() -> None:
-            self._become(forwarding=False)
+            self._set_mode(forwarding=False)
             for link in self._links:
                 link.dropped = True
             self._stop_answering()
@@ -142,14 +142,14 @@ class Proxy:
 
     def cut(self) -> None:
         def cut() -> None:
-            self._become(forwarding=True)
+            self._set_mode(forwarding=True)
             self._reset_all()
 
         self._do(cut)
 
     def refuse(self) -> None:
         def refuse() -> None:
-            self._become(forwarding=True)
+            self._set_mode(forwarding=True)
             self._reset_all()
             assert self._listener is not None
             self._listener.close()
@@ -163,11 +163,11 @@ class Proxy:
             self._commands.append((command, done))
         self._wake.send(b"x")
         if not done.wait(_COMMAND_S):
-            raise RuntimeError("The proxy does not run; use it inside its `with` block.")
+            raise RuntimeError("The proxy is not running. Use it inside its `with` block.")
 
-    # What follows runs on the proxy's own thread.
+    # The methods below run on the proxy's own thread.
 
-    def _become(self, *, forwarding: bool, rate: int | None = None, left_bytes: int | None = None) -> None:
+    def _set_mode(self, *, forwarding: bool, rate: int | None = None, left_bytes: int | None = None) -> None:
         self._forwarding, self._rate, self._left_bytes = forwarding, rate, left_bytes
         self._budget_bytes, self._budget_since = 0.0, time.monotonic()
         for link in self._links:
@@ -182,7 +182,7 @@ class Proxy:
             self._listener.listen(socket.SOMAXCONN)
 
     def _stop_answering(self) -> None:
-        """The kernel drops the SYN of who connects while the queue of a listener is full."""
+        """Fills the listener's queue: while it is full, the kernel drops the SYN of new connections."""
         assert self._listener is not None
         self._listener.listen(0)
         for _ in range(64):
@@ -206,11 +206,11 @@ class Proxy:
                 with selectors.DefaultSelector() as selector:
                     timeout_s = self._watch(selector)
                     ready = {key.fileobj for key, _ in selector.select(timeout_s)}
-                self._obey()
+                self._run_commands()
                 if self._listener in ready and not self._fillers:
                     self._accept()
                 for link in list(self._links):
-                    self._move(link)
+                    self._forward_link(link)
         finally:
             for link in self._links:
                 link.close(reset=False)
@@ -219,25 +219,26 @@ class Proxy:
                     end.close()
 
     def _watch(self, selector: selectors.BaseSelector) -> float | None:
-        """What to wait for, made anew each time: only what can be acted upon."""
+        """Registers the sockets on which something can be done now. Returns the timeout in seconds, or None
+        for no timeout."""
         selector.register(self._woken, selectors.EVENT_READ)
         if self._listener is not None and not self._fillers:
             selector.register(self._listener, selectors.EVENT_READ)
         timeout_s = None
         interest: dict[socket.socket, int] = {}
-        for flow in (flow for link in self._links if self._flows(link) for flow in link.flows):
-            if flow.held and (flow.left_bytes is None or flow.left_bytes > 0):
+        for flow in (flow for link in self._links if self._is_forwarding(link) for flow in link.flows):
+            if flow.buffered and (flow.left_bytes is None or flow.left_bytes > 0):
                 if self._allowance() > 0:
                     interest[flow.target] = interest.get(flow.target, 0) | selectors.EVENT_WRITE
                 else:
                     timeout_s = _TICK_S
-            if not flow.ended and len(flow.held) < _BUFFER_BYTES:
+            if not flow.ended and len(flow.buffered) < _BUFFER_BYTES:
                 interest[flow.source] = interest.get(flow.source, 0) | selectors.EVENT_READ
         for end, events in interest.items():
             selector.register(end, events)
         return timeout_s
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._woken.recv(4096)
         with self._lock:
@@ -256,26 +257,26 @@ class Proxy:
         self.accepted += 1
         self._links.append(_Link(client))
 
-    def _flows(self, link: _Link) -> bool:
+    def _is_forwarding(self, link: _Link) -> bool:
         return self._forwarding and not link.dropped
 
-    def _move(self, link: _Link) -> None:
-        if not self._flows(link):
+    def _forward_link(self, link: _Link) -> None:
+        if not self._is_forwarding(link):
             return
         try:
             if link.server is None:
-                self._reach(link)
+                self._connect_server(link)
             for flow in link.flows:
                 self._forward(flow)
         except OSError:
             link.close(reset=True)
             self._links.remove(link)
             return
-        if all(flow.told for flow in link.flows):
+        if all(flow.closed for flow in link.flows):
             link.close(reset=False)
             self._links.remove(link)
 
-    def _reach(self, link: _Link) -> None:
+    def _connect_server(self, link: _Link) -> None:
         server = link.server = socket.create_connection(self._target, _CONNECT_S)
         for end in (server, link.client):
             end.setblocking(False)
@@ -287,28 +288,29 @@ class Proxy:
 
     def _forward(self, flow: _Flow) -> None:
         with contextlib.suppress(BlockingIOError):
-            while not flow.ended and (room := _BUFFER_BYTES - len(flow.held)) > 0:
+            while not flow.ended and (room := _BUFFER_BYTES - len(flow.buffered)) > 0:
                 received = flow.source.recv(room)
                 flow.ended = not received
-                flow.held += received
-        limits = [len(flow.held), self._allowance()]
+                flow.buffered += received
+        limits = [len(flow.buffered), self._allowance()]
         if flow.left_bytes is not None:
             limits.append(flow.left_bytes)
         if (size := min(limits)) > 0:
             with contextlib.suppress(BlockingIOError):
-                sent = flow.target.send(flow.held[:size])
-                del flow.held[:sent]
+                sent = flow.target.send(flow.buffered[:size])
+                del flow.buffered[:sent]
                 self.passed_bytes += sent
                 self._budget_bytes -= sent
                 if flow.left_bytes is not None:
                     flow.left_bytes -= sent
-        if flow.ended and not flow.held and not flow.told:
-            flow.told = True
+        if flow.ended and not flow.buffered and not flow.closed:
+            flow.closed = True
             with contextlib.suppress(OSError):
                 flow.target.shutdown(socket.SHUT_WR)
 
     def _allowance(self) -> int:
-        """Bytes that may be sent now. A quarter of a second's worth is saved up at most."""
+        """Returns the number of bytes that may be sent now. Unused allowance adds up for at most a quarter of
+        a second."""
         if self._rate is None:
             return _BUFFER_BYTES
         now = time.monotonic()

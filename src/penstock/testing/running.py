@@ -1,7 +1,7 @@
-"""A pipeline in a process of its own, as a user runs it, to be watched and to be killed.
+"""Runs a pipeline in a separate process, as a user does, so that a test can watch and kill it.
 
-`RunningPipeline` starts `penstock run FILE --json`, reads its progress, and knows the processes that belong
-to it: the driver, its JVM, the Python workers, the receiver. Used by the demo and by the crash tests.
+`RunningPipeline` starts `penstock run FILE --json`, reads its progress, and finds the processes that belong
+to it: the driver, its JVM, the Python workers, the receiver. The demo and the crash tests use it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Victim = Literal["driver", "receiver", "worker", "jvm"]
 
 class RunningPipeline:
     """Context manager. `latest` is the newest progress document; `errors` is what the process wrote to
-    stderr. `environment`: variables beside those of this process."""
+    stderr. `environment`: variables in addition to those of this process."""
 
     def __init__(self, file: Path, *, environment: Mapping[str, str] | None = None) -> None:
         self.file = file
@@ -64,14 +64,16 @@ class RunningPipeline:
         )
 
         def progress(line: str) -> None:
-            if self._process is process and self._killed is not process:  # what it had still written is old
+            if (
+                self._process is process and self._killed is not process
+            ):  # ignores the last lines of a killed process
                 self._progress(line)
 
         for stream, take in ((process.stdout, progress), (process.stderr, self._error)):
             threading.Thread(target=_pump, args=(stream, take), daemon=True).start()
 
     def stop(self, *, seconds: float = 120) -> int:
-        """SIGTERM, then the exit code."""
+        """Sends SIGTERM. Returns the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(seconds)
@@ -81,7 +83,7 @@ class RunningPipeline:
         return self._process.wait(seconds)
 
     def close(self) -> None:
-        """Ends whatever still runs of it, at once."""
+        """Kills every process of the pipeline that still runs."""
         if self._process is None:
             return
         family = [*self._family(), *self._receivers()]
@@ -97,7 +99,7 @@ class RunningPipeline:
         return self._process is not None and self._process.poll() is None
 
     def ensure_alive(self) -> None:
-        """Starts it again if it is dead, as a service manager would."""
+        """Starts the pipeline again if it has ended, as a service manager would."""
         if not self.alive:
             self.start()
 
@@ -106,8 +108,9 @@ class RunningPipeline:
     def wait_until(
         self, condition: Callable[[dict[str, Any]], Any], what: str, *, seconds: float, restart: bool = False
     ) -> dict[str, Any]:
-        """The first progress document that meets the condition. `restart`: start it again when it dies
-        meanwhile."""
+        """Waits for a progress document that meets the condition, and returns it. `what` names the condition
+        in messages. `restart`: start the pipeline again if it ends. Raises `AssertionError` after `seconds`,
+        or if the pipeline ends and `restart` is False."""
         deadline = time.monotonic() + seconds
         with self._arrived:
             while not (self.latest and condition(self.latest)):
@@ -128,19 +131,21 @@ class RunningPipeline:
     def next_epoch(
         self, *, after: float | None = None, seconds: float, restart: bool = False
     ) -> dict[str, Any]:
-        """The first progress document of an epoch after this one, or else after the newest that is known."""
+        """Waits for an epoch after `after` (default: after the newest known one). Returns its first progress
+        document."""
         before = self.latest.get("epoch", 0) if after is None else after
         return self.wait_until(
             lambda status: status["epoch"] > before, "an epoch", seconds=seconds, restart=restart
         )
 
     def drained(self, file: str, position: int, *, seconds: float, restart: bool = False) -> dict[str, Any]:
-        """Waits until everything up to a place in the source's binlog is at the target and the snapshot is
-        done. Documents of before the call do not count: they may not know of a signal that was sent since."""
+        """Waits until everything up to a place in the source's binlog is at the targets and the snapshot is
+        done. Progress documents from before the call do not count: they may not include a signal that was
+        sent since."""
         goal, asked = (int(file.rsplit(".", 1)[1]), position), time.monotonic()
 
         def reached(status: dict[str, Any]) -> bool:
-            if status["clock"][1] < asked:  # not by the wall clock, which a test may step
+            if status["clock"][1] < asked:  # a monotonic clock, because a test may step the wall clock
                 return False
             name, _, at = status["source_position"].rpartition(":")
             if not name or not status["snapshot"]["done"] or status["lag"]["bytes"]:
@@ -156,7 +161,7 @@ class RunningPipeline:
     # killing ------------------------------------------------------------------------------------------------
 
     def kill(self, victim: Victim) -> bool:
-        """kill -9; False if there is no such process just now."""
+        """Kills one such process with SIGKILL. Returns False if there is none at the moment."""
         if victim == "receiver":
             targets = self._receivers()
         elif victim == "driver":
@@ -174,12 +179,16 @@ class RunningPipeline:
                 if victim == "driver" and self._process is not None:
                     self._process.wait(60)
                     with self._arrived:
-                        self._killed, self.latest = self._process, {}  # what it said holds for it alone
+                        self._killed, self.latest = (
+                            self._process,
+                            {},
+                        )  # its progress says nothing about the next process
                 return True
         return False
 
     def resident_mb(self) -> dict[str, int]:
-        """Memory of the receiver, of the driver (not its JVM) and of the largest Python worker, now."""
+        """Returns the resident memory of the receiver, of the driver (without its JVM) and of the largest
+        Python worker, in MB."""
         found = {"receiver": 0, "driver": 0, "worker": 0}
         with contextlib.suppress(psutil.Error):
             if self._process is not None and self.alive:
@@ -192,12 +201,12 @@ class RunningPipeline:
 
     @property
     def pid(self) -> int:
-        """Of the driver."""
+        """Process id of the driver."""
         assert self._process is not None
         return self._process.pid
 
     def processes(self) -> dict[str, list[psutil.Process]]:
-        """Those that live now, by what they are."""
+        """Returns the running processes by their roles."""
         found: dict[str, list[psutil.Process]] = {"driver": [], "jvm": [], "receiver": [], "workers": []}
         if self.alive:
             found["driver"] = [psutil.Process(self.pid)]
@@ -211,7 +220,7 @@ class RunningPipeline:
         return found
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time that the processes living now have used."""
+        """Returns the CPU time in seconds that the running processes have used, by their roles."""
         used: dict[str, float] = {}
         for name, processes in self.processes().items():
             used[name] = 0.0

@@ -1,7 +1,7 @@
-"""One pipeline over one real server, for scenario and crash tests: write the file, run it, compare what
-arrived.
+"""Runs one pipeline on one real server, for scenario and crash tests: writes the pipeline file, runs
+commands, and compares the result.
 
-The judge is `testing.oracle`: the server's own SELECT against what Spark reads from the target.
+`testing.oracle` is the judge: the server's own SELECT is compared with what Spark reads from the target.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def wait_for(condition: Callable[[], Any], what: str, *, seconds: float = 60) ->
 
 
 def refusal(done: Completed, *named: str, code: int = 1) -> str:
-    """The paragraph with which a command refused, or fails: other exit code, a stack trace, more than one
-    paragraph, or one that lacks a name."""
+    """Returns the error paragraph of a command that must have failed. Fails if there is another exit code, a
+    stack trace or more than one paragraph, or if a text of `named` is not in the paragraph."""
     assert done.returncode == code, f"exit code {done.returncode}: {done.stderr[-3000:]}"
     for trace in ("Traceback", "\tat ", "Exception in thread", "Py4J"):
         assert trace not in done.stdout + done.stderr, done.stderr[-3000:]
@@ -62,13 +62,15 @@ SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=160m"
     )
 }
-"""A JVM that lives for half a minute spends most of it compiling; the first compiler alone is faster then.
-Its own cache of 48 MB would be full after some minutes of Spark, and from then on nothing is compiled."""
+"""A JVM that lives for half a minute spends most of it compiling, so Java's first compiler (C1) alone is
+faster. The default code cache for that, 48 MB, would be full after some minutes of Spark, and nothing would
+be compiled after that."""
 
 
 @dataclass
 class Scenario:
-    """`lake_root` is where the session `spark` has its Iceberg catalog `lake` (`lake_root/iceberg`)."""
+    """One pipeline and its server. `lake_root`: the session `spark` has its Iceberg catalog `lake` in
+    `lake_root/iceberg`."""
 
     server: MySqlClient
     database: str
@@ -77,7 +79,7 @@ class Scenario:
     lake_root: Path
     sink: str = "iceberg"
     options: dict[str, Any] = field(default_factory=dict)
-    """Sections of the pipeline file."""
+    """Sections of the pipeline file. They replace the default ones."""
     sink_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -90,7 +92,7 @@ class Scenario:
         return self.lake_root / "iceberg" if self.sink == "iceberg" else self.lake_root / self.sink
 
     def write_file(self, **changes: Any) -> Path:
-        """(Re)writes the pipeline file; `changes` replace whole sections."""
+        """Writes the pipeline file and returns its path. `changes` replace whole sections."""
         document: dict[str, Any] = {
             "name": "scenario",
             "source": {
@@ -119,11 +121,12 @@ class Scenario:
         return RunningPipeline(self.file)
 
     def drain(self, pipeline: RunningPipeline, *, restart: bool = False) -> dict[str, Any]:
-        """Everything that is committed now has arrived when this returns."""
+        """Waits until everything committed before the call is at the targets. Returns the progress
+        document."""
         return pipeline.drained(*self.server.position(), seconds=DRAIN_SECONDS_MAX, restart=restart)
 
     def command(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        """`penstock COMMAND FILE …` to its end."""
+        """Runs `penstock COMMAND FILE …` to its end."""
         name, *rest = arguments
         return subprocess.run(
             [sys.executable, "-m", "penstock", name, str(self.file), *rest],
@@ -135,7 +138,7 @@ class Scenario:
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-        """`penstock COMMAND FILE …` while the block lasts."""
+        """Runs `penstock COMMAND FILE …` while the block runs. Yields the process."""
         name, *rest = arguments
         process = subprocess.Popen(
             [sys.executable, "-m", "penstock", name, str(self.file), *rest],
@@ -153,11 +156,11 @@ class Scenario:
                 process.kill()
 
     def receiving(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
-        """The receiver alone."""
+        """Runs only the receiver while the block runs."""
         return self.started("receive")
 
     def wait_until_received(self) -> None:
-        """Everything that is committed now is in the relay log when this returns."""
+        """Waits until everything committed before the call is in the relay log."""
         folder = configuration.load(self.file).relay_log_path
         file, position = self.server.position()
 
@@ -185,7 +188,8 @@ class Scenario:
         return self.spark.read.parquet(str(path))
 
     def difference(self, table: str) -> str:
-        """Empty if source and target hold the same rows."""
+        """Returns an empty string if source and target contain the same rows, otherwise a text about the
+        difference."""
         name = f"{self.database}.{table}"
         columns = oracle.columns_of(self.server, name)
         frame = self.target(table).select(*[f"`{column.name}`" for column in columns])

@@ -1,4 +1,4 @@
-"""A small disk of one's own, to be filled up: a tmpfs mounted on a folder. Needs root."""
+"""A small disk for tests, which can be filled: a tmpfs mounted on a folder. Needs root."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _BALLAST = "ballast"
 
 
 def missing() -> str:
-    """Why it cannot be had here; empty if it can."""
+    """Returns why this machine cannot mount it; empty if it can."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         return "mounting needs root"
     return ""
 
 
 class SmallDisk:
-    """Mounted on `folder`, which is made, while the `with` block lasts."""
+    """A disk of `mib` MiB, mounted on `folder` while the `with` block runs. Creates the folder if it is
+    missing."""
 
     def __init__(self, folder: Path, *, mib: int) -> None:
         self.folder, self._mib = folder, mib
@@ -40,7 +41,7 @@ class SmallDisk:
         unmount(self.folder)
 
     def fill(self, *, left_bytes: int = 0) -> None:
-        """Nothing is left, or so much."""
+        """Fills the disk until at most about `left_bytes` are free."""
         found = os.statvfs(self.folder)
         with open(self.folder / _BALLAST, "ab", buffering=0) as file, contextlib.suppress(OSError):
             for size in (1 << 20, 1 << 12, 1):
@@ -49,12 +50,13 @@ class SmallDisk:
                         break
 
     def free(self) -> None:
+        """Deletes what `fill` wrote."""
         with contextlib.suppress(FileNotFoundError):
             (self.folder / _BALLAST).unlink()
 
 
 def unmount(folder: Path) -> None:
-    """Also while somebody still has files open there."""
+    """Unmounts the folder, even if files in it are still open."""
     done = subprocess.run(["umount", "-l", str(folder)], capture_output=True, text=True, check=False)
     if done.returncode and "not mounted" not in done.stderr:
         raise OSError(errno.EBUSY, done.stderr.strip(), str(folder))

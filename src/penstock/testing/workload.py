@@ -1,8 +1,8 @@
-"""A shop under way: four tables of varied types, loaded fast, and a writer that changes them as real systems
-do.
+"""A shop for the demo, tests and benchmarks: four tables of varied types that load fast. `writer.py` changes
+them as real systems do.
 
-The rows are made inside the server (INSERT … SELECT over a table of digits), so loading costs the client
-nothing; they depend on the row number alone, so equal arguments give equal tables.
+The server creates the rows itself (INSERT … SELECT over a table of digits), so loading costs the client
+nothing. The rows depend only on the row number, so equal arguments give equal tables.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ CREATE TABLE {db}.items (
 ) CHARACTER SET utf8mb4
 """
 
-# `n` is the row's number. CRC32 spreads it, so that neighbours differ.
+# `n` is the row's number. CRC32 spreads it, so that rows with adjacent numbers differ.
 CUSTOMER = """n, CONCAT('kunde.', n, '@café.example'),
   CONCAT(ELT(n % 7 + 1, 'Ada', 'Björn', '李雷', 'Zoë', 'Иван', 'Mary', '🦊 Fox'),
     ' ', ELT(n % 5 + 1, 'Łuk', 'Ng', 'Å', 'Smith', '✨')),
@@ -112,7 +112,7 @@ LINES = "(SELECT 1 line UNION ALL SELECT 2 UNION ALL SELECT 3)"
 
 
 def numbers(count: int, first: int) -> str:
-    """A derived table of `count` (≤ 100,000) numbers `n` from `first` on, in order."""
+    """Returns SQL for a derived table of `count` (≤ 100,000) consecutive numbers `n` from `first` on."""
     names = "abcde"[: max(1, len(str(count - 1)))]
     value = " + ".join(f"{name}.d * {10**power}" for power, name in enumerate(names))
     tables = ", ".join(f"{_DIGITS} {name}" for name in reversed(names))
@@ -121,7 +121,7 @@ def numbers(count: int, first: int) -> str:
 
 @dataclass(frozen=True)
 class Shop:
-    """How many rows each table begins with; row numbers start at 1."""
+    """Number of rows of each table after loading. Row numbers start at 1."""
 
     customers: int
     products: int
@@ -130,7 +130,7 @@ class Shop:
 
     @classmethod
     def of_rows(cls, rows: int, database: str = "shop") -> Shop:
-        """A shop of at least `rows` rows in all: about 58 % items, 29 % orders, 11 % customers, 2 %
+        """Returns a shop of at least `rows` rows in total: about 58 % items, 29 % orders, 11 % customers, 2 %
         products."""
         return cls(
             customers=rows * 11 // 100 + 1, products=rows * 2 // 100 + 1, orders=rows * 29 // 100 + 3,
@@ -146,7 +146,8 @@ class Shop:
         return self.customers + self.products + self.orders + self.items
 
     def select(self, table: str, count: int, first: int) -> str:
-        """SQL that makes the rows of `table` with numbers `first …`: for items, those of these orders."""
+        """Returns a SELECT of the rows of `table` with `count` numbers from `first` on. For `items`, these
+        are the numbers of their orders."""
         source = numbers(count, first)
         if table == "items":
             columns = ITEM.format(products=self.products)
@@ -156,7 +157,7 @@ class Shop:
 
 
 def load(server: MySqlClient, shop: Shop, *, connections: int = 3, batch_rows: int = 10_000) -> None:
-    """Creates the database and fills its tables, over several connections, a transaction per batch."""
+    """Creates the database and fills its tables over several connections, with one transaction per batch."""
     server.execute(f"CREATE DATABASE {shop.database} CHARACTER SET utf8mb4")
     server.execute(*_SCHEMA.format(db=shop.database).strip().split(";\n"))
     with ThreadPoolExecutor(connections) as pool:

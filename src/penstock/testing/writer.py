@@ -1,12 +1,11 @@
-"""The writer: keeps changing a shop, as many applications at once would.
+"""Changes a shop continuously, as many applications at once would.
 
-Every thread has a connection and a random generator of its own; equal seeds give equal statements per thread
-(the interleaving of threads is the server's). What a transaction changed is counted from the server's own row
+Each thread has its own connection and random generator. Equal seeds give equal statements per thread; the
+server decides how threads interleave. The changes of a transaction are counted from the server's own row
 counts, once it has committed.
 
-Left to itself the shop grows, and in the end the rows of its first load are gone. A `steady` writer can go on
-for ever: what it adds it takes away again, the oldest first, and numbers that have become free are given out
-once more.
+By default, the shop grows, and in the end the rows of its first load are gone. A `steady` writer can run
+forever: it removes the rows that it added, oldest first, and reuses their numbers.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ from penstock.testing.workload import Shop
 _DEADLOCK, _LOCK_TIMEOUT = 1213, 1205
 _RETRIABLE = {_DEADLOCK, _LOCK_TIMEOUT}
 _RECONNECT_SECONDS = 0.1
-MOVED = 1 << 40  # ids of customers whose key was changed begin here
-_BLOCK = 1000  # numbers that `fresh` gives out at once
+MOVED = 1 << 40  # first id for customers whose key is changed
+_BLOCK = 1000  # numbers that `new_block` reserves at once
 _LOOK_SECONDS = 0.05
 PLACED_MAX = 200  # blocks of numbers that one thread of a steady writer leaves in the tables
-_REMOVED_MAX = 10  # ... and takes away in one transaction
+_REMOVED_MAX = 10  # blocks that it removes in one transaction
 
 
 @dataclass
 class Counts:
-    """Row changes that were committed, as the log holds them, and what happened around them."""
+    """Committed row changes, as the log contains them, and numbers of transactions."""
 
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
     key_changes: int = 0
-    """Of the updates: those that changed the primary key."""
+    """Updates that changed the primary key. They are also counted in `updates`."""
     transactions: int = 0
     large_transactions: int = 0
     rollbacks: int = 0
-    """Transactions rolled back, and rollbacks to a savepoint."""
+    """Transactions that were rolled back, and rollbacks to a savepoint."""
 
     @property
     def changes(self) -> int:
@@ -63,24 +62,24 @@ class Counts:
 
 @dataclass
 class _Session:
-    """One thread's connection, generator and the transaction it is in."""
+    """The connection, the random generator and the current transaction of one thread."""
 
     cursor: pymysql.cursors.Cursor
     random: random.Random
     shop: Shop
-    fresh: Callable[[], int]
+    new_block: Callable[[], int]
     large_rows: int
     size: int = 1
     steady: bool = False
     done: Counts = field(default_factory=Counts)
     placed: deque[int] = field(default_factory=deque)
-    """Blocks with rows of ours, if steady."""
+    """First numbers of the blocks with rows of this thread, if the writer is steady."""
     free: deque[int] = field(default_factory=deque)
-    """Blocks that have none any more."""
+    """First numbers of blocks whose rows were removed, for reuse."""
     away: tuple[int, int] | None = None
-    """The customer whose key was changed, and the key now, if steady."""
+    """Old and new key of the customer whose key was changed, if the writer is steady."""
     committed: list[Callable[[], None]] = field(default_factory=list)
-    """What to remember of the transaction under way, once it has committed."""
+    """Functions to call once the current transaction has committed."""
 
     def run(self, sql: str) -> int:
         return self.cursor.execute(sql.replace("{db}", self.shop.database))
@@ -95,13 +94,13 @@ class _Session:
         self.done.deletes += self.run(sql)
 
     def move(self, sql: str) -> None:
-        """An update that changes primary keys."""
+        """Runs an update that changes primary keys."""
         moved = self.run(sql)
         self.done.updates += moved
         self.done.key_changes += moved
 
     def order(self) -> int:
-        """The number of an order of the first load; it may have been deleted."""
+        """Returns the number of an order of the first load. The order may have been deleted."""
         return self.random.randrange(1, self.shop.orders + 1)
 
     def customer(self) -> int:
@@ -114,14 +113,14 @@ class _Session:
         self.insert(f"INSERT INTO {{db}}.{table} {self.shop.select(table, count, first)}")
 
     def place(self) -> int:
-        """The first number of a block that rows of this transaction get."""
-        first = self.free.popleft() if self.free else self.fresh()
+        """Returns the first number of a block for new rows of this transaction."""
+        first = self.free.popleft() if self.free else self.new_block()
         if self.steady:
             self.committed.append(lambda: self.placed.append(first))
         return first
 
 
-# The transactions. Numbers of new rows come from `fresh`, in steps of 1,000, so threads never meet there.
+# The transactions. Numbers of new rows come in blocks of 1,000, so threads never use the same ones.
 
 
 def place_orders(session: _Session) -> None:
@@ -161,7 +160,7 @@ def change_products(session: _Session) -> None:
 
 
 def move_items(session: _Session) -> None:
-    """Part of a composite key changes: all lines move away and back, and the first two swap places."""
+    """Changes a part of a composite key. All lines move away and back, and the first two swap places."""
     order = session.order()
     for change, those in (
         ("line + 100", "line < 100"),
@@ -174,13 +173,13 @@ def move_items(session: _Session) -> None:
 
 
 def move_customer(session: _Session) -> None:
-    """A primary key changes. A steady writer gives the customer the old key back, the next time."""
+    """Changes a primary key. A steady writer restores the old key with its next call."""
     if session.away is not None:
         before, now = session.away
         session.move(f"UPDATE {{db}}.customers SET id = {before} WHERE id = {now}")
         session.committed.append(lambda: setattr(session, "away", None))
         return
-    before, now = session.customer(), MOVED + session.fresh()
+    before, now = session.customer(), MOVED + session.new_block()
     session.move(f"UPDATE {{db}}.customers SET id = {now} WHERE id = {before}")
     if session.steady:
         session.committed.append(lambda: setattr(session, "away", (before, now)))
@@ -197,7 +196,7 @@ def remove_orders(session: _Session) -> None:
 
 
 def remove_oldest(session: _Session) -> None:
-    """Whatever is still there of the blocks that were placed first."""
+    """Deletes the remaining rows of the oldest blocks, as far as there are more than `PLACED_MAX`."""
     surplus = min(_REMOVED_MAX, len(session.placed) - PLACED_MAX)
     for first in itertools.islice(session.placed, max(0, surplus)):
         last = first + _BLOCK - 1
@@ -207,7 +206,7 @@ def remove_oldest(session: _Session) -> None:
 
 
 def remove_and_insert_again(session: _Session) -> None:
-    """A key goes, comes back, changes, goes and comes back with other values, in one transaction."""
+    """Deletes, inserts and updates the same key twice, in one transaction."""
     order = session.order()
     for _ in range(2):
         session.delete(f"DELETE FROM {{db}}.orders WHERE id = {order}")
@@ -220,7 +219,7 @@ def add_products(session: _Session) -> None:
 
 
 def change_mind(session: _Session) -> None:
-    """What follows a savepoint is taken back, the rest is committed."""
+    """Rolls back to a savepoint, and commits the rest."""
     first = session.place()
     session.insert_rows("orders", 2, first)
     before = Counts()
@@ -235,8 +234,8 @@ def change_mind(session: _Session) -> None:
 
 
 def give_up(session: _Session) -> None:
-    """Changes that are rolled back: none of them may be seen anywhere."""
-    first = session.fresh()
+    """Makes changes that are rolled back: they must not appear anywhere."""
+    first = session.new_block()
     session.insert_rows("orders", 5, first)
     session.update(f"UPDATE {{db}}.customers SET balance = 0 WHERE id = {session.customer()}")
     session.run("ROLLBACK")
@@ -253,9 +252,9 @@ def large_update(session: _Session) -> None:
 
 
 def large_insert(session: _Session) -> None:
-    """Many orders with their items in one transaction; the next large transactions may take them away."""
+    """Inserts many orders with their items in one transaction. Later large transactions may remove them."""
     count = max(1, session.large_rows // 3)
-    for start in range(0, count, _BLOCK):  # numbers are handed out by thousands
+    for start in range(0, count, _BLOCK):  # numbers are reserved in blocks
         first = session.place()
         size = min(_BLOCK, count - start)
         session.insert_rows("orders", size, first)
@@ -277,20 +276,23 @@ SMALL: dict[Callable[[_Session], None], int] = {
     move_customer: 3,
     remove_orders: 6, remove_and_insert_again: 3, add_products: 2, change_mind: 3, give_up: 4,
 }  # fmt: skip
-"""Ordinary transactions and how often each comes, out of 100."""
+"""Ordinary transactions, with their frequency in percent."""
 
 LARGE = (large_update, large_insert, large_delete)
 
 
 class Writer:
-    """Changes a loaded shop until `stop`.
+    """Changes a loaded shop from `start` until `stop`.
 
-    `rate`: row changes a second of all threads together, large transactions apart; may be set while running.
-    0: nothing is written; infinite: as much as can be.
-    `large_every_s`: a transaction of about `large_rows` changes this often (0: never).
-    `size`: so many times as large are the small transactions. `steady`: see the head of this page.
-    `patient`: a lost connection is opened again, to whatever `server` is then, until there is one; `counts`
-    lack the transactions that were under way.
+    `rate`: row changes per second of all threads together, without large transactions. It may be set while
+    the writer runs. 0 pauses it; infinity writes as fast as possible.
+
+    `large_every_s`: seconds between transactions of about `large_rows` changes; 0 for none.
+
+    `size`: factor for the size of small transactions. `steady`: see the description of this module.
+
+    `patient`: after a lost connection, connects again to what `server` names then, until that succeeds.
+    `counts` does not include the transactions that were interrupted.
     """
 
     def __init__(
@@ -329,11 +331,12 @@ class Writer:
 
     @property
     def running(self) -> bool:
-        """False once a thread has failed; `stop` then says why."""
+        """Whether all threads run. False once a thread has failed; `stop` then raises its error."""
         return not self._stop.is_set() and all(thread.is_alive() for thread in self._threads)
 
     def pause(self) -> Counts:
-        """Returns when no transaction is under way, and none begins until `rate` is set again."""
+        """Sets `rate` to 0, waits until no transaction runs, and returns the counts. Set `rate` to
+        continue."""
         self.rate = 0
         while self.running and not all(idle.wait(_LOOK_SECONDS) for idle in self._idle):
             pass
@@ -341,7 +344,8 @@ class Writer:
             return replace(self.counts)
 
     def stop(self) -> Counts:
-        """Ends after the transactions under way. Raises what went wrong in a thread, if anything did."""
+        """Ends the writer after the current transactions, and returns the counts. Raises the error of a
+        thread that failed."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -397,7 +401,7 @@ class Writer:
         while not self._stop.is_set():
             now = time.monotonic()
             self._idle[index].clear()
-            if not self.rate:  # asked after the clearing: `pause` sees either that it is idle or what it does
+            if not self.rate:  # checked after `clear`, so that `pause` never takes a busy thread for idle
                 self._idle[index].set()
                 self._stop.wait(_LOOK_SECONDS)
                 due = now
@@ -409,12 +413,12 @@ class Writer:
                 due = time.monotonic()
             else:
                 written = self._transaction(session, session.random.choices(kinds, weights)[0])
-                # A writer that could not keep up for a while does not make up for more than a second of it.
+                # A writer that has fallen behind makes up for at most one second.
                 due = max(due, now - 1) + written * len(self._threads) / max(self.rate, 1e-9)
 
     def _transaction(self, session: _Session, act: Callable[[_Session], None], *, large: bool = False) -> int:
-        """Runs and commits one transaction; returns its row changes. A deadlock's victim counts as rolled
-        back."""
+        """Runs and commits one transaction. Returns its row changes, at least 1. A deadlock or lock timeout
+        counts as a rollback."""
         session.done, session.committed = Counts(), []
         try:
             act(session)

@@ -1,7 +1,7 @@
-"""What processes are made to believe: a clock that steps, writes that fail, a machine that loses its power.
+"""Simulates faults for processes under test: a clock that jumps, writes that fail, a power loss.
 
-A small C library (`preload.c`) is compiled with `cc` the first time and put in front of the C library of each
-process (LD_PRELOAD), its children included. Nothing here needs root.
+A small C library (`preload.c`) is compiled with `cc` once and loaded into each process and its children
+(LD_PRELOAD). No root is needed.
 
     with Preloaded(folder) as preloaded:
         environment = preloaded.environment(refused=state, roots=[state])
@@ -11,12 +11,13 @@ process (LD_PRELOAD), its children included. Nothing here needs root.
         ...                                     # kill the processes
         preloaded.lose_power(dice)              # files below the roots are what fsync has made durable
 
-**Power loss.** After each fsync the library keeps the file's content, or the directory's entries, aside.
-Power loss puts every root back to that: a file has the bytes of its last fsync, a directory the entries of
-its last fsync. Real file systems keep more than POSIX promises: `Survival` says how much of the rest stays.
+**Power loss.** At each fsync the library saves a copy of the file's content, or of the directory's entries. A
+power loss restores every root from these copies: a file gets the bytes, and a directory the entries, of its
+last fsync. Real file systems preserve more than POSIX promises: `Survival` says how much of the rest
+survives.
 
-Not covered: what a process writes through a shared mapping without fsync (SQLite's `-shm` file, which is made
-anew), and programs that do not call fsync through the C library (statically linked ones).
+Not covered: what a process writes through a shared mapping without fsync (SQLite's `-shm` file, which is
+rebuilt), and programs that do not call fsync through the C library (statically linked ones).
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ from penstock.testing import artifacts
 SOURCE = Path(__file__).with_name("preload.c")
 
 Survival = Literal["strict", "names", "mixed"]
-"""strict: only what fsync promised. names: directories as they were, as a journal of metadata has it;
-contents as of fsync. mixed: of each file and each directory, by chance, one or the other."""
+"""What survives a power loss. strict: only what fsync promises. names: the present entries of directories, as
+with a journal of metadata, and file contents as of the last fsync. mixed: for each file and each directory,
+one or the other at random."""
 
 
 def missing() -> str:
-    """Why it cannot be had here; empty if it can."""
+    """Returns why the library cannot be used on this machine; empty if it can."""
     return "" if shutil.which("cc") else "there is no C compiler (cc)"
 
 
@@ -61,7 +63,8 @@ def library() -> Path:
 
 
 class Preloaded:
-    """`folder`: where what it needs is kept; it must not be below what is watched."""
+    """Controls the faults of processes that were started with `environment`. `folder` contains the library's
+    files and must not be below a root."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,7 +89,9 @@ class Preloaded:
     def environment(
         self, *, clock: bool = False, refused: Path | None = None, roots: Sequence[Path] = ()
     ) -> dict[str, str]:
-        """Variables for processes. `roots`: directories of which power loss is to be played."""
+        """Returns environment variables for the processes. `clock`: whether their clock can be stepped.
+        `refused`: folder in which writes can be made to fail. `roots`: directories for which a power loss can
+        be simulated."""
         self.roots = [root.resolve() for root in roots]
         given = {"LD_PRELOAD": str(library())}
         if clock:
@@ -101,15 +106,16 @@ class Preloaded:
         return given
 
     def step_clock(self, seconds: float) -> None:
-        """The processes' wall clock is so far from the true one."""
+        """Sets the difference between the processes' wall clock and the true time, in seconds."""
         self._words["clock"][:] = struct.pack("=q", int(seconds * 1e9))
 
     def refuse(self, number: int) -> None:
-        """Writes end with this errno; 0: they do not."""
+        """Makes writes fail with this errno. With 0 they succeed again."""
         self._words["refuse"][:] = struct.pack("=q", number)
 
     def lose_power(self, dice: random.Random, survival: Survival = "mixed") -> list[str]:
-        """Every process of the roots must be dead. Returns what was lost, by path."""
+        """Simulates a power loss. Every process that uses the roots must be dead. Returns a line with the
+        path for each loss."""
         return [line for root in self.roots for line in _restore(root, self.stored, dice, survival)]
 
 
@@ -122,13 +128,13 @@ class _Kept:
 def _restore(root: Path, stored: Path, dice: random.Random, survival: Survival) -> list[str]:
     draft = root.with_name(f".{root.name}.power")
     draft.mkdir()
-    places = _places(root)
+    places = _paths_by_key(root)
     lost: list[str] = []
 
     def fill(key: str, target: Path, name: str) -> None:
         now = places.get(key)
-        before = _entries(stored / f"d-{key}")
-        present = {} if now is None else _present(now)
+        before = _synced_entries(stored / f"d-{key}")
+        present = {} if now is None else _current_entries(now)
         keeps_names = survival == "names" or (survival == "mixed" and dice.random() < 0.5)
         chosen = present if keeps_names and now is not None else before
         lost.extend(f"{name}/{gone}: its name" for gone in sorted(present.keys() - chosen.keys()))
@@ -159,12 +165,12 @@ def _content(kept: Path, now: Path | None, dice: random.Random, survival: Surviv
     if survival != "mixed" or now is None or dice.random() < 0.5:
         return durable
     present = now.read_bytes()
-    if present.startswith(durable):  # appended to: some of it got to the disk
+    if present.startswith(durable):  # appended to: a part of it reached the disk
         return present[: dice.randint(len(durable), len(present))]
     return present if dice.random() < 0.5 else durable
 
 
-def _places(root: Path) -> dict[str, Path]:
+def _paths_by_key(root: Path) -> dict[str, Path]:
     found = {_key(root): root}
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
@@ -173,12 +179,12 @@ def _places(root: Path) -> dict[str, Path]:
     return found
 
 
-def _present(folder: Path) -> dict[str, _Kept]:
+def _current_entries(folder: Path) -> dict[str, _Kept]:
     return {path.name: _Kept(path.is_dir(), _key(path)) for path in folder.iterdir()}
 
 
-def _entries(listing: Path) -> dict[str, _Kept]:
-    """What a directory held at its last fsync: nothing, if there was none."""
+def _synced_entries(listing: Path) -> dict[str, _Kept]:
+    """Returns the entries of a directory at its last fsync; empty if there was none."""
     if not listing.exists():
         return {}
     found = {}
@@ -193,7 +199,7 @@ _AT_FDCWD, _AT_SYMLINK_NOFOLLOW = -100, 0x100
 
 
 def _key(path: Path) -> str:
-    """Inode and time of birth, as the library writes them."""
+    """Returns the inode and its creation time, in the format of the library."""
     buffer = ctypes.create_string_buffer(256)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX_BASIC_AND_BIRTH, buffer):

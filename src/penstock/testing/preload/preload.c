@@ -1,15 +1,15 @@
-/* What a process is made to believe, by LD_PRELOAD: a clock that steps, files that cannot be written, and what
- * of them was made durable. Each part sleeps unless its variable is set:
+/* Simulates faults for a process (LD_PRELOAD): a clock that jumps, writes that fail, and copies of what fsync
+ * made durable. Each part is inactive unless its variable is set:
  *
  *   PENSTOCK_CLOCK=FILE        8 bytes: nanoseconds to add to the wall clock.
- *   PENSTOCK_REFUSE=FILE       8 bytes: the errno with which writes end below the folder that PENSTOCK_REFUSED
- *                              names; 0: none. Any file that is opened to be written, or written to, counts.
- *   PENSTOCK_STORED=FOLDER     keeps what fsync has made durable of files below the folders of PENSTOCK_ROOTS
- *                              (separated by colons); penstock.testing.preload reads it.
+ *   PENSTOCK_REFUSE=FILE       8 bytes: the errno with which writes fail below the folder PENSTOCK_REFUSED;
+ *                              0: they succeed. Opening a file for writing counts as a write.
+ *   PENSTOCK_STORED=FOLDER     copies what fsync makes durable below the folders of PENSTOCK_ROOTS (separated
+ *                              by colons) to FOLDER; penstock.testing.preload reads it.
  *
  * In FOLDER, a file is `f-KEY` (its bytes at the last fsync) and a directory `d-KEY` (a line `TYPE KEY NAME`
- * for each entry at its last fsync). KEY is inode and time of birth, so that a number that is given out again
- * names another file.
+ * for each entry at the last fsync). KEY is the inode and its creation time, so that an inode number that is
+ * reused gets another key.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -93,7 +93,7 @@ time_t time(time_t *at) {
     return now.tv_sec;
 }
 
-/* Writes that are refused ---------------------------------------------------------------------------------- */
+/* Writes that fail ----------------------------------------------------------------------------------------- */
 
 static int is_below(const char *path, const char *folder) {
     size_t length = strlen(folder);
@@ -192,7 +192,7 @@ PATHED(link, AT_FDCWD, to, (const char *from, const char *to), (from, to))
 PATHED(linkat, there, to, (int at, const char *from, int there, const char *to, int flags),
        (at, from, there, to, flags))
 
-/* What is durable ------------------------------------------------------------------------------------------ */
+/* Copies of durable content -------------------------------------------------------------------------------- */
 
 static int is_kept(const char *path) {
     const char *root = stored_roots;
@@ -228,7 +228,7 @@ static void keep_file(int fd, const char *copy) {
     enum { BLOCK = 65536 };
     char now[BLOCK], before[BLOCK], own[64];
     int kept = (int)syscall(SYS_openat, AT_FDCWD, copy, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    snprintf(own, sizeof own, "/proc/self/fd/%d", fd);  /* the handle may be for writing alone */
+    snprintf(own, sizeof own, "/proc/self/fd/%d", fd);  /* fd may be open for writing only */
     int source = (int)syscall(SYS_openat, AT_FDCWD, own, O_RDONLY | O_CLOEXEC, 0);
     if (kept >= 0 && source >= 0) {
         flock(kept, LOCK_EX);

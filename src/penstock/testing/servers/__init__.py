@@ -1,15 +1,15 @@
-"""Private database servers for tests, demos and benchmarks: real ones, without root or Docker.
+"""Private database servers for tests, the demo and benchmarks: real servers, without root or Docker.
 
     with servers.mysql(options={"binlog_row_image": "MINIMAL"}) as server:
         server.execute("CREATE DATABASE shop")
         rows = server.query("SELECT 1")
 
-Each server has its own folder, process and free loopback port; any number run at once. A guardian process
-(`guardian.py`) owns it, so it is stopped and removed however the caller ends, also by `kill -9`. A release is
-fetched into the cache the first time one of its servers is started.
+Each server has its own folder, process and free loopback port, so any number can run at once. A guardian
+process (`guardian.py`) stops the server and removes its folder however the caller ends, also by `kill -9`. A
+release is downloaded into the cache the first time it is used.
 
-`PENSTOCK_MYSQL=user:password@host:port` makes `mysql()` use that server instead, unless options are asked for
-or `private=True`; such a server cannot be stopped or killed from here.
+With `PENSTOCK_MYSQL=user:password@host:port` in the environment, `mysql()` uses that server, unless it is
+called with options or `private=True`. Such a server cannot be stopped or killed from here.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ FLAVORS: dict[str, type[DatabaseServer]] = {
     "mariadb1011": MariaDb1011Server,
     "mariadb118": MariaDb118Server,
 }
-"""The servers people run that the matrix of tests has: a name, and what starts one."""
+"""The releases that tests run against. Each name has the class that starts it."""
 
 
 def mysql(
     options: Mapping[str, Any] | None = None, *, private: bool = False, folder: Path | None = None
 ) -> MySqlServer | ExternalMySqlServer:
-    """A running MySQL 8.0: that of `PENSTOCK_MYSQL`, else (or with options, or `private`) one of our own."""
+    """Returns a running MySQL 8.0. Without options and `private`, this is the server that `PENSTOCK_MYSQL`
+    names, if it names one. Otherwise it is a new private server."""
     address = os.environ.get("PENSTOCK_MYSQL")
     if address and not options and not private:
         return ExternalMySqlServer(address)

@@ -1,4 +1,4 @@
-"""A private database server: a data directory copied from a template, options, a free port."""
+"""Base class of private database servers: a data directory copied from a template, options, a free port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.testing.servers.client import MySqlClient
 from penstock.testing.servers.process import PrivateServer, ServerFailed, free_port
 
 _NOBODY_YET = (2003, 2013)
-"""Nobody listens; or what listened is still closing."""
+"""Client errors while a server starts: nobody listens, or the listener is still closing."""
 
 
 THROW_AWAY: Mapping[str, Any] = {
@@ -33,28 +33,29 @@ THROW_AWAY: Mapping[str, Any] = {
     "sync_binlog": 0,
     "innodb_doublewrite": "OFF",
     "innodb_buffer_pool_size": "128M",
-    "performance_schema": "OFF",  # a third of the time that a start takes
+    "performance_schema": "OFF",  # takes a third of the time of a start
 }
-"""Options that every server starts with, beside its own."""
+"""Options with which every server starts, besides its own."""
 
 
 class DatabaseServer(PrivateServer, MySqlClient):
-    """Options by their names in my.cnf: a value, True for a bare flag, None to leave out.
+    """A private server. `options` are named as in my.cnf: a value, True for an option without a value, None
+    to leave the option out.
 
-    A subclass is one release of one product: it says where its files come from (`unpack`), how a data
-    directory is made (`initialise`) and how it is run (`program`, `environment`).
+    A subclass is one release of one product. It defines where its files come from (`unpack`), how a data
+    directory is created (`initialise`) and how the server is run (`program`, `environment`).
     """
 
     release: ClassVar[str]
-    """Product and version: the name of its folder in the cache."""
+    """Product and version. Also the name of the release's folder in the cache."""
     layout: ClassVar[int] = 1
-    """Raised when `unpack` or `initialise` make something else than before."""
+    """Version of the data directory that `initialise` creates. Increase it when that changes."""
     PASSWORD: ClassVar[str] = "penstock"
     tls = False
     DEFAULTS: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> None:
-        """Starts the server. `folder`: where its own folder is made, when the cache is not the place."""
+        """Starts the server. `folder`: parent of the server's own folder; default: the cache."""
         self.user = "root"
         self.password = self.PASSWORD
         template = self.prepare()
@@ -62,44 +63,44 @@ class DatabaseServer(PrivateServer, MySqlClient):
         super().__init__(folder=folder)
         try:
             shutil.copytree(template, self.datadir, copy_function=_copy_sparse)
-            # Its own, too: a server that starts removes the temporary tables of all others from a common one.
+            # Each server needs its own: a server that starts removes all temporary tables in its folder.
             (self.folder / "tmp").mkdir()
             self._start_on_free_port()
         except BaseException:
             self.close()
             raise
 
-    # What subclasses give
+    # Defined by subclasses
 
     @classmethod
     def unpack(cls, target: Path) -> None:
-        """Fills the cache folder of the release."""
+        """Fills the cache folder of the release with the server's files."""
         raise NotImplementedError
 
     @classmethod
     def initialise(cls, target: Path) -> None:
-        """Makes a data directory with the administrator's account and without an identity of its own."""
+        """Creates a data directory with the administrator's account and without a server UUID."""
         raise NotImplementedError
 
     @classmethod
     def program(cls) -> list[str]:
-        """The server and the arguments it always has."""
+        """Returns the server's path and the arguments of every start."""
         raise NotImplementedError
 
     @classmethod
     def environment(cls) -> dict[str, str]:
         return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
-    # Life
+    # Life cycle
 
     @classmethod
     def home(cls) -> Path:
-        """The cache folder of the release."""
+        """Returns the cache folder of the release."""
         return artifacts.cache_root() / cls.release
 
     @classmethod
     def prepare(cls) -> Path:
-        """Fetches the server and initialises a data directory to copy, once; returns the latter."""
+        """Downloads the server and creates a data directory as a template, once. Returns the template."""
         artifacts.entry(cls.release, cls.unpack)
         return artifacts.entry(f"{cls.release}-data-{cls.layout}", cls.initialise)
 
@@ -108,7 +109,8 @@ class DatabaseServer(PrivateServer, MySqlClient):
         return self.folder / "data"
 
     def start(self, options: Mapping[str, Any] | None = None) -> None:
-        """Starts the server again with the same data and port; `options` change what it ran with before."""
+        """Starts the server with the same data and port as before. `options` change those of the earlier
+        start."""
         self.options |= _normalised(options or {})
         super().start()
 
@@ -117,7 +119,7 @@ class DatabaseServer(PrivateServer, MySqlClient):
         self.start(options)
 
     def binlog_files(self) -> list[Path]:
-        """The binary log files on disk, oldest first; works while the server is down."""
+        """Returns the binary log files on disk, oldest first. Works while the server is down."""
         index = self.datadir / f"{self.options['log_bin']}.index"
         return [(self.datadir / name).resolve() for name in index.read_text().split()]
 
@@ -150,7 +152,8 @@ _BLOCK_BYTES = 1 << 16
 
 
 def _copy_sparse(source: str, target: str) -> None:
-    """Leaves holes where there are zeros: three quarters of a new data directory, mostly its redo log."""
+    """Copies a file, and leaves holes in place of zeros. Three quarters of a new data directory are zeros,
+    mostly in the redo log."""
     zeros = bytes(_BLOCK_BYTES)
     with open(source, "rb", buffering=0) as old, open(target, "wb", buffering=0) as new:
         while block := old.read(_BLOCK_BYTES):
@@ -163,7 +166,7 @@ def _copy_sparse(source: str, target: str) -> None:
 
 
 def run_as() -> list[str]:
-    """Servers refuse to run as root unless told to."""
+    """Returns the option without which a server refuses to run as root; empty for other accounts."""
     return ["--user=root"] if os.geteuid() == 0 else []
 
 

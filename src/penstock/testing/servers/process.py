@@ -1,4 +1,4 @@
-"""A private server process: its folder, guardian and port, whatever the product."""
+"""Base class of private server processes of any product: folder, guardian and port."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from typing_extensions import Self
 from penstock.errors import InternalError, PenstockError, TransientError
 from penstock.testing import artifacts, guardian
 
-_PORTS = range(
-    20_000, 32_000
-)  # below the ephemeral ports, so that a stopped server finds its port free again
+_PORTS = range(20_000, 32_000)
+"""Below the ephemeral ports, so that a stopped server finds its port free again."""
 _START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 60
 
 
 class ServerFailed(PenstockError):
-    """A server did not start, or ended by itself. The message holds the end of its log."""
+    """A server did not start, or ended by itself. The message contains the end of its log."""
 
 
 def free_port() -> int:
@@ -44,7 +43,7 @@ def free_port() -> int:
 
 
 def _sweep(run_root: Path) -> None:
-    """Removes folders whose guardian was killed. Call with the lock `run` held."""
+    """Removes folders whose guardian was killed. The caller must hold the lock `run`."""
     for lock in run_root.glob(f"*/{guardian.LOCK_NAME}"):
         with contextlib.suppress(OSError), open(lock) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,14 +51,15 @@ def _sweep(run_root: Path) -> None:
 
 
 class PrivateServer:
-    """One server of ours: folder, guardian, port. Subclasses say how to run it and when it is ready."""
+    """One private server with its folder, guardian and port. Subclasses define how it is run and when it is
+    ready."""
 
     kind = "server"
 
     def __init__(self, *, folder: Path | None = None) -> None:
         self.host = "127.0.0.1"
         self.port = free_port()
-        self._talk = threading.Lock()
+        self._guardian_lock = threading.Lock()
         self._guardian: subprocess.Popen[bytes] | None = None
         self.pid: int | None = None
         with artifacts.locked("run"):
@@ -71,53 +71,57 @@ class PrivateServer:
                 [sys.executable, "-I", "-S", guardian.__file__, str(self.folder), str(os.getpid())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
-            self._hear()
+            self._read_reply()
 
-    # What subclasses give
+    # Defined by subclasses
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        """Arguments and environment of the server process."""
+        """Returns the arguments and the environment of the server process."""
         raise NotImplementedError
 
     def ready(self) -> bool:
         """Whether the server answers. Called repeatedly while it starts."""
         raise NotImplementedError
 
-    # Life
+    # Life cycle
 
     @property
     def log_path(self) -> Path:
         return self.folder / "server.log"
 
     def start(self) -> None:
-        """Starts the server (again) on its port and data; returns when it answers."""
+        """Starts the server on its port and data. Returns when it answers. Raises `ServerFailed` if it does
+        not."""
         argv, environment = self.command()
         request = {"do": "start", "argv": argv, "env": environment, "log": str(self.log_path)}
-        self.pid = int(self._ask(request)["pid"])
+        self.pid = int(self._request(request)["pid"])
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self.ready():
-            code = self._ask({"do": "poll"})["code"]
+            code = self._request({"do": "poll"})["code"]
             if code is not None or time.monotonic() > deadline:
                 how = "is not ready yet" if code is None else f"ended with code {code}"
                 raise ServerFailed(f"The private {self.kind} on port {self.port} {how}: {self.log_tail()}")
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """A clean shutdown; data, port and folder stay for `start`."""
+        """Shuts the server down cleanly, or kills it if that takes too long. Data, port and folder remain for
+        `start`."""
         if (
-            self._ask({"do": "signal", "signal": signal.SIGTERM, "timeout_s": _STOP_TIMEOUT_S})["code"]
+            self._request({"do": "signal", "signal": signal.SIGTERM, "timeout_s": _STOP_TIMEOUT_S})["code"]
             is None
         ):
             self.kill9()
 
     def kill9(self) -> None:
-        """Kills the server as a crash does; data, port and folder stay for `start`."""
-        self._ask({"do": "signal", "signal": signal.SIGKILL, "timeout_s": _STOP_TIMEOUT_S})
+        """Kills the server with SIGKILL, like a crash. Data, port and folder remain for `start`."""
+        self._request({"do": "signal", "signal": signal.SIGKILL, "timeout_s": _STOP_TIMEOUT_S})
 
     @property
     def running(self) -> bool:
         return (
-            self._guardian is not None and self.pid is not None and self._ask({"do": "poll"})["code"] is None
+            self._guardian is not None
+            and self.pid is not None
+            and self._request({"do": "poll"})["code"] is None
         )
 
     def close(self) -> None:
@@ -130,25 +134,27 @@ class PrivateServer:
             process.stdout.close()
 
     def log_tail(self, lines: int = 12) -> str:
-        """The errors in the server's own log, else its end."""
+        """Returns the last errors in the server's own log, or its last lines if it has no errors."""
         with contextlib.suppress(OSError):
             log = self.log_path.read_text(errors="replace").splitlines()
             return " / ".join([line for line in log if "[ERROR]" in line][-lines:] or log[-lines:])
         return "(no log)"
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        with self._talk:
+    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Sends a command to the guardian and returns its answer. Raises `ServerFailed` if the answer is an
+        error."""
+        with self._guardian_lock:
             if self._guardian is None or self._guardian.stdin is None:
                 raise InternalError(f"This private {self.kind} is closed.")
             with contextlib.suppress(BrokenPipeError):
                 self._guardian.stdin.write(json.dumps(request).encode() + b"\n")
                 self._guardian.stdin.flush()
-            reply = self._hear()
+            reply = self._read_reply()
         if "error" in reply:
             raise ServerFailed(f"The private {self.kind}: {reply['error']}.")
         return reply
 
-    def _hear(self) -> dict[str, Any]:
+    def _read_reply(self) -> dict[str, Any]:
         assert self._guardian is not None and self._guardian.stdout is not None
         line = self._guardian.stdout.readline()
         if not line:
