@@ -21,9 +21,9 @@ pub struct Changelog {
     before_images: bool,
     foreign_key_checks: bool,
     bucket: Option<Bucket>,
-    /// Over images that nobody wants.
+    /// Steps over images that are not decoded.
     skip: Option<Walk>,
-    /// A row event begun: how many bytes of its images are done.
+    /// The row event that is decoded now, and how many bytes of its images are done.
     open: Option<(RowsAt, usize)>,
 }
 
@@ -34,7 +34,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Whether the image at the cursor, which is left behind it, is of this share.
+    /// Whether the row at the cursor belongs to the bucket. The cursor moves behind its image.
     fn wants(&mut self, image: &mut Cursor<'_>, map: &TableMap, rows: &RowsEvent<'_>) -> Result<bool> {
         self.keys.set_inserts(rows.kind == RowsKind::Insert);
         Ok(self.keys.read(image, map, rows.present)?.bucket(self.count) == self.share)

@@ -19,7 +19,7 @@ struct Details {
     lacks: Option<Lacks>,
 }
 
-/// What a row image would have to have: whoever knows it from elsewhere can go on.
+/// What a row image lacks. A caller that knows it from elsewhere can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lacks {
     /// Columns that are in every image with `binlog_row_image = FULL`.

@@ -1,14 +1,15 @@
 //! From the replication connection's bytes to the relay log's: packets, checksums, transaction ends,
 //! segments, index.
 //!
-//! The framer decides nothing about files and clocks. It is fed what the socket gave and yields `Piece`s:
-//! bytes to append, and the places where a new segment begins. Offsets are counted here, and only here. A
+//! The framer is fed what the socket gave, and yields `Piece`s: bytes to append, and the places where a
+//! new segment begins. It decides nothing about files and clocks, and offsets are counted here only. A
 //! segment begins at a transaction boundary with a head of its own (magic, FORMAT_DESCRIPTION,
 //! PREVIOUS_GTIDS), so each is a valid binlog file. Memory: at most one event (whole packets of one event
 //! are joined), and `OUTPUT_MAX` of output.
 //!
-//! What a source sends and we do not store: heartbeats, rotates, and per source file FORMAT_DESCRIPTION,
-//! PREVIOUS_GTIDS and STOP, MariaDB's GTID_LIST and BINLOG_CHECKPOINT. They move the source's position only.
+//! Some events of a source are not stored: heartbeats, rotates, and of each source file
+//! FORMAT_DESCRIPTION, PREVIOUS_GTIDS and STOP, and MariaDB's GTID_LIST and BINLOG_CHECKPOINT. They only
+//! move the source's position.
 
 mod branch;
 mod pending;
@@ -21,16 +22,15 @@ use pending::{Fate, Held, Replay, Spool};
 use crate::cursor::Cursor;
 use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
+use crate::event::{EventHeader, EventKind, HEADER_SIZE, MAGIC};
 use crate::framing::Options;
-use crate::group::{Group, Header, FLAG_ARTIFICIAL, FORMAT_DESCRIPTION, HEADER, HEARTBEAT, HEARTBEAT_V2};
-use crate::group::{MARIADB_BINLOG_CHECKPOINT, MARIADB_GTID_LIST, MARIADB_START_ENCRYPTION};
-use crate::group::{PREVIOUS_GTIDS, ROTATE, STOP, TRANSACTION_PAYLOAD};
+use crate::group::Group;
 use crate::gtid::{Gtid, GtidSet};
 use crate::json_text::quoted;
 use crate::mariadb;
 use crate::payload::Payload;
 use crate::segment_framer::{Piece, SegmentFramer};
-use crate::segment_head::{has_gtids, previous_gtids, same_format, Format, MAGIC};
+use crate::segment_head::{has_gtids, previous_gtids, same_format, Format};
 use crate::server_error::ServerError;
 use crate::span::{Place, Tracker};
 use crate::xa::Prepared;
@@ -196,25 +196,25 @@ impl Framer {
     }
 
     fn event(&mut self, event: &[u8]) -> Result<()> {
-        let header = Header::parse(event, self.tracker.end)?;
-        if header.length as usize != event.len() {
-            let reason = format!("an event of {} bytes came in {} bytes", header.length, event.len());
+        let header = EventHeader::parse(event, self.tracker.end)?;
+        if header.size as usize != event.len() {
+            let reason = format!("an event of {} bytes came in {} bytes", header.size, event.len());
             return Err(self.fail(reason));
         }
         let body = self.checked(&header, event)?;
         match header.kind {
-            ROTATE => self.rotate(&header, body),
-            FORMAT_DESCRIPTION => self.format(&header, event),
-            PREVIOUS_GTIDS => {
+            EventKind::ROTATE => self.rotate(&header, body),
+            EventKind::FORMAT_DESCRIPTION => self.format(&header, event),
+            EventKind::PREVIOUS_GTIDS => {
                 if !self.has_executed {
                     self.tracker.executed = GtidSet::decode(&mut Cursor::new(body, self.tracker.end))?;
                     self.has_executed = true;
                 }
-                self.stands_at(header.log_pos);
+                self.stands_at(header.end_position);
                 self.open_when_ready();
                 Ok(())
             }
-            HEARTBEAT => {
+            EventKind::HEARTBEAT => {
                 let file = String::from_utf8_lossy(body).into_owned();
                 // The low 32 bits only. One that seems to lie behind us is from a part that is being skipped.
                 let high = if self.tracker.source.file == file {
@@ -223,7 +223,7 @@ impl Framer {
                     0
                 };
                 if self.idle() {
-                    self.tracker.moved(&Place { file, position: high | u64::from(header.log_pos) });
+                    self.tracker.moved(&Place { file, position: high | u64::from(header.end_position) });
                 }
                 // An idle source: nothing committed after the wanted time has come yet.
                 self.options.skip.until_us = None;
@@ -231,74 +231,74 @@ impl Framer {
                 self.open_when_ready();
                 Ok(())
             }
-            HEARTBEAT_V2 => Ok(()),
-            STOP => {
-                self.stands_at(header.log_pos);
+            EventKind::HEARTBEAT_V2 => Ok(()),
+            EventKind::STOP => {
+                self.stands_at(header.end_position);
                 Ok(())
             }
-            TRANSACTION_PAYLOAD => {
-                self.payload = Some(Payload::open(body, header.log_pos, self.tracker.end)?);
+            EventKind::TRANSACTION_PAYLOAD => {
+                self.payload = Some(Payload::open(body, header.end_position, self.tracker.end)?);
                 self.pump().map(drop)
             }
-            MARIADB_GTID_LIST => {
-                if !self.has_executed && header.flags & FLAG_ARTIFICIAL == 0 {
+            EventKind::MARIADB_GTID_LIST => {
+                if !self.has_executed && header.flags & EventHeader::FLAG_ARTIFICIAL == 0 {
                     self.tracker.executed = mariadb::gtid_list(body, self.tracker.end)?;
                     self.has_executed = true;
                 }
-                self.stands_at(header.log_pos);
+                self.stands_at(header.end_position);
                 self.open_when_ready();
                 Ok(())
             }
-            MARIADB_BINLOG_CHECKPOINT | MARIADB_START_ENCRYPTION => {
+            EventKind::MARIADB_BINLOG_CHECKPOINT | EventKind::MARIADB_START_ENCRYPTION => {
                 // The server sends what its file holds encrypted in plain.
                 let mut place = self.tracker.source.clone();
-                place.advance(header.log_pos);
+                place.advance(header.end_position);
                 self.tracker.moved(&place);
                 Ok(())
             }
-            kind if mariadb::is_compressed(kind) => {
+            kind if mariadb::is_compressed(kind.0) => {
                 let checksum = self.format.as_ref().is_some_and(|format| format.checksum);
                 let plain = mariadb::unpack_event(event, body, checksum, self.tracker.end)?;
-                let header = Header::parse(&plain, self.tracker.end)?;
+                let header = EventHeader::parse(&plain, self.tracker.end)?;
                 let end = plain.len() - if checksum { 4 } else { 0 };
-                self.transactional(&header, &plain, &plain[HEADER..end])
+                self.transactional(&header, &plain, &plain[HEADER_SIZE..end])
             }
             _ => self.transactional(&header, event, body),
         }
     }
 
     /// The event's body, its checksum proven.
-    fn checked<'a>(&self, header: &Header, event: &'a [u8]) -> Result<&'a [u8]> {
+    fn checked<'a>(&self, header: &EventHeader, event: &'a [u8]) -> Result<&'a [u8]> {
         let end = event.len();
         let checksum = match (&self.format, header.kind) {
-            (_, FORMAT_DESCRIPTION) => end > HEADER + 5 && event[end - 5] == 1,
+            (_, EventKind::FORMAT_DESCRIPTION) => end > HEADER_SIZE + 5 && event[end - 5] == 1,
             (Some(format), _) => format.checksum,
             // The rotate before the first format description: whether it has one shows by trying.
             (None, _) => {
-                end >= HEADER + 4 && crc32fast::hash(&event[..end - 4]).to_le_bytes() == event[end - 4..]
+                end >= HEADER_SIZE + 4 && crc32fast::hash(&event[..end - 4]).to_le_bytes() == event[end - 4..]
             }
         };
         if !checksum {
-            return Ok(&event[HEADER..]);
+            return Ok(&event[HEADER_SIZE..]);
         }
-        if end < HEADER + 4 {
+        if end < HEADER_SIZE + 4 {
             return Err(self.fail("an event is too short for its checksum"));
         }
         if crc32fast::hash(&event[..end - 4]).to_le_bytes() != event[end - 4..] {
-            return Err(self.fail(format!("an event of type {} fails its checksum", header.kind)));
+            return Err(self.fail(format!("an event of type {} fails its checksum", header.kind.0)));
         }
-        Ok(&event[HEADER..end - 4])
+        Ok(&event[HEADER_SIZE..end - 4])
     }
 
-    fn rotate(&mut self, header: &Header, body: &[u8]) -> Result<()> {
+    fn rotate(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
         if !self.idle() {
             return Err(self.fail("the source's log file ends inside a transaction"));
         }
         let mut cursor = Cursor::new(body, self.tracker.end);
         let position = cursor.u64("rotate position")?;
         let file = String::from_utf8_lossy(cursor.rest()).into_owned();
-        if header.flags & FLAG_ARTIFICIAL == 0 && header.timestamp != 0 {
-            self.stands_at(header.log_pos);
+        if header.flags & EventHeader::FLAG_ARTIFICIAL == 0 && header.timestamp != 0 {
+            self.stands_at(header.end_position);
         }
         // A span's transactions lie in one file of the source, so that its events tell their places there.
         if self.segment.is_some() && file != self.tracker.source.file && self.tracker.span_bytes() > 0 {
@@ -308,7 +308,7 @@ impl Framer {
         Ok(())
     }
 
-    fn format(&mut self, header: &Header, event: &[u8]) -> Result<()> {
+    fn format(&mut self, header: &EventHeader, event: &[u8]) -> Result<()> {
         if !self.idle() {
             return Err(self.fail("the source's log file ends inside a transaction"));
         }
@@ -317,7 +317,7 @@ impl Framer {
             self.roll = true;
         }
         self.format = Some(format);
-        self.stands_at(header.log_pos);
+        self.stands_at(header.end_position);
         self.open_when_ready();
         Ok(())
     }
@@ -361,14 +361,14 @@ impl Framer {
                 event.extend_from_slice(&crc.to_le_bytes());
                 length += 4;
             }
-            let header = Header::parse(&event, self.tracker.end)?;
-            debug_assert_eq!(header.length as usize, length);
+            let header = EventHeader::parse(&event, self.tracker.end)?;
+            debug_assert_eq!(header.size as usize, length);
             let body_end =
                 if self.format.as_ref().is_some_and(|format| format.checksum) { length - 4 } else { length };
             if self.idle() {
                 return Err(self.fail("a transaction payload holds more than one transaction"));
             }
-            self.transactional(&header, &event, &event[HEADER..body_end])?;
+            self.transactional(&header, &event, &event[HEADER_SIZE..body_end])?;
         }
         self.payload = Some(payload);
         Ok(false)

@@ -11,7 +11,7 @@ pub struct Skip {
     pub until: Option<Place>,
 }
 
-/// Our last transaction, asked for again: it must come back byte for byte, and is not stored twice.
+/// The log's last transaction, asked for again: it must come back byte for byte, and is not stored twice.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// None: the first transaction that comes.
@@ -25,7 +25,7 @@ pub struct Options {
     pub offset: u64,
     pub segment_size: u64,
     pub span_size: u64,
-    /// What was executed before `offset`; None: take it from the source file's PREVIOUS_GTIDS.
+    /// What was executed before `offset`; None: the source file's PREVIOUS_GTIDS says it.
     pub executed: Option<GtidSet>,
     pub source: Place,
     /// Put into the first entry of each segment.

@@ -14,7 +14,7 @@ use crate::error::{DecodeError, Result};
 use crate::gtid_domain::{DomainGtid, Domains};
 use crate::varint::take_varint;
 
-/// Who numbered a transaction: a server's UUID and, from MySQL 8.3 on, a tag.
+/// What numbers a transaction: a server's UUID and, from MySQL 8.3 on, a tag.
 #[derive(Debug, Clone)]
 pub struct Origin {
     pub uuid: [u8; 16],

@@ -3,10 +3,13 @@
 
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::group::{Header, ANONYMOUS_GTID, GTID, GTID_TAGGED, MARIADB_GTID};
+use crate::event::{EventHeader, EventKind};
 use crate::gtid::{take_tag, Gtid, Origin, NUMBER_MAX};
 use crate::gtid_domain::DomainGtid;
 use crate::varint::{take_signed_varint, take_varint};
+
+/// A flag of MariaDB's GTID event: a lone statement follows, without an end of its own.
+pub const MARIADB_STANDALONE: u8 = 1;
 
 /// What a GTID event says about the transaction that follows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,11 +26,13 @@ const IMMEDIATE_HAS_ORIGINAL: u64 = 1 << 55;
 
 impl GtidEvent {
     /// An event of any of the kinds; nothing is known of others. `body` is it between header and checksum.
-    pub fn parse(header: &Header, body: &[u8], base: u64) -> Result<GtidEvent> {
+    pub fn parse(header: &EventHeader, body: &[u8], base: u64) -> Result<GtidEvent> {
         match header.kind {
-            GTID | ANONYMOUS_GTID => Self::parse_plain(body, base, header.kind == ANONYMOUS_GTID),
-            GTID_TAGGED => Self::parse_tagged(body, base),
-            MARIADB_GTID => Self::parse_mariadb(body, base, header.server_id),
+            EventKind::GTID | EventKind::ANONYMOUS_GTID => {
+                Self::parse_plain(body, base, header.kind == EventKind::ANONYMOUS_GTID)
+            }
+            EventKind::GTID_TAGGED => Self::parse_tagged(body, base),
+            EventKind::MARIADB_GTID => Self::parse_mariadb(body, base, header.server_id),
             _ => Ok(GtidEvent::default()),
         }
     }

@@ -83,7 +83,7 @@ impl KeyReader {
         if positions.is_empty() {
             return Err(refuse(format!("{} has no key", table.name())));
         }
-        // A key that cannot be told from another one's must not become one with it.
+        // Keys with different zero dates must not become one key.
         if types.zero_dates == ZeroDates::Null {
             types.zero_dates = ZeroDates::Error;
         }
@@ -111,12 +111,12 @@ impl KeyReader {
         self
     }
 
-    /// Says whether the images that come are of inserts.
+    /// Whether the images that come next are of inserts.
     pub fn set_inserts(&mut self, inserts: bool) {
         self.inserts = inserts;
     }
 
-    /// Of the images to come: those of other maps are read with less haste.
+    /// The table map of the images that come next. Images of another map are read too, but more slowly.
     pub fn set_map(&mut self, map: &Arc<TableMap>) {
         if !self.walk.as_ref().is_some_and(|walk| walk.is_of(map)) {
             let place = |column: usize| self.places.get(column).copied().flatten();

@@ -36,6 +36,7 @@ pub mod output;
 pub mod payload;
 pub mod plan;
 pub mod pool;
+pub mod query;
 pub mod reduce;
 pub mod rescan;
 pub mod resultset;

@@ -48,7 +48,7 @@ impl LogFile {
         Self::open_with(path, base, WINDOW)
     }
 
-    /// The same for one who reads events here and there.
+    /// The same, for reading only some of the file's events.
     pub fn open_for_few(path: &str, base: u64) -> Result<Self> {
         Self::open_with(path, base, WINDOW_FOR_FEW)
     }

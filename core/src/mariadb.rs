@@ -6,7 +6,7 @@ use flate2::read::ZlibDecoder;
 
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::group::{HEADER, QUERY};
+use crate::event::{EventKind, HEADER_SIZE};
 use crate::gtid::{Gtid, GtidSet};
 use crate::gtid_domain::DomainGtid;
 
@@ -37,23 +37,23 @@ pub fn is_compressed(kind: u8) -> bool {
     (QUERY_COMPRESSED..=ROWS_COMPRESSED_LAST).contains(&kind)
 }
 
-/// The plain event that a compressed one stands for, with a checksum of ours if there are `checksums`. Its
-/// place at the source stays that of the compressed one.
+/// The plain event that a compressed one stands for, with a new checksum if there are `checksums`. Its
+/// position at the source stays that of the compressed one.
 pub fn unpack_event(event: &[u8], body: &[u8], checksums: bool, base: u64) -> Result<Vec<u8>> {
     let mut cursor = Cursor::new(body, base);
     let kind = match event[4] {
         QUERY_COMPRESSED => {
             skip_query_head(&mut cursor)?;
-            QUERY
+            EventKind::QUERY.0
         }
         kind if kind < ROWS_COMPRESSED => skip_rows_head(&mut cursor, ROWS_V1 + kind - ROWS_COMPRESSED_V1)?,
         kind => skip_rows_head(&mut cursor, ROWS + kind - ROWS_COMPRESSED)?,
     };
     let head = body.len() - cursor.remaining();
     let unpacked = unpack(&mut cursor)?;
-    let length = HEADER + head + unpacked.len() + if checksums { 4 } else { 0 };
+    let length = HEADER_SIZE + head + unpacked.len() + if checksums { 4 } else { 0 };
     let mut plain = Vec::with_capacity(length);
-    plain.extend_from_slice(&event[..HEADER]);
+    plain.extend_from_slice(&event[..HEADER_SIZE]);
     plain[4] = kind;
     plain[9..13].copy_from_slice(&(length as u32).to_le_bytes());
     plain.extend_from_slice(&body[..head]);

@@ -1,7 +1,8 @@
 //! Where the events of many tables lie in a part of the log, found in one walk over it.
 //!
-//! Who decodes one table steps over the events of all others by their headers; for a thousand tables that is
-//! a thousand walks over the same bytes. With an outline each table's decoder visits its own events only.
+//! A decoder of one table steps over the events of all other tables by their headers. For a thousand
+//! tables that is a thousand walks over the same bytes. With an outline, each decoder visits the events of
+//! its table only.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,7 @@ type Table = usize;
 pub struct Outline {
     base: u64,
     positions: Vec<Vec<u64>>,
-    /// Events of which only a decoder can say whether they are its own.
+    /// Events of which only a decoder can tell whether they are of its table.
     unclear: Vec<u64>,
     count: usize,
 }
@@ -31,7 +32,7 @@ pub struct Outline {
 struct Walk<'a> {
     format: FormatDescription,
     names: HashMap<(&'a [u8], &'a [u8]), Table>,
-    /// Whose the row events of an id are; None: of a table that nobody asked about.
+    /// The table whose row events have an id; None: a table that was not asked for.
     ids: HashMap<u64, Option<Table>>,
     /// Events of the open transaction that each table in it has to read first.
     opening: Vec<u64>,
@@ -104,7 +105,7 @@ impl Outline {
                     walk.opening.push(position);
                 }
             }
-            // Ends of transactions are in no list: whatever comes next begins with one of these.
+            // No list has the ends of transactions: the next transaction begins with one of these.
             kind if kind.is_gtid() => {
                 walk.transaction += 1;
                 walk.opening.clear();
@@ -142,7 +143,7 @@ impl Outline {
 }
 
 impl Walk<'_> {
-    /// Returns the table that had the map's id, and the map's table; None: nobody asked about it.
+    /// Returns the table that had the map's id, and the map's table; None: one that was not asked for.
     fn note_table_map(
         &mut self,
         file: &mut LogFile,
@@ -155,7 +156,8 @@ impl Walk<'_> {
         Ok((self.ids.insert(head.table_id, table).flatten(), table))
     }
 
-    /// Of the events that every decoder reads first, the maps say whose the first row events are.
+    /// A table map among the events that every decoder reads first: it names the table of the first row
+    /// events.
     fn read_preamble(&mut self, path: &str, base: u64, offset: u64) -> Result<()> {
         let mut file = LogFile::open_for_few(path, base)?;
         let position = offset.saturating_sub(base);

@@ -1,4 +1,4 @@
-//! Batches in the making: the table's columns and what Penstock adds to them.
+//! Builds batches from row images: the table's columns, and those that Penstock adds.
 
 use std::sync::Arc;
 
@@ -33,16 +33,16 @@ pub struct Options {
     pub before_images: bool,
     /// Changelog: only rows written by sessions that had foreign keys checked.
     pub foreign_key_checks: bool,
-    /// Share i of n of the keys.
+    /// Only the rows of bucket i of n: see `Key::bucket`.
     pub bucket: Option<(u32, u32)>,
     pub types: TypeOptions,
-    /// Rows whose images lack columns are let through, and `_present` says which they have.
+    /// Rows whose images lack columns are let through; their `_present` says which columns they have.
     pub partial_images: bool,
     /// What an insert that leaves a column out gives it: a batch of one row with the columns for which this
     /// is known.
     pub defaults: Option<RecordBatch>,
-    /// Generated columns that MariaDB's images lack are let through: `_base` has the literals of these
-    /// columns then, of which somebody can have them computed.
+    /// Rows whose images lack generated columns (MariaDB) are let through. Their `_base` has the values of
+    /// these columns as SQL literals, from which the caller has the generated ones computed.
     pub base: Option<Vec<String>>,
     pub batch_rows: usize,
     pub batch_bytes: usize,
@@ -139,7 +139,7 @@ struct Columns {
     defaults: Vec<Option<ArrayRef>>,
     /// MariaDB wrote the log: generated columns that an image lacks did not keep their values.
     mariadb: bool,
-    /// Somebody computes them.
+    /// The caller computes them from `_base`.
     computed: bool,
 }
 
@@ -274,7 +274,7 @@ impl Output {
         }
     }
 
-    /// Of the images to come: those of other maps are read with less haste.
+    /// The table map of the images that come next. Images of another map are read too, but more slowly.
     #[inline]
     pub fn set_map(&mut self, map: &Arc<TableMap>) {
         let Columns { builders, places, walk, .. } = &mut self.columns;

@@ -8,7 +8,7 @@ use ruzstd::decoding::StreamingDecoder;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::group::HEADER;
+use crate::event::HEADER_SIZE;
 
 const FIELD_END: u64 = 0;
 const FIELD_COMPRESSION: u64 = 2;
@@ -63,16 +63,16 @@ impl Payload {
     /// The next inner event into `event` (replaced); false at the end.
     pub fn next_into(&mut self, event: &mut Vec<u8>) -> Result<bool> {
         event.clear();
-        if self.fill(event, HEADER)? == 0 {
+        if self.fill(event, HEADER_SIZE)? == 0 {
             return Ok(false);
         }
         let length = Cursor::new(&event[9..13], self.offset).u32("inner event length")? as usize;
-        if !(HEADER..=EVENT_LENGTH_MAX).contains(&length) {
+        if !(HEADER_SIZE..=EVENT_LENGTH_MAX).contains(&length) {
             return Err(
                 self.fail(format!("an event inside a transaction payload cannot be {length} bytes long"))
             );
         }
-        self.fill(event, length - HEADER)?;
+        self.fill(event, length - HEADER_SIZE)?;
         if event.len() != length {
             return Err(self.fail("an event inside a transaction payload is cut off"));
         }

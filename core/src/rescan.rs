@@ -5,11 +5,10 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
-use crate::event::Checksum;
-use crate::group::{is_gtid, is_rows, Header, FLAG_IGNORABLE, FORMAT_DESCRIPTION, HEADER, IGNORABLE};
-use crate::group::{load_query, query_statement, EXECUTE_LOAD_QUERY, PREVIOUS_GTIDS, QUERY};
+use crate::event::{Checksum, EventHeader, EventKind, HEADER_SIZE};
 use crate::gtid::GtidSet;
 use crate::json_text::quoted;
+use crate::query::{load_query, query_statement};
 use crate::span::{Place, Tracker};
 use crate::status::{Status, Updated};
 
@@ -32,10 +31,10 @@ pub fn index_entry(
         reader.next_into(&mut event, end)?;
         reader.account(&mut tracker, &event, offset)?;
         // Behind the GTID stands what says how the transaction will end: BEGIN, XA START, or nothing.
-        if is_gtid(event[4]) && reader.offset < start {
+        if EventKind(event[4]).is_gtid() && reader.offset < start {
             let begin = reader.offset;
             reader.next_into(&mut event, end)?;
-            if event[4] == QUERY {
+            if EventKind(event[4]) == EventKind::QUERY {
                 reader.account(&mut tracker, &event, begin)?;
             }
         }
@@ -61,9 +60,9 @@ pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
     let (mut event, mut offset) = (Vec::new(), start);
     while offset < end {
         reader.next_into(&mut event, end)?;
-        if is_rows(event[4]) {
-            event[4] = IGNORABLE;
-            let flags = u16::from_le_bytes([event[17], event[18]]) | FLAG_IGNORABLE;
+        if EventKind(event[4]).is_rows() {
+            event[4] = EventKind::IGNORABLE.0;
+            let flags = u16::from_le_bytes([event[17], event[18]]) | EventHeader::FLAG_IGNORABLE;
             event[17..19].copy_from_slice(&flags.to_le_bytes());
             if reader.checksum {
                 let covered = event.len() - 4;
@@ -109,10 +108,11 @@ pub fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> R
     }
     reader.next_into(&mut event, u64::MAX)?;
     let tail = if reader.checksum { 4 } else { 0 };
-    let body = event.get(HEADER..event.len() - tail).ok_or_else(|| reader.fail("the event is cut off"))?;
-    let statement = match event[4] {
-        QUERY => query_statement(body, offset + HEADER as u64),
-        EXECUTE_LOAD_QUERY => load_query(body, offset + HEADER as u64),
+    let body =
+        event.get(HEADER_SIZE..event.len() - tail).ok_or_else(|| reader.fail("the event is cut off"))?;
+    let statement = match EventKind(event[4]) {
+        EventKind::QUERY => query_statement(body, offset + HEADER_SIZE as u64),
+        EventKind::EXECUTE_LOAD_QUERY => load_query(body, offset + HEADER_SIZE as u64),
         _ => return Ok(None),
     };
     let statement = statement.map_err(|error| error.in_file(path))?;
@@ -152,11 +152,11 @@ impl<'a> Events<'a> {
         events.seek(base + 4)?;
         let mut head = Vec::new();
         events.next_into(&mut head, u64::MAX)?;
-        if head.get(4) != Some(&FORMAT_DESCRIPTION) {
+        if head.get(4) != Some(&EventKind::FORMAT_DESCRIPTION.0) {
             return Err(DecodeError::new("a binlog file must begin with a format description", base + 4)
                 .in_file(path));
         }
-        events.checksum = head.len() > HEADER + 5 && head[head.len() - 5] == 1;
+        events.checksum = head.len() > HEADER_SIZE + 5 && head[head.len() - 5] == 1;
         Ok(events)
     }
 
@@ -168,23 +168,23 @@ impl<'a> Events<'a> {
 
     /// Length of the event that comes next.
     fn next_length(&mut self) -> Result<u64> {
-        let mut head = [0; HEADER];
+        let mut head = [0; HEADER_SIZE];
         self.file.read_exact(&mut head).map_err(|error| self.fail(error))?;
-        let length = Header::parse(&head, self.offset)?.length;
+        let length = EventHeader::parse(&head, self.offset)?.size;
         self.seek(self.offset)?;
         Ok(length.into())
     }
 
     fn next_into(&mut self, event: &mut Vec<u8>, end: u64) -> Result<()> {
         event.clear();
-        let mut head = [0; HEADER];
+        let mut head = [0; HEADER_SIZE];
         self.file.read_exact(&mut head).map_err(|error| self.fail(error))?;
-        let length = u64::from(Header::parse(&head, self.offset)?.length);
+        let length = u64::from(EventHeader::parse(&head, self.offset)?.size);
         if self.offset.saturating_add(length) > end {
             return Err(self.fail("the end of the range is not the end of an event"));
         }
         event.extend_from_slice(&head);
-        let rest = length - HEADER as u64;
+        let rest = length - HEADER_SIZE as u64;
         let got = self.file.by_ref().take(rest).read_to_end(event).map_err(|error| self.fail(error))?;
         if got as u64 != rest {
             return Err(self.fail("the event is cut off"));
@@ -194,12 +194,13 @@ impl<'a> Events<'a> {
     }
 
     fn account(&self, tracker: &mut Tracker, event: &[u8], offset: u64) -> Result<()> {
-        let header = Header::parse(event, offset)?;
-        if matches!(header.kind, FORMAT_DESCRIPTION | PREVIOUS_GTIDS) {
+        let header = EventHeader::parse(event, offset)?;
+        if matches!(header.kind, EventKind::FORMAT_DESCRIPTION | EventKind::PREVIOUS_GTIDS) {
             return Ok(());
         }
         let tail = if self.checksum { 4 } else { 0 };
-        let body = event.get(HEADER..event.len() - tail).ok_or_else(|| self.fail("the event is cut off"))?;
+        let body =
+            event.get(HEADER_SIZE..event.len() - tail).ok_or_else(|| self.fail("the event is cut off"))?;
         tracker.event(&header, body, event.len(), offset).map_err(|error| error.in_file(self.path))
     }
 

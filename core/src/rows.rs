@@ -1,7 +1,7 @@
 //! Row events and the walk over their row images.
 //!
 //! The values of an image go to a `RowSink`, column by column: Arrow builders and the JSON writer of
-//! `inspect` see the same decoder. A sink says for each column whether it wants it; what nobody wants is
+//! `inspect` see the same decoder. A sink says for each column whether it wants it; what is not wanted is
 //! stepped over.
 
 use crate::compressed_column;

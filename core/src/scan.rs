@@ -35,7 +35,7 @@ pub struct RowsAt {
 enum Xa {
     #[default]
     No,
-    /// Prepared, or not yet known to be committed in the same breath.
+    /// Prepared, or not yet known to be committed in one phase.
     Open,
     /// `XA COMMIT … ONE PHASE`.
     Committed,
@@ -60,9 +60,9 @@ pub struct RangeScan {
     listed: Option<Vec<u64>>,
     transaction: Transaction,
     maps: Vec<Arc<TableMap>>,
-    /// Body of the last table map of ours: it repeats for each statement.
+    /// Body of the last table map of this table: most servers repeat it for each statement.
     last_map: Vec<u8>,
-    /// Table id and map in force for our table.
+    /// The table's id and the index of its map, as they are in force.
     current: Option<(u64, u32)>,
     foreign: HashSet<u64>,
 }
@@ -185,7 +185,7 @@ impl RangeScan {
         Ok(None)
     }
 
-    /// Whether the row event is ours and counts.
+    /// The row event, if it is of this table and not of an excluded transaction.
     fn rows_at(&mut self, position: u64, header: EventHeader) -> Result<Option<RowsAt>> {
         let offset = self.file.base() + position;
         let table_id = table_id(&mut self.file, &self.format, position, header)?;

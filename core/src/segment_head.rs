@@ -1,10 +1,9 @@
 //! FORMAT_DESCRIPTION and PREVIOUS_GTIDS: the head of a segment.
 
 use crate::error::{DecodeError, Result};
-use crate::group::{HEADER, PREVIOUS_GTIDS};
+use crate::event::{EventHeader, EventKind, HEADER_SIZE, MAGIC};
 use crate::gtid::GtidSet;
 
-pub const MAGIC: [u8; 4] = [0xfe, b'b', b'i', b'n'];
 const FLAG_IN_USE: u8 = 0x01;
 
 /// How a source's events are written.
@@ -19,12 +18,12 @@ impl Format {
     pub fn parse(event: &[u8], offset: u64) -> Result<Format> {
         let fail = |reason: String| DecodeError::new(reason, offset);
         let end = event.len();
-        if end < HEADER + 2 + 50 + 4 + 1 {
+        if end < HEADER_SIZE + 2 + 50 + 4 + 1 {
             return Err(fail(String::from("the format description is cut off")));
         }
         // Servers before 5.6.1 know no checksums: their last byte is a header length.
         let algorithm = event[end - 5];
-        let known = known_checksum(&event[HEADER + 2..HEADER + 52]);
+        let known = known_checksum(&event[HEADER_SIZE + 2..HEADER_SIZE + 52]);
         if known && algorithm > 1 {
             return Err(fail(format!("binlog checksum algorithm {algorithm} is unknown")));
         }
@@ -51,29 +50,29 @@ fn known_checksum(version: &[u8]) -> bool {
 
 /// Type 35 (PREVIOUS_GTIDS) has a post-header length in the table of event types that follows the fixed part.
 pub fn has_gtids(format: &[u8]) -> bool {
-    const FIXED: usize = HEADER + 2 + 50 + 4 + 1;
-    let version =
-        String::from_utf8_lossy(format.get(HEADER + 2..HEADER + 52).unwrap_or_default()).into_owned();
-    format.len() >= FIXED + usize::from(PREVIOUS_GTIDS) + 5 && !version.contains("MariaDB")
+    const FIXED: usize = HEADER_SIZE + 2 + 50 + 4 + 1;
+    let version = String::from_utf8_lossy(format.get(HEADER_SIZE + 2..HEADER_SIZE + 52).unwrap_or_default())
+        .into_owned();
+    format.len() >= FIXED + usize::from(EventKind::PREVIOUS_GTIDS.0) + 5 && !version.contains("MariaDB")
 }
 
 /// The same but for creation times, flags and checksum.
 pub fn same_format(left: &[u8], right: &[u8]) -> bool {
-    const CREATED: usize = HEADER + 52;
+    const CREATED: usize = HEADER_SIZE + 52;
     left.len() == right.len()
-        && left[HEADER..CREATED] == right[HEADER..CREATED]
+        && left[HEADER_SIZE..CREATED] == right[HEADER_SIZE..CREATED]
         && left[CREATED + 4..left.len() - 4] == right[CREATED + 4..right.len() - 4]
 }
 
 pub fn previous_gtids(executed: &GtidSet, format: &Format, position: usize) -> Vec<u8> {
     let body = executed.encode();
-    let length = HEADER + body.len() + if format.checksum { 4 } else { 0 };
+    let length = HEADER_SIZE + body.len() + if format.checksum { 4 } else { 0 };
     let mut event = format.event[..4].to_vec();
-    event.push(PREVIOUS_GTIDS);
+    event.push(EventKind::PREVIOUS_GTIDS.0);
     event.extend_from_slice(&format.event[5..9]);
     event.extend_from_slice(&(length as u32).to_le_bytes());
     event.extend_from_slice(&((position + length) as u32).to_le_bytes());
-    event.extend_from_slice(&crate::group::FLAG_IGNORABLE.to_le_bytes());
+    event.extend_from_slice(&EventHeader::FLAG_IGNORABLE.to_le_bytes());
     event.extend_from_slice(&body);
     if format.checksum {
         let crc = crc32fast::hash(&event);

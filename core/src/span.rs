@@ -11,10 +11,12 @@ use hashbrown::HashMap;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::group::{is_gtid, is_rows, Group, Header, Savepoint, Statement, Step, HEADER, TABLE_MAP};
+use crate::event::{EventHeader, EventKind, HEADER_SIZE};
+use crate::group::{Group, Savepoint, Step};
 use crate::gtid::{Gtid, GtidSet};
 use crate::gtid_event::GtidEvent;
 use crate::json_text::quoted;
+use crate::query::Statement;
 use crate::status::{Status, Updated};
 use crate::table_name;
 use crate::xa::Change;
@@ -196,18 +198,18 @@ impl Tracker {
 
     /// An event of the log that ends at `offset + event.len()`; `body` is it between header and checksum.
     #[inline]
-    pub fn event(&mut self, header: &Header, body: &[u8], length: usize, offset: u64) -> Result<()> {
-        let base = offset + HEADER as u64;
+    pub fn event(&mut self, header: &EventHeader, body: &[u8], length: usize, offset: u64) -> Result<()> {
+        let base = offset + HEADER_SIZE as u64;
         self.events += 1;
         if self.group.is_idle() {
             self.begin(header, offset);
         }
-        if header.kind == TABLE_MAP {
+        if header.kind == EventKind::TABLE_MAP {
             self.table_map(body, base, offset)?;
-        } else if is_rows(header.kind) {
+        } else if header.kind.is_rows() {
             self.rows(body, base, length)?;
             self.transaction.last_rows = offset;
-        } else if is_gtid(header.kind) {
+        } else if header.kind.is_gtid() {
             let event = GtidEvent::parse(header, body, base)?;
             self.transaction.gtid_event = Some(offset);
             self.transaction.commit_us = event.original_commit_us;
@@ -216,8 +218,8 @@ impl Tracker {
         let mut step = Step::default();
         self.group.step(header, body, base, &mut step)?;
         self.end = offset + length as u64;
-        if header.log_pos != 0 {
-            self.source.advance(header.log_pos);
+        if header.end_position != 0 {
+            self.source.advance(header.end_position);
         }
         if let Some(statement) = step.statement {
             self.statement(&statement, header, offset, step.ends);
@@ -231,7 +233,7 @@ impl Tracker {
         Ok(())
     }
 
-    fn begin(&mut self, header: &Header, offset: u64) {
+    fn begin(&mut self, header: &EventHeader, offset: u64) {
         if self.names.names.len() > NAMES_MAX && self.span.touched.is_empty() {
             self.names = Names::default();
             self.counts.clear();
@@ -240,7 +242,7 @@ impl Tracker {
         maps.clear();
         self.transaction = Transaction {
             start: offset,
-            source_start: self.source.advanced(header.log_pos).saturating_sub(header.length.into()),
+            source_start: self.source.advanced(header.end_position).saturating_sub(header.size.into()),
             maps,
             ..Transaction::default()
         };
@@ -321,7 +323,7 @@ impl Tracker {
     }
 
     #[cold]
-    fn statement(&mut self, statement: &Statement<'_>, header: &Header, offset: u64, alone: bool) {
+    fn statement(&mut self, statement: &Statement<'_>, header: &EventHeader, offset: u64, alone: bool) {
         let dml = is_dml(statement.sql);
         let limit = if dml { SQL_DML_MAX } else { SQL_DDL_MAX };
         let status = Status::parse(statement.variables);
@@ -337,7 +339,7 @@ impl Tracker {
             text.push_str(",\"truncated\":true");
         }
         if let Some(kind) = statement.kind {
-            let _ = write!(text, ",\"event\":{kind}");
+            let _ = write!(text, ",\"event\":{}", kind.0);
         }
         if let Some(mode) = status.sql_mode.filter(|_| statement.kind.is_none()) {
             let _ = write!(text, ",\"sql_mode\":{mode}");
@@ -377,7 +379,7 @@ impl Tracker {
         }
     }
 
-    fn finish(&mut self, header: &Header, step: &Step<'_>) {
+    fn finish(&mut self, header: &EventHeader, step: &Step<'_>) {
         self.committed = self.end;
         self.committed_source.position = self.source.position;
         if self.committed_source.file != self.source.file {

@@ -18,7 +18,7 @@ use crate::wire::{Extent, WireType};
 pub struct Walk {
     map: Arc<TableMap>,
     steps: Vec<Step>,
-    /// The same for images without a null: neighbours of fixed size that nobody wants are one step.
+    /// The same for images without a null: neighbours of fixed size that are not wanted are one step.
     steps_without_nulls: Vec<Step>,
     /// Bits of columns in the last byte of null bits.
     last_nulls: u8,
@@ -78,7 +78,7 @@ enum Action {
     Other(WireType),
 }
 
-/// The place of a column that nobody wants.
+/// The place of a column that is not wanted.
 const NOWHERE: u32 = u32::MAX;
 
 impl Walk {

@@ -1,57 +1,59 @@
-//! XA transactions take their place at their XA COMMIT.
+//! XA transactions take their place in the relay log at their XA COMMIT.
 //!
-//! The bytes of a transaction that may be a prepared one are held back: the GTID event until the next event
-//! shows whether it is `XA START` (MariaDB's says so itself), then all up to XA_PREPARE, in memory up to
-//! `HELD_MAX` and in a spool file beyond. What the end says decides:
+//! The source writes the rows of an XA transaction when it is prepared, but they count only from its XA
+//! COMMIT on. So the framer holds back the bytes of a transaction that may be an XA transaction: the GTID
+//! event until the next event shows whether it is `XA START` (MariaDB's GTID event says so itself), then
+//! everything up to XA_PREPARE. It holds up to `HELD_MAX` bytes in memory, and the rest in a spool file.
+//! The end of the transaction decides where the events go:
 //!
-//! - `XA COMMIT … ONE PHASE` (the one-phase byte of XA_PREPARE): the events go into the log as they were
-//!   sent.
-//! - Prepared: the events are in the spool for good. The log gets an empty transaction under the same GTID,
-//!   and its index entry says where the events are. So a prepare moves the executed set and the source's
-//!   position like any transaction, and none of its rows is in the log.
+//! - `XA COMMIT … ONE PHASE` (XA_PREPARE with its one-phase byte set): into the log, as they were sent.
+//! - Prepared: into the spool. The log gets an empty transaction under the same GTID, and its index entry
+//!   says where the events are. So a prepare moves the executed set and the source's position like any
+//!   transaction, and none of its rows is in the log.
 //! - `XA COMMIT` of a known xid: the log gets its GTID event, BEGIN, the row events and statements of the
-//!   spooled transaction with this place's position and new checksums, COMMIT. The rows belong to the GTID of
-//!   the XA COMMIT and have their offsets there, so a range, a split, a span, an offset mean what they mean
-//!   for every other transaction.
-//! - `XA ROLLBACK`: stored as sent, the spooled events are forgotten.
-//! - `XA COMMIT` of an xid that was prepared before the log began: stored as sent; the index tells it as a
-//!   statement that changed rows nobody knows.
+//!   spooled transaction with this place's position and new checksums, then COMMIT. The rows belong to the
+//!   GTID of the XA COMMIT and have their offsets there, so ranges, splits, spans and offsets mean what
+//!   they mean for every other transaction.
+//! - `XA ROLLBACK`: stored as sent. The spooled events are forgotten.
+//! - `XA COMMIT` of an xid that was prepared before the log began: stored as sent. The index records it as a
+//!   statement that changed unknown rows.
 //!
-//! Nothing is decided by the spool: which transactions are prepared at an offset is what the index has
-//! committed up to there. Events in the spool are durable before the entry that names them. After a crash the
-//! source is asked for what lies behind the last committed transaction end: a prepare that was not committed
-//! is spooled again, an XA COMMIT that was not is replayed again from the spool, which is only removed
-//! behind the entry that says so. Bytes of the spool that no entry names are nobody's.
+//! The spool decides nothing. Which transactions are prepared at an offset is what the index has committed
+//! up to there. Events in the spool are durable before the entry that names them. After a crash the source
+//! is asked for what follows the last committed transaction end: a prepare that was not committed is
+//! spooled again, and an XA COMMIT that was not committed is replayed again from the spool, which is
+//! removed only after the entry that says so. Bytes of the spool that no entry names have no meaning.
 //!
-//! A chunk that is read between prepare and commit has the GTID of the prepare in its low mark, and does not
-//! see the rows. They come under the GTID of the XA COMMIT, which is not in that mark: they count as newer
-//! than the chunk. One that sees them was read after the XA COMMIT was in the source's log, so its high mark
-//! lies behind it.
+//! A chunk that is read between prepare and commit has the GTID of the prepare in its low watermark, and
+//! does not see the rows. They come under the GTID of the XA COMMIT, which is not in that watermark, so
+//! they count as newer than the chunk. A chunk that sees them was read after the XA COMMIT was in the
+//! source's log, so its high watermark lies behind it.
 
 use super::pending::{Fate, Replay, Spool};
 use super::{Framer, OUTPUT_MAX};
 use crate::error::Result;
-use crate::event::{EventKind, HEADER_SIZE};
-use crate::group::{query, Group, Header, Step, HEADER, QUERY, XA_PREPARE};
+use crate::event::{EventHeader, EventKind, HEADER_SIZE, MAGIC};
+use crate::group::{Group, Step};
 use crate::log_file::{Direction, LogFile};
+use crate::query::query;
 use crate::rewritten::rewritten;
 use crate::segment_framer::Piece;
-use crate::segment_head::{same_format, MAGIC};
+use crate::segment_head::same_format;
 use crate::span::Ending;
 use crate::xa::{query_event, statement, xid_of_event, Change, Prepared, XaStatement};
 
 /// Bytes of one transaction that are held in memory until its end is known.
 const HELD_MAX: usize = 1 << 20;
-/// A spool file that has grown beyond this is followed by a new one.
+/// A spool file that is larger than this is followed by a new one.
 const SPOOL_FILE_MAX: u64 = 16 << 20;
 
 impl Framer {
     /// Takes an event of a transaction whose place is not known yet.
-    pub(super) fn hold(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+    pub(super) fn hold(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.aside.is_idle() {
             // MariaDB: sequence (8), domain (4), flags; 64 is FL_PREPARED_XA, and no XA START follows.
             let xa =
-                header.kind == EventKind::MARIADB_GTID.0 && body.get(12).is_some_and(|flags| flags & 64 != 0);
+                header.kind == EventKind::MARIADB_GTID && body.get(12).is_some_and(|flags| flags & 64 != 0);
             self.aside.step(header, body, self.tracker.end, &mut Step::default())?;
             let held = &mut self.held;
             held.is_xa = xa;
@@ -83,13 +85,13 @@ impl Framer {
             }
         }
         self.aside_digest.update(event);
-        if header.log_pos != 0 {
-            self.tracker.source.advance(header.log_pos);
+        if header.end_position != 0 {
+            self.tracker.source.advance(header.end_position);
         }
         let mut step = Step::default();
         self.aside.step(header, body, self.tracker.end, &mut step)?;
         self.held.bytes.extend_from_slice(event);
-        if header.kind == XA_PREPARE && self.held.xid.is_none() {
+        if header.kind == EventKind::XA_PREPARE && self.held.xid.is_none() {
             self.held.xid = Some(xid_of_event(body, self.tracker.end)?);
         }
         if step.ends {
@@ -101,8 +103,8 @@ impl Framer {
         Ok(())
     }
 
-    fn xa_statement(&self, header: &Header, body: &[u8]) -> Result<Option<(XaStatement, String)>> {
-        if header.kind != QUERY {
+    fn xa_statement(&self, header: &EventHeader, body: &[u8]) -> Result<Option<(XaStatement, String)>> {
+        if header.kind != EventKind::QUERY {
             return Ok(None);
         }
         let (_, sql) = query(body, self.tracker.end)?;
@@ -110,7 +112,7 @@ impl Framer {
     }
 
     /// It is no prepared transaction: it goes where it was meant to go, with the event that showed it.
-    fn release(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+    fn release(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         let gtid = self.let_go();
         self.route_whole(&gtid)?;
         self.held.gtid_event = gtid;
@@ -128,19 +130,19 @@ impl Framer {
     }
 
     fn route_whole(&mut self, event: &[u8]) -> Result<()> {
-        let header = Header::parse(event, self.tracker.end)?;
+        let header = EventHeader::parse(event, self.tracker.end)?;
         let end = if self.has_checksums() { event.len() - 4 } else { event.len() };
-        self.route(&header, event, &event[HEADER..end])
+        self.route(&header, event, &event[HEADER_SIZE..end])
     }
 
-    fn branch_ends(&mut self, header: &Header, event: &[u8], prepared: bool) -> Result<()> {
+    fn branch_ends(&mut self, header: &EventHeader, event: &[u8], prepared: bool) -> Result<()> {
         let xid = self.held.xid.take().unwrap_or_default();
         if !prepared && self.held.spooled.is_none() {
             let bytes = std::mem::take(&mut self.held.bytes);
             self.back_to_its_begin();
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
-                let length = Header::parse(rest, self.tracker.end)?.length as usize;
+                let length = EventHeader::parse(rest, self.tracker.end)?.size as usize;
                 self.route_whole(&rest[..length])?;
                 rest = &rest[length..];
             }
@@ -184,7 +186,7 @@ impl Framer {
         self.tracker.ending = Some(Ending { sent: Some(sent), change });
     }
 
-    fn store_query(&mut self, event: &[u8], header: &Header, sql: &str) -> Result<()> {
+    fn store_query(&mut self, event: &[u8], header: &EventHeader, sql: &str) -> Result<()> {
         let made = query_event(event, header, sql, self.has_checksums());
         self.route_whole(&made)
     }
@@ -193,7 +195,7 @@ impl Framer {
         self.format.as_ref().is_some_and(|format| format.checksum)
     }
 
-    fn committed(&mut self, xid: &str, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+    fn committed(&mut self, xid: &str, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.held.intended != Fate::Store {
             self.prepared.remove(xid);
             return self.release(header, event, body);
@@ -297,7 +299,7 @@ impl Framer {
             kind => kind.is_gtid() || kind == EventKind::XA_PREPARE,
         };
         event.extend_from_slice(&found.raw[..HEADER_SIZE + found.body.len()]);
-        event[13..17].copy_from_slice(&commit.log_pos.to_le_bytes());
+        event[13..17].copy_from_slice(&commit.end_position.to_le_bytes());
         let tail = if self.has_checksums() { 4 } else { 0 };
         let length = event.len() as u32 + tail;
         event[9..13].copy_from_slice(&length.to_le_bytes());

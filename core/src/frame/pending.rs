@@ -1,7 +1,7 @@
 //! Transactions on their way into the log: what becomes of one, and what the framer keeps of an XA
 //! transaction whose place in the log is not known yet (`branch.rs` says why).
 
-use crate::group::Header;
+use crate::event::EventHeader;
 use crate::log_file::LogFile;
 use crate::span::Place;
 use crate::xa::Prepared;
@@ -52,5 +52,5 @@ pub struct Replay {
     /// Of the next event.
     pub position: u64,
     /// The XA COMMIT whose transaction they become; None: they are stored as they were sent.
-    pub commit: Option<(Header, Vec<u8>)>,
+    pub commit: Option<(EventHeader, Vec<u8>)>,
 }

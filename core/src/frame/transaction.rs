@@ -1,16 +1,17 @@
-//! What becomes of a transaction: stored, dropped because it lies before the start, or only compared with
-//! the one we hold.
+//! What becomes of a transaction: it is stored, dropped because it lies before the log's start, or only
+//! compared with the last one that the log has.
 
 use super::pending::Fate;
 use super::Framer;
 use crate::digest::Digest;
 use crate::error::Result;
-use crate::group::{is_gtid, Header, Step};
+use crate::event::EventHeader;
+use crate::group::Step;
 use crate::gtid_event::GtidEvent;
 use crate::segment_framer::Piece;
 
 impl Framer {
-    pub(super) fn transactional(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+    pub(super) fn transactional(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.format.is_none() {
             return Err(self.fail("an event came before the format description"));
         }
@@ -23,7 +24,7 @@ impl Framer {
         self.route(header, event, body)
     }
 
-    pub(super) fn route(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+    pub(super) fn route(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.fate != Fate::Store {
             return self.set_aside(header, event, body);
         }
@@ -41,7 +42,7 @@ impl Framer {
     }
 
     /// Before the first event of a transaction: what becomes of it, and where it goes.
-    fn begin(&mut self, header: &Header, body: &[u8]) -> Result<()> {
+    fn begin(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
         self.fate = Fate::Store;
         if self.skipping || self.options.expected.is_some() {
             self.begin_aside(header, body)?;
@@ -54,14 +55,14 @@ impl Framer {
             }
         }
         self.aside_digest = Digest::default();
-        if self.fate != Fate::Compare && is_gtid(header.kind) {
+        if self.fate != Fate::Compare && header.kind.is_gtid() {
             self.held.intended = std::mem::replace(&mut self.fate, Fate::Hold);
         }
         Ok(())
     }
 
-    /// It may be one that is not stored.
-    fn begin_aside(&mut self, header: &Header, body: &[u8]) -> Result<()> {
+    /// It may be a transaction that is not stored.
+    fn begin_aside(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
         let event = GtidEvent::parse(header, body, self.tracker.end)?;
         if self.skipping && self.is_early(header, &event) {
             self.fate = Fate::Drop;
@@ -74,22 +75,22 @@ impl Framer {
         Ok(())
     }
 
-    fn is_early(&self, header: &Header, event: &GtidEvent) -> bool {
+    fn is_early(&self, header: &EventHeader, event: &GtidEvent) -> bool {
         let commit_us = event.immediate_commit_us.unwrap_or(u64::from(header.timestamp) * 1_000_000);
         let too_soon = self.options.skip.until_us.is_some_and(|bound| commit_us < bound);
         let mut start = self.tracker.source.clone();
-        start.advance(header.log_pos.saturating_sub(header.length));
+        start.advance(header.end_position.saturating_sub(header.size));
         too_soon || self.options.skip.until.as_ref().is_some_and(|bound| start.is_before(bound))
     }
 
-    fn set_aside(&mut self, header: &Header, event: &[u8], body: &[u8]) -> Result<()> {
+    fn set_aside(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.fate == Fate::Compare {
             self.aside_digest.update(event);
         }
         let mut step = Step::default();
         self.aside.step(header, body, self.tracker.end, &mut step)?;
-        if header.log_pos != 0 {
-            self.tracker.source.advance(header.log_pos);
+        if header.end_position != 0 {
+            self.tracker.source.advance(header.end_position);
         }
         if step.ends {
             self.aside_ended()

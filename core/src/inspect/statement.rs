@@ -5,8 +5,8 @@ use crate::charset::{append_utf8, collation_charset, Charset};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventKind, FormatDescription};
-use crate::group::ends_with_start_transaction;
 use crate::mariadb::unpack;
+use crate::query::ends_with_start_transaction;
 
 /// A QUERY event.
 #[derive(Debug, Clone, PartialEq, Eq)]
