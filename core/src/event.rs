@@ -3,6 +3,7 @@
 //! Facts of the wire are from MySQL's "Binary Log Event" protocol pages, version 4 (MySQL 5.0 and later,
 //! MariaDB).
 
+use crate::checksum::{until_zero, Checksum, CHECKSUM_SIZE};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 
@@ -10,7 +11,6 @@ use crate::error::{DecodeError, Result};
 pub const MAGIC: [u8; 4] = *b"\xfebin";
 /// Version 4 headers: timestamp(4) kind(1) server id(4) size(4) end position(4) flags(2).
 pub const HEADER_SIZE: usize = 19;
-pub const CHECKSUM_SIZE: usize = 4;
 
 /// An event's type code. Unknown codes keep their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -165,32 +165,6 @@ impl EventHeader {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Checksum {
-    #[default]
-    None,
-    Crc32,
-}
-
-impl Checksum {
-    #[inline]
-    pub fn size(self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Crc32 => CHECKSUM_SIZE,
-        }
-    }
-
-    /// Whether the CRC32 at the end of a whole event is right; true where there is none.
-    pub fn verify(self, event: &[u8]) -> bool {
-        match (self, event.split_last_chunk::<CHECKSUM_SIZE>()) {
-            (Self::None, _) => true,
-            (Self::Crc32, Some((covered, sum))) => crc32fast::hash(covered) == u32::from_le_bytes(*sum),
-            (Self::Crc32, None) => false,
-        }
-    }
-}
-
 /// One event in memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
@@ -293,9 +267,8 @@ impl FormatDescription {
                 cursor.fail(format!("binlog version {binlog_version} is not supported; version 4 is"))
             );
         }
-        let version = cursor.take(50, "server version")?;
-        let length = memchr::memchr(0, version).unwrap_or(version.len());
-        let server_version = String::from_utf8_lossy(&version[..length]).into_owned();
+        let version = until_zero(cursor.take(50, "server version")?);
+        let server_version = String::from_utf8_lossy(version).into_owned();
         let created = cursor.u32("created")?;
         let header_size = cursor.u8("event header length")?;
         if usize::from(header_size) != HEADER_SIZE {
@@ -304,18 +277,10 @@ impl FormatDescription {
             );
         }
         let mut sizes = cursor.rest();
-        let mut checksum = Checksum::None;
-        if knows_checksums(&server_version) {
-            let split = sizes.len().checked_sub(CHECKSUM_SIZE + 1);
-            let Some((head, tail)) = split.map(|at| sizes.split_at(at)) else {
-                return Err(cursor.fail("format description without checksum algorithm"));
-            };
-            sizes = head;
-            checksum = match tail[0] {
-                0 => Checksum::None,
-                1 => Checksum::Crc32,
-                other => return Err(cursor.fail(format!("checksum algorithm {other} is not supported"))),
-            };
+        let announced = Checksum::announced_by(event.body, event.offset + HEADER_SIZE as u64)?;
+        if announced.is_some() {
+            // The algorithm and the checksum follow the sizes.
+            sizes = &sizes[..sizes.len() - 1 - CHECKSUM_SIZE];
         }
         Ok(Self {
             binlog_version,
@@ -323,7 +288,7 @@ impl FormatDescription {
             created,
             header_size,
             post_header_sizes: sizes.to_vec(),
-            checksum,
+            checksum: announced.unwrap_or_default(),
         })
     }
 
@@ -343,17 +308,6 @@ impl FormatDescription {
             6
         }
     }
-}
-
-/// Checksums came with MySQL 5.6.1 and MariaDB 5.3.0.
-fn knows_checksums(server_version: &str) -> bool {
-    let mut numbers = server_version.split(['.', '-']).map(|part| {
-        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        part[..digits].parse::<u32>().unwrap_or(0)
-    });
-    let version = [0; 3].map(|_: u32| numbers.next().unwrap_or(0));
-    let first = if server_version.contains("MariaDB") { [5, 3, 0] } else { [5, 6, 1] };
-    version >= first
 }
 
 #[cfg(test)]
@@ -380,18 +334,5 @@ mod tests {
         assert!(events.next().unwrap().is_ok());
         assert_eq!(events.next().unwrap().unwrap_err().offset(), 31);
         assert!(events.next().is_none());
-    }
-
-    #[test]
-    fn checksums_are_known_from_5_6_1_and_mariadb_5_3() {
-        for (version, known) in [
-            ("5.1.73-log", false),
-            ("5.6.0", false),
-            ("5.6.1-m5", true),
-            ("8.0.15", true),
-            ("5.3.12-MariaDB", true),
-        ] {
-            assert_eq!(knows_checksums(version), known, "{version}");
-        }
     }
 }

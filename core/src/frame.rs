@@ -19,6 +19,7 @@ use std::collections::HashMap;
 
 use pending::{Fate, Held, Replay, Spool};
 
+use crate::checksum::{Checksum, CHECKSUM_SIZE};
 use crate::cursor::Cursor;
 use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
@@ -257,10 +258,10 @@ impl Framer {
                 Ok(())
             }
             kind if mariadb::is_compressed(kind.0) => {
-                let checksum = self.format.as_ref().is_some_and(|format| format.checksum);
+                let checksum = self.checksum();
                 let plain = mariadb::unpack_event(event, body, checksum, self.tracker.end)?;
                 let header = EventHeader::parse(&plain, self.tracker.end)?;
-                let end = plain.len() - if checksum { 4 } else { 0 };
+                let end = plain.len() - checksum.size();
                 self.transactional(&header, &plain, &plain[HEADER_SIZE..end])
             }
             _ => self.transactional(&header, event, body),
@@ -269,25 +270,31 @@ impl Framer {
 
     /// The event's body, its checksum proven.
     fn checked<'a>(&self, header: &EventHeader, event: &'a [u8]) -> Result<&'a [u8]> {
-        let end = event.len();
         let checksum = match (&self.format, header.kind) {
-            (_, EventKind::FORMAT_DESCRIPTION) => end > HEADER_SIZE + 5 && event[end - 5] == 1,
-            (Some(format), _) => format.checksum,
-            // The rotate before the first format description: whether it has one shows by trying.
-            (None, _) => {
-                end >= HEADER_SIZE + 4 && crc32fast::hash(&event[..end - 4]).to_le_bytes() == event[end - 4..]
+            (_, EventKind::FORMAT_DESCRIPTION) => {
+                let base = self.tracker.end + HEADER_SIZE as u64;
+                Checksum::announced_by(&event[HEADER_SIZE..], base)?.unwrap_or_default()
             }
+            (Some(format), _) => format.checksum,
+            // The rotate before the first format description: trying shows whether it has one.
+            (None, _) if event.len() >= HEADER_SIZE + CHECKSUM_SIZE && Checksum::Crc32.verify(event) => {
+                Checksum::Crc32
+            }
+            (None, _) => Checksum::None,
         };
-        if !checksum {
-            return Ok(&event[HEADER_SIZE..]);
-        }
-        if end < HEADER_SIZE + 4 {
+        let end = event.len() - checksum.size();
+        if end < HEADER_SIZE {
             return Err(self.fail("an event is too short for its checksum"));
         }
-        if crc32fast::hash(&event[..end - 4]).to_le_bytes() != event[end - 4..] {
+        if !checksum.verify(event) {
             return Err(self.fail(format!("an event of type {} fails its checksum", header.kind.0)));
         }
-        Ok(&event[HEADER_SIZE..end - 4])
+        Ok(&event[HEADER_SIZE..end])
+    }
+
+    /// How the source's events end.
+    fn checksum(&self) -> Checksum {
+        self.format.as_ref().map_or(Checksum::None, |format| format.checksum)
     }
 
     fn rotate(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
@@ -348,23 +355,17 @@ impl Framer {
     /// Events of the transaction that came compressed; false when there are more and the output is full.
     fn pump(&mut self) -> Result<bool> {
         let Some(mut payload) = self.payload.take() else { return Ok(true) };
-        let mut event = Vec::new();
+        let (mut event, checksum) = (Vec::new(), self.checksum());
         while !self.is_full() && self.replay.is_none() {
             if !payload.next_into(&mut event)? {
                 return Ok(true);
             }
-            let mut length = event.len();
+            let body_end = event.len();
+            let length = body_end + checksum.size();
+            event[9..13].copy_from_slice(&(length as u32).to_le_bytes());
             event[13..17].copy_from_slice(&payload.log_pos.to_le_bytes());
-            if self.format.as_ref().is_some_and(|format| format.checksum) {
-                event[9..13].copy_from_slice(&(length as u32 + 4).to_le_bytes());
-                let crc = crc32fast::hash(&event);
-                event.extend_from_slice(&crc.to_le_bytes());
-                length += 4;
-            }
+            checksum.append(&mut event);
             let header = EventHeader::parse(&event, self.tracker.end)?;
-            debug_assert_eq!(header.size as usize, length);
-            let body_end =
-                if self.format.as_ref().is_some_and(|format| format.checksum) { length - 4 } else { length };
             if self.idle() {
                 return Err(self.fail("a transaction payload holds more than one transaction"));
             }

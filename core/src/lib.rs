@@ -4,6 +4,7 @@
 pub mod batches;
 pub mod changelog;
 pub mod charset;
+pub mod checksum;
 pub mod column;
 pub mod compressed_column;
 pub mod cursor;

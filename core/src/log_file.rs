@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
+use crate::checksum::Checksum;
 use crate::error::{DecodeError, Result};
-use crate::event::{Checksum, Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
+use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
 use crate::pool;
 
 /// Bytes read at once.

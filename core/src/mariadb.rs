@@ -4,6 +4,7 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 
+use crate::checksum::Checksum;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::{EventKind, HEADER_SIZE};
@@ -37,9 +38,9 @@ pub fn is_compressed(kind: u8) -> bool {
     (QUERY_COMPRESSED..=ROWS_COMPRESSED_LAST).contains(&kind)
 }
 
-/// The plain event that a compressed one stands for, with a new checksum if there are `checksums`. Its
-/// position at the source stays that of the compressed one.
-pub fn unpack_event(event: &[u8], body: &[u8], checksums: bool, base: u64) -> Result<Vec<u8>> {
+/// The plain event that a compressed one stands for, with a new checksum if
+/// events have one. Its position at the source stays that of the compressed one.
+pub fn unpack_event(event: &[u8], body: &[u8], checksum: Checksum, base: u64) -> Result<Vec<u8>> {
     let mut cursor = Cursor::new(body, base);
     let kind = match event[4] {
         QUERY_COMPRESSED => {
@@ -51,17 +52,14 @@ pub fn unpack_event(event: &[u8], body: &[u8], checksums: bool, base: u64) -> Re
     };
     let head = body.len() - cursor.remaining();
     let unpacked = unpack(&mut cursor)?;
-    let length = HEADER_SIZE + head + unpacked.len() + if checksums { 4 } else { 0 };
+    let length = HEADER_SIZE + head + unpacked.len() + checksum.size();
     let mut plain = Vec::with_capacity(length);
     plain.extend_from_slice(&event[..HEADER_SIZE]);
     plain[4] = kind;
     plain[9..13].copy_from_slice(&(length as u32).to_le_bytes());
     plain.extend_from_slice(&body[..head]);
     plain.extend_from_slice(&unpacked);
-    if checksums {
-        let crc = crc32fast::hash(&plain);
-        plain.extend_from_slice(&crc.to_le_bytes());
-    }
+    checksum.append(&mut plain);
     Ok(plain)
 }
 

@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 
+use crate::checksum::Checksum;
 use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
-use crate::event::{Checksum, EventHeader, EventKind, HEADER_SIZE};
+use crate::event::{EventHeader, EventKind, HEADER_SIZE};
 use crate::gtid::GtidSet;
 use crate::json_text::quoted;
 use crate::query::{load_query, query_statement};
@@ -64,11 +65,8 @@ pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
             event[4] = EventKind::IGNORABLE.0;
             let flags = u16::from_le_bytes([event[17], event[18]]) | EventHeader::FLAG_IGNORABLE;
             event[17..19].copy_from_slice(&flags.to_le_bytes());
-            if reader.checksum {
-                let covered = event.len() - 4;
-                let (covered, sum) = event.split_at_mut(covered);
-                sum.copy_from_slice(&crc32fast::hash(covered).to_le_bytes());
-            }
+            event.truncate(event.len() - reader.checksum.size());
+            reader.checksum.append(&mut event);
             let written = file.seek(SeekFrom::Start(offset - base)).and_then(|_| file.write_all(&event));
             written.map_err(|error| reader.fail(error))?;
         }
@@ -84,8 +82,7 @@ pub fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)>
     let (mut event, mut offset, mut digest) = (Vec::new(), start, Digest::default());
     while offset < end {
         reader.next_into(&mut event, end)?;
-        let checksum = if reader.checksum { Checksum::Crc32 } else { Checksum::None };
-        if !checksum.verify(&event) {
+        if !reader.checksum.verify(&event) {
             let reason = "the event is damaged: its checksum is wrong";
             return Err(DecodeError::new(reason, offset).in_file(path));
         }
@@ -107,9 +104,7 @@ pub fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> R
         return Ok(None);
     }
     reader.next_into(&mut event, u64::MAX)?;
-    let tail = if reader.checksum { 4 } else { 0 };
-    let body =
-        event.get(HEADER_SIZE..event.len() - tail).ok_or_else(|| reader.fail("the event is cut off"))?;
+    let body = reader.body(&event)?;
     let statement = match EventKind(event[4]) {
         EventKind::QUERY => query_statement(body, offset + HEADER_SIZE as u64),
         EventKind::EXECUTE_LOAD_QUERY => load_query(body, offset + HEADER_SIZE as u64),
@@ -139,7 +134,7 @@ struct Events<'a> {
     path: &'a str,
     base: u64,
     offset: u64,
-    checksum: bool,
+    checksum: Checksum,
     file: std::io::BufReader<File>,
 }
 
@@ -148,7 +143,7 @@ impl<'a> Events<'a> {
         let file =
             File::open(path).map_err(|error| DecodeError::new(error.to_string(), base).in_file(path))?;
         let file = std::io::BufReader::with_capacity(1 << 20, file);
-        let mut events = Events { path, base, offset: base, checksum: false, file };
+        let mut events = Events { path, base, offset: base, checksum: Checksum::None, file };
         events.seek(base + 4)?;
         let mut head = Vec::new();
         events.next_into(&mut head, u64::MAX)?;
@@ -156,7 +151,8 @@ impl<'a> Events<'a> {
             return Err(DecodeError::new("a binlog file must begin with a format description", base + 4)
                 .in_file(path));
         }
-        events.checksum = head.len() > HEADER_SIZE + 5 && head[head.len() - 5] == 1;
+        let announced = Checksum::announced_by(&head[HEADER_SIZE..], base + 4 + HEADER_SIZE as u64);
+        events.checksum = announced.map_err(|error| error.in_file(path))?.unwrap_or_default();
         Ok(events)
     }
 
@@ -193,14 +189,18 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
+    /// What lies between an event's header and its checksum.
+    fn body<'b>(&self, event: &'b [u8]) -> Result<&'b [u8]> {
+        let end = event.len().saturating_sub(self.checksum.size());
+        event.get(HEADER_SIZE..end).ok_or_else(|| self.fail("the event is cut off"))
+    }
+
     fn account(&self, tracker: &mut Tracker, event: &[u8], offset: u64) -> Result<()> {
         let header = EventHeader::parse(event, offset)?;
         if matches!(header.kind, EventKind::FORMAT_DESCRIPTION | EventKind::PREVIOUS_GTIDS) {
             return Ok(());
         }
-        let tail = if self.checksum { 4 } else { 0 };
-        let body =
-            event.get(HEADER_SIZE..event.len() - tail).ok_or_else(|| self.fail("the event is cut off"))?;
+        let body = self.body(event)?;
         tracker.event(&header, body, event.len(), offset).map_err(|error| error.in_file(self.path))
     }
 

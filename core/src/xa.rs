@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use crate::checksum::Checksum;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::{EventHeader, EventKind, HEADER_SIZE};
@@ -91,23 +92,19 @@ pub fn xid_of_event(body: &[u8], base: u64) -> Result<String> {
 }
 
 /// A QUERY event that no server sent: without session and database, with the time and server of `event`.
-pub fn query_event(event: &[u8], header: &EventHeader, sql: &str, checksum: bool) -> Vec<u8> {
+pub fn query_event(event: &[u8], header: &EventHeader, sql: &str, checksum: Checksum) -> Vec<u8> {
     // thread id 4, execution time 4, length of database 1, error code 2, length of status variables 2, and
     // the empty database's end
     const FIXED: [u8; 14] = [0; 14];
-    let tail = if checksum { 4 } else { 0 };
     let mut made = event.get(..4).unwrap_or(&[0; 4]).to_vec();
     made.push(EventKind::QUERY.0);
     made.extend_from_slice(event.get(5..9).unwrap_or(&[0; 4]));
-    made.extend_from_slice(&((HEADER_SIZE + FIXED.len() + sql.len() + tail) as u32).to_le_bytes());
+    made.extend_from_slice(&((HEADER_SIZE + FIXED.len() + sql.len() + checksum.size()) as u32).to_le_bytes());
     made.extend_from_slice(&header.end_position.to_le_bytes());
     made.extend_from_slice(&[0; 2]);
     made.extend_from_slice(&FIXED);
     made.extend_from_slice(sql.as_bytes());
-    if checksum {
-        let crc = crc32fast::hash(&made);
-        made.extend_from_slice(&crc.to_le_bytes());
-    }
+    checksum.append(&mut made);
     made
 }
 

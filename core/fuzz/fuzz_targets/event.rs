@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::event::{Checksum, EventKind, Events, FormatDescription};
+use penstock_core::checksum::Checksum;
+use penstock_core::event::{EventKind, Events, FormatDescription};
 use penstock_core::gtid_event::GtidEvent;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -131,8 +131,7 @@ impl Framer {
 
     fn route_whole(&mut self, event: &[u8]) -> Result<()> {
         let header = EventHeader::parse(event, self.tracker.end)?;
-        let end = if self.has_checksums() { event.len() - 4 } else { event.len() };
-        self.route(&header, event, &event[HEADER_SIZE..end])
+        self.route(&header, event, &event[HEADER_SIZE..event.len() - self.checksum().size()])
     }
 
     fn branch_ends(&mut self, header: &EventHeader, event: &[u8], prepared: bool) -> Result<()> {
@@ -187,12 +186,8 @@ impl Framer {
     }
 
     fn store_query(&mut self, event: &[u8], header: &EventHeader, sql: &str) -> Result<()> {
-        let made = query_event(event, header, sql, self.has_checksums());
+        let made = query_event(event, header, sql, self.checksum());
         self.route_whole(&made)
-    }
-
-    fn has_checksums(&self) -> bool {
-        self.format.as_ref().is_some_and(|format| format.checksum)
     }
 
     fn committed(&mut self, xid: &str, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
@@ -300,13 +295,9 @@ impl Framer {
         };
         event.extend_from_slice(&found.raw[..HEADER_SIZE + found.body.len()]);
         event[13..17].copy_from_slice(&commit.end_position.to_le_bytes());
-        let tail = if self.has_checksums() { 4 } else { 0 };
-        let length = event.len() as u32 + tail;
-        event[9..13].copy_from_slice(&length.to_le_bytes());
-        if tail > 0 {
-            let crc = crc32fast::hash(event);
-            event.extend_from_slice(&crc.to_le_bytes());
-        }
+        let length = event.len() + self.checksum().size();
+        event[9..13].copy_from_slice(&(length as u32).to_le_bytes());
+        self.checksum().append(event);
         Ok(!frame)
     }
 

@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
+use crate::checksum::Checksum;
 use crate::error::{DecodeError, Result};
-use crate::event::{Checksum, Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
+use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
 
 const MAGIC_ENCRYPTED: [u8; 4] = *b"\xfdbin";
 const BUFFER_SIZE: usize = 1 << 20;
