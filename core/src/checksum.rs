@@ -20,8 +20,9 @@ pub enum Checksum {
 }
 
 impl Checksum {
-    /// What a FORMAT_DESCRIPTION announces for the events after it. `body` is everything after its header, and
-    /// begins at offset `base`. None: the server is older than checksums, so the event itself has none either.
+    /// What a FORMAT_DESCRIPTION announces for the events after it. `body` is everything after its header,
+    /// and begins at offset `base`. None: the server is older than checksums, so the event itself has none
+    /// either.
     pub fn announced_by(body: &[u8], base: u64) -> Result<Option<Self>> {
         let mut cursor = Cursor::new(body, base);
         cursor.skip(2, "binlog version")?;

@@ -1,6 +1,6 @@
-//! What a transaction is recognised by when it is asked for again.
+//! The digest by which a transaction is recognised when it is requested again.
 //!
-//! Not a CRC32: over events that each end with their own CRC32 it depends on nothing but their lengths.
+//! It is not a CRC32. The CRC32 of events that end with their own CRC32 depends only on their lengths.
 
 use md5::{Digest as _, Md5};
 

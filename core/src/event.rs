@@ -21,7 +21,7 @@ macro_rules! kinds {
         impl EventKind {
             $(pub const $name: Self = Self($code);)*
 
-            /// The name the server gives it in SHOW BINLOG EVENTS' upper-case form; None: not known to us.
+            /// The type's name in upper case; None: unknown.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($code => Some(stringify!($name)),)*
@@ -109,7 +109,7 @@ impl EventKind {
         }
     }
 
-    /// The same without MariaDB's compressed ones: rows that can be found in a relay log.
+    /// Whether this is a row event of a relay log, which has no compressed events.
     #[inline]
     pub fn is_rows(self) -> bool {
         matches!(self.0, 20..=25 | 30..=32 | 39)
@@ -141,11 +141,11 @@ impl EventHeader {
     /// The event was made up by the sender and is in no file.
     pub const FLAG_ARTIFICIAL: u16 = 0x20;
 
-    /// A server that does not know the event may step over it. Row events that were taken back have it too.
+    /// Servers that do not know the event may skip it. Row events that were taken back have this flag, too.
     pub const FLAG_IGNORABLE: u16 = 0x80;
 
-    /// Inlined, since a `Result` of so many fields goes through memory: written in pieces and read at once,
-    /// which processors do slowly.
+    /// Inlined, because a `Result` with so many fields would go through memory. It would be written in pieces
+    /// and read at once, which is slow.
     #[inline(always)]
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let head: &[u8; HEADER_SIZE] = Cursor::new(bytes, offset).chunk("event header")?;

@@ -1,5 +1,4 @@
-//! Rows that were changed column by column (`_present`) put together: of each column the newest value there
-//! is.
+//! Combines the changes of rows that lack columns (`_present`): each column gets its newest value.
 
 use std::sync::Arc;
 
@@ -30,7 +29,7 @@ struct Place {
 pub struct Fold {
     table: Arc<TableSchema>,
     batches: Vec<RecordBatch>,
-    /// Of each key its rows, the newest first.
+    /// The rows of each key, the newest first.
     rows: HashMap<Key, Vec<Place>>,
 }
 
@@ -57,7 +56,7 @@ impl Fold {
             let key = keys.key(row).map_err(|error| self.refuse(error.to_string()))?;
             let place = Place { batch: self.batches.len(), row, sequence: sequences.value(row) };
             let places = self.rows.entry(key).or_default();
-            // At equal sequences what comes later is newer.
+            // If sequences are equal, the later row is newer.
             let newer = places.partition_point(|other| other.sequence > place.sequence);
             places.insert(newer, place);
         }
@@ -65,7 +64,7 @@ impl Fold {
         Ok(())
     }
 
-    /// One row a key, in batches of limited size; nothing is left here afterwards.
+    /// Returns one row per key, in batches of limited size. It is empty afterwards.
     pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         let Some(first) = self.batches.first() else { return Ok(Vec::new()) };
         let schema = first.schema();
@@ -96,7 +95,7 @@ impl Fold {
         Ok(finished)
     }
 
-    /// `batch` (layout `rows`) with what is known here laid over its rows.
+    /// Applies the known changes to the rows of `batch` (layout `rows`).
     pub fn overlay(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let mut keys = BatchKeys::new(&self.table, batch)?;
         let mut over = Vec::with_capacity(batch.num_rows());
@@ -156,8 +155,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Batch and row of the newest value of the column at `position` of the table; of Penstock's own columns
-/// (None) that of the newest row. None: no row has it.
+/// The batch and row with the newest value of the column at `position` in the table, or for Penstock's own
+/// columns (`position` None) the newest row. None: no row has the column.
 fn choose(sources: &[Source<'_>], places: &[Place], position: Option<usize>) -> Option<(usize, usize)> {
     let newest = places.first()?;
     let Some(position) = position else { return Some((newest.batch, newest.row)) };

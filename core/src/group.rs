@@ -1,4 +1,4 @@
-//! Where a transaction begins and ends in a stream of events.
+//! Finds where transactions begin and end in a stream of events.
 //!
 //! MySQL announces a transaction by a GTID event (anonymous ones too, from 5.7 on); its body is a lone
 //! QUERY (DDL, XA COMMIT), or BEGIN … XID, BEGIN … COMMIT, XA START … XA_PREPARE. Older logs have the body
@@ -46,7 +46,7 @@ enum State {
     Loose,
 }
 
-/// What one event did to the transaction it belongs to.
+/// What one event did to its transaction.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Step<'a> {
     pub ends: bool,
@@ -60,8 +60,8 @@ pub struct Step<'a> {
     pub statement: Option<Statement<'a>>,
 }
 
-/// Savepoints stand in the log where rows could not be taken out of the transaction again: those between the
-/// savepoint and the rollback are in the log and do not count.
+/// A savepoint is in the log if its rows could not be removed from the transaction. The rows between the
+/// savepoint and the rollback are then in the log, but do not count.
 #[derive(Debug, Clone, Copy)]
 pub enum Savepoint<'a> {
     Set(&'a [u8]),
@@ -144,7 +144,7 @@ impl Group {
         Ok(())
     }
 
-    /// MariaDB sends no BEGIN: the flags behind number (8) and domain (4) say what follows.
+    /// MariaDB sends no BEGIN. The flags after number (8) and domain (4) say what follows.
     fn announced_by_mariadb(&mut self, body: &[u8], base: u64) -> Result<()> {
         let mut cursor = Cursor::new(body, base);
         cursor.skip(12, "GTID")?;

@@ -1,8 +1,9 @@
-//! Keys as 128-bit numbers, the same whether read from a row image or from an Arrow batch.
+//! Keys as 128-bit numbers. A key has the same number whether it is read from a row image or from an Arrow
+//! batch.
 //!
-//! A key is taken as its values stand in Arrow, which is how a target knows it: text in UTF-8 (CHAR trimmed,
-//! labels spelled out), BINARY padded, floats as bits, TIMESTAMP in UTC. Up to 15 bytes of such values are
-//! the key itself, so most keys cannot collide at all; longer ones are hashed with MD5.
+//! The number is made from the key's values in Arrow, as a target has them: text in UTF-8 (CHAR without
+//! trailing spaces, labels as text), BINARY with its zero bytes, floats as bits, TIMESTAMP in UTC. Values of
+//! up to 15 bytes are the number itself, so most keys cannot collide. Longer ones are hashed with MD5.
 
 use std::sync::Arc;
 
@@ -30,9 +31,9 @@ impl Key {
         Self(u128::from_le_bytes(Md5::digest(bytes).into()))
     }
 
-    /// Which of `count` shares the key falls into: the same in every process.
+    /// The bucket of the key, of `count` buckets. It is the same in every process.
     pub fn bucket(self, count: u32) -> u32 {
-        // Both halves times odd constants, folded: near keys are spread far.
+        // Multiplies both halves by odd constants and folds them, which spreads similar keys.
         let low = (self.0 as u64 ^ 0x9e37_79b9_7f4a_7c15) as u128;
         let high = ((self.0 >> 64) as u64 ^ 0xd6e8_feb8_6659_fd93) as u128;
         let product = low.wrapping_mul(high);
@@ -41,16 +42,16 @@ impl Key {
     }
 }
 
-/// Reads the key of row images.
+/// Reads keys from row images.
 pub struct KeyReader {
     /// By the column's position in the table: its place in `builders`.
     places: Vec<Option<usize>>,
     builders: Vec<ColumnBuilder>,
-    /// Over whole images of the table map last seen.
+    /// Steps over whole images of the last table map.
     walk: Option<Walk>,
-    /// By place: what an insert that leaves the column out gives it, where that is known.
+    /// By place: the column's value if an insert leaves it out, if that is known.
     defaults: Vec<Option<ArrayRef>>,
-    /// The images are of inserts.
+    /// Whether the images are those of inserts.
     inserts: bool,
     bytes: Vec<u8>,
 }
@@ -125,7 +126,7 @@ impl KeyReader {
         }
     }
 
-    /// The key of the image at the cursor, which is left behind it.
+    /// Reads the key of the image at the cursor. The cursor moves behind the image.
     #[inline]
     pub fn read(&mut self, image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<Key> {
         let offset = image.offset();

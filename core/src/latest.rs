@@ -1,9 +1,9 @@
 //! Layout `latest`: the last change of each key in a range.
 //!
-//! The range is walked backwards, event by event and row by row: the first change met of a key is its last,
-//! all others are only read as far as their key. An update that moves a key leaves its new key alive and its
-//! old key deleted. Several ranges are reduced by walking them from the last to the first with one set of
-//! keys between them, so nothing but the keys is held in memory.
+//! The range is read backwards, event by event and row by row. So the first change of a key that is found is
+//! its last change. Of all other changes only the key is read. An update that changes the key counts as a
+//! deletion of the old key and as a row of the new one. Several ranges are reduced by reading them from the
+//! last to the first with one shared set of keys, so only the keys are held in memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,24 +29,24 @@ pub struct Latest {
     output: Output,
     keys: KeyReader,
     bucket: Option<(u32, u32)>,
-    /// By the column's position in the table.
+    /// Whether the column is generated, by its position in the table.
     generated: Vec<bool>,
-    /// Keys met so far, here and in later ranges.
+    /// Keys found so far, in this range and in later ones.
     seen: SharedKeys,
-    /// Rows with all their columns are noted, but not built.
+    /// Rows with all columns only add their keys; they are not built.
     only_partial: bool,
-    /// Row events not yet reduced; None: the range was not yet looked through.
+    /// Row events that are not reduced yet; None: they have not been listed yet.
     events: Option<Vec<RowsAt>>,
-    /// Images of the event at the end of `events` that survive, the last first.
+    /// Images of the last event of `events` that are to be built, the last one first.
     open: Vec<Survivor>,
-    /// Reused: the images of one event with their keys, in order.
+    /// The images of one event with their keys, in order. Kept to reuse its memory.
     images: Vec<Image>,
 }
 
-/// An image that is to be built.
+/// An image that is to be built, because it is the last change of its key.
 struct Survivor {
     bytes: Range<u32>,
-    /// Of a row after an update: the image before it.
+    /// For a row after an update: the image before the update.
     before: Range<u32>,
     deleted: bool,
     after: bool,
@@ -76,7 +76,7 @@ impl Latest {
         })
     }
 
-    /// Only the rows of which columns are missing; `seen` gets all keys.
+    /// Builds only rows that lack columns. `seen` still gets all keys.
     pub fn of_partial_rows(
         scan: RangeScan,
         types: TypeOptions,
@@ -87,7 +87,7 @@ impl Latest {
         Ok(Self { only_partial: true, ..Self::new(scan, &options, seen)? })
     }
 
-    /// Builds survivors of the event until there are none left or the batch is full.
+    /// Builds the survivors of one event, until none is left or the batch is full.
     fn reduce(&mut self, rows_at: &RowsAt) -> Result<()> {
         let map = self.scan.map(rows_at);
         self.output.set_map(&map);
@@ -96,7 +96,7 @@ impl Latest {
         let rows = open_rows(&event, format, &map)?;
         if self.open.is_empty() {
             read_keys(&rows, &map, &mut self.keys, &mut self.images)?;
-            // What MariaDB leaves out of generated columns is computed, or refused by the output.
+            // Generated columns that MariaDB leaves out are computed, or `Output` refuses the row.
             let generated = &self.generated;
             let derived = |index: usize| !rows.absent_is_unchanged && generated.get(index) == Some(&true);
             let known = (!rows.after_is_whole())
@@ -157,7 +157,7 @@ impl Batches for Latest {
     }
 }
 
-/// All images of the event with their keys. Updates have two for each row.
+/// Lists all images of the event with their keys. An update has two images per row.
 fn read_keys<'a>(
     rows: &RowsEvent<'a>,
     map: &Arc<TableMap>,
@@ -190,8 +190,8 @@ fn read_keys<'a>(
     Ok(())
 }
 
-/// Goes backwards through the images of an event and notes what is the last of its key, the last first.
-/// `partial`: the columns of the rows after an update, if they are not all of them.
+/// Reads the images of an event backwards and collects those that are the last change of their key, the last
+/// one first. `partial`: the columns that rows have after an update, if they lack some.
 fn survivors(
     kind: RowsKind,
     images: &[Image],
@@ -223,7 +223,7 @@ fn survivors(
                     let (bytes, before) = (after.bytes.clone(), before.bytes.clone());
                     out.push(Survivor { bytes, before, deleted: false, after: true });
                 }
-                // The same key was just noted, so this only counts where the key moved.
+                // An unchanged key was just added, so this matters only if the update changed the key.
                 if before.key != after.key {
                     note(seen, before, true, out);
                 }
@@ -236,7 +236,7 @@ fn survivors(
 const MOVED: &str = "an update changes the key, and its row images lack columns: what stood there under the \
                      old key is not in the log; the source needs binlog_row_image = FULL";
 
-/// Both images of every row event of the range, key by key.
+/// Calls `take` with the keys of both images of every row in the range.
 pub fn for_each_key(scan: &mut RangeScan, keys: &mut KeyReader, mut take: impl FnMut(Key)) -> Result<()> {
     let mut images = Vec::new();
     while let Some(rows_at) = scan.next_rows()? {

@@ -1,5 +1,5 @@
-//! Bounded reads of one binlog file: a window slides over it, in either direction. Events are checked as they
-//! are read: what was right when it was received may have been damaged on the disk since.
+//! Reads one binlog file through a window of limited size, forwards or backwards. Checksums are verified,
+//! because an event may have been damaged on the disk since it was received.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use crate::pool;
 
 /// Bytes read at once.
 const WINDOW: u64 = 512 * 1024;
-/// The same where few of a file's events are read.
+/// The same if only few events of a file are read.
 const WINDOW_FOR_FEW: u64 = 16 * 1024;
 
 /// Where the bytes are.

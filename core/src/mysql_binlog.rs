@@ -1,4 +1,4 @@
-//! Segments of MySQL and MariaDB: each is a valid binlog file.
+//! The segment format of MySQL and MariaDB: each segment is a valid binlog file.
 
 use std::sync::Arc;
 

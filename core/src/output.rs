@@ -18,12 +18,13 @@ use crate::rows::{missing_column, walk_image, Present, RowSink, RowsEvent, Taken
 use crate::schema::{ColumnSchema, TableSchema};
 use crate::table_map::TableMap;
 
-/// Few enough that two batches, one in the making and one in use, stay in the processor's cache.
+/// Rows of a batch. Few enough that two batches, one being built and one in use, stay in the processor's
+/// cache.
 pub const BATCH_ROWS: usize = 16_384;
-/// Of row images.
+/// Bytes of row images that end a batch.
 pub const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
-/// How a range is to be decoded.
+/// How to decode a range.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub layout: Layout,
@@ -38,8 +39,8 @@ pub struct Options {
     pub types: TypeOptions,
     /// Rows whose images lack columns are let through; their `_present` says which columns they have.
     pub partial_images: bool,
-    /// What an insert that leaves a column out gives it: a batch of one row with the columns for which this
-    /// is known.
+    /// The values of columns that an insert leaves out: a batch of one row, with the columns for which they
+    /// are known.
     pub defaults: Option<RecordBatch>,
     /// Rows whose images lack generated columns (MariaDB) are let through. Their `_base` has the values of
     /// these columns as SQL literals, from which the caller has the generated ones computed.
@@ -49,7 +50,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// All columns of all keys, by the defaults of everything else.
+    /// The default options: all columns of all keys.
     pub fn of(layout: Layout) -> Self {
         Self {
             layout,
@@ -78,7 +79,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The name, filled up to one length, and its own length.
+    /// The name, padded to 16 bytes, and its length.
     fn name(self) -> (&'static [u8; 16], usize) {
         match self {
             Self::Insert => (b"insert          ", 6),
@@ -109,7 +110,7 @@ pub struct Output {
     changes: Vec<Change>,
     /// `_present` of each row.
     presents: Option<StringBuilder>,
-    /// The same of the row at hand.
+    /// The same for the current row.
     row_present: Option<String>,
     base: Option<Base>,
     sequences: Vec<i64>,
@@ -119,7 +120,7 @@ pub struct Output {
     batch_bytes: usize,
 }
 
-/// `_base` of each row, and of the row at hand.
+/// `_base` of each row, and of the current row.
 struct Base {
     literals: Literals,
     texts: StringBuilder,
@@ -131,7 +132,7 @@ struct Columns {
     builders: Vec<ColumnBuilder>,
     /// By the column's position in the table: its place in `builders`.
     places: Vec<Option<usize>>,
-    /// Over whole images of the table map last seen.
+    /// Steps over whole images of the last table map.
     walk: Option<Walk>,
     absent: Absent,
     /// By the column's position in the table, like `places`.
@@ -153,14 +154,14 @@ impl Columns {
     }
 }
 
-/// What becomes of a column that the image lacks.
+/// What to do about a column that the image lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Absent {
     Refused,
     Null,
     /// As `RowsEvent::absent_is_unchanged` says.
     Ambiguous,
-    /// Of an insert: the column's default.
+    /// For an insert: the column's default.
     Default,
 }
 
@@ -265,7 +266,7 @@ impl Output {
         })
     }
 
-    /// Of the server that wrote the log.
+    /// Sets the format of the log, which tells its server.
     pub fn set_format(&mut self, format: &FormatDescription) {
         self.columns.mariadb = format.is_mariadb();
         let style = json::Style::of(format);
@@ -291,7 +292,8 @@ impl Output {
         self.schema.clone()
     }
 
-    /// Appends the row image at the cursor and leaves the cursor behind it. Its sequence is its own offset.
+    /// Appends the row image at the cursor and moves the cursor behind it. The row's sequence is the image's
+    /// offset.
     #[inline]
     pub fn append(
         &mut self,
@@ -322,7 +324,8 @@ impl Output {
         Ok(())
     }
 
-    /// Appends the row after an update. `before` stands at the image before, `image` at the one after.
+    /// Appends the row after an update. `before` is at the image before the update, `image` at the one after
+    /// it.
     #[inline]
     pub fn append_after<'a>(
         &mut self,
@@ -350,7 +353,7 @@ impl Output {
         Ok(())
     }
 
-    /// Where `_base` of a row goes, if it lacks columns that are computed of it.
+    /// Where to write `_base` of a row, if the row lacks columns that are computed from it.
     fn wanted_base(&mut self, change: Change, has: impl Fn(usize) -> bool) -> Option<&mut Base> {
         let deleted = change == Change::Delete && self.layout == Layout::Latest;
         let columns = &self.columns;
@@ -361,7 +364,7 @@ impl Output {
         self.base.as_mut()
     }
 
-    /// Before an image that may lack columns.
+    /// Called before an image that may lack columns.
     #[cold]
     fn open_partial(&mut self, change: Change, has: impl Fn(usize) -> bool) {
         let deleted = change == Change::Delete && self.layout == Layout::Latest;
@@ -397,7 +400,7 @@ impl Output {
         self.sequences.len() >= self.batch_rows || self.image_bytes >= self.batch_bytes
     }
 
-    /// The rows so far; None: there are none.
+    /// Returns the rows as a batch; None: there are no rows.
     pub fn finish(&mut self) -> Result<Option<RecordBatch>> {
         if self.sequences.is_empty() {
             return Ok(None);

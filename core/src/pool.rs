@@ -1,30 +1,30 @@
-//! The memory of batches that are gone, for batches to come.
+//! Reuses the memory of old batches for new ones.
 //!
-//! A batch takes some megabytes, which an allocator gives back to the system as soon as they are free, and to
-//! get them again costs a page fault every 4 KiB: a third of all time. So the buffers of a batch come back
-//! here when its last reader drops it, in whatever thread, and the next batch of any decoder of the process
-//! is built in them.
+//! A batch takes some megabytes. An allocator returns them to the system when they are freed, and getting
+//! them again costs a page fault every 4 KiB: a third of all time. So the buffers of a batch come back to
+//! this pool when its last reader drops it, in any thread. The next batch of any decoder in the process uses
+//! them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer, ToByteSlice};
 
-/// Of all that is kept.
+/// Limit of all buffers that are kept.
 const KEPT_BYTES_MAX: usize = 48 << 20;
-/// Of one buffer: what one huge value needed is not kept.
+/// Limit of one buffer. A buffer for one huge value is not kept.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
-/// What is smaller comes from the allocator, which keeps such pieces itself.
+/// Smaller buffers come from the allocator, which keeps such pieces itself.
 const BUFFER_BYTES_MIN: usize = 16 << 10;
 
 static KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// What buffers are made of.
+/// The element types of buffers.
 pub trait Pooled: ArrowNativeType {
     fn kept() -> &'static Mutex<Vec<Vec<Self>>>;
 }
 
-/// What to ask of each kind of buffer: how much is kept of it, and to drop the oldest.
+/// The functions of each kind of buffer: how many bytes are kept, and drop the oldest buffer.
 type Kind = (fn() -> usize, fn());
 
 macro_rules! pooled {
@@ -46,9 +46,9 @@ pooled! { u8 i32 i64 f32 f64 i128 }
 #[cfg(test)]
 pooled! { u8 i32 i64 f32 f64 i128 u16 u32 u64 }
 
-/// An empty vector with room for `room` values. 0: nobody knows how many will come.
+/// An empty vector with room for `room` values. 0: the number is unknown.
 pub fn take<T: Pooled>(room: usize) -> Vec<T> {
-    // Never waits: a process that was forked while another thread was here would wait forever.
+    // Never waits for the lock: a process that was forked while another thread held it would wait forever.
     let Ok(mut kept) = T::kept().try_lock() else { return Vec::with_capacity(room) };
     let sizes = kept.iter().enumerate().map(|(place, values)| (values.capacity(), place));
     let best = match room {
@@ -64,8 +64,8 @@ pub fn take<T: Pooled>(room: usize) -> Vec<T> {
     }
 }
 
-/// Keeps the vector's memory. If there is too much then, the kind goes first of which most is kept: tables
-/// with other columns may have taken the place of those it was for.
+/// Keeps the vector's memory. If too much is kept then, the kind of which most is kept is dropped first: it
+/// may have been for tables that are not decoded any more.
 pub fn give<T: Pooled>(mut values: Vec<T>) {
     let bytes = values.capacity() * size_of::<T>();
     if !(BUFFER_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&bytes) {
@@ -98,13 +98,13 @@ fn drop_oldest<T: Pooled>() {
     }
 }
 
-/// The values for readers; their memory comes back when the last one is done.
+/// Shares the values with readers. Their memory comes back when the last reader is done.
 pub fn share<T: Pooled>(values: Vec<T>) -> ScalarBuffer<T> {
     let length = values.len();
     if values.capacity() * size_of::<T>() < BUFFER_BYTES_MIN {
         return ScalarBuffer::from(values);
     }
-    // A few values must not hold the memory of many.
+    // A few values must not occupy the memory of many.
     if length < values.capacity() / 4 {
         let few = values.as_slice().to_vec();
         give(values);

@@ -1,4 +1,4 @@
-//! Over several ranges: the last change of each key, and the set of keys that occur.
+//! Works on several ranges together: keeps the last change of each key, and collects the keys that occur.
 
 use std::sync::Arc;
 
@@ -22,9 +22,10 @@ use crate::schema::TableSchema;
 use crate::seen::SharedKeys;
 use crate::split::Split;
 
-/// Last change per key over `latest` batches of several splits; the greatest `_sequence` wins.
+/// Keeps the last change of each key in `latest` batches of several splits: the one with the greatest
+/// `_sequence`.
 ///
-/// Where batches have `_present`, rows are put together column by column instead.
+/// If batches have `_present`, rows are combined column by column instead.
 pub struct LatestReducer {
     table: Arc<TableSchema>,
     fold: Fold,
@@ -62,7 +63,7 @@ impl LatestReducer {
         Ok(())
     }
 
-    /// What is left of each batch, batch by batch; the reducer is empty afterwards.
+    /// Returns the remaining rows of each batch. The reducer is empty afterwards.
     pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         let batches = std::mem::take(&mut self.batches);
         let mut kept: Vec<Vec<bool>> = batches.iter().map(|batch| vec![false; batch.num_rows()]).collect();
@@ -75,7 +76,7 @@ impl LatestReducer {
     }
 }
 
-/// Keys, of images before and after, that occur in parts of the log.
+/// A set of the keys that occur in parts of the log, in images before and after changes.
 ///
 /// With partial images, keys that only occur in updates with incomplete images are kept apart, with what
 /// these updates say.
@@ -113,7 +114,7 @@ impl KeySet {
                 keys.insert(key);
             });
         };
-        // Of its own, since splits may come in any order.
+        // A separate set, because splits may come in any order.
         let keys = SharedKeys::default();
         let mut changes = Latest::of_partial_rows(scan, *types, self.defaults.clone(), keys.clone())?;
         while let Some(batch) = changes.next_batch()? {
@@ -131,8 +132,8 @@ impl KeySet {
         self.keys.lock().is_empty()
     }
 
-    /// The rows whose key is not in the set; where only incomplete images of it are, the row with these laid
-    /// over it.
+    /// Returns the rows whose keys are not in the set. If a key occurs only in incomplete images, its row is
+    /// returned with the changes of these images.
     pub fn drop_from(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let present = self.keys.lock();
         if present.is_empty() {

@@ -1,4 +1,5 @@
-//! The entry of a part of a span, from its events: what readers need when an entry says too much.
+//! Computes the entry of a part of a span by reading its events again. Readers need it when they want only a
+//! part of what an entry describes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,9 +14,9 @@ use crate::query::{load_query, query_statement};
 use crate::span::{Place, Tracker};
 use crate::status::{Status, Updated};
 
-/// Walks the events of `(start, end]` of a segment and gives the entry of that part. `open` are the
-/// offsets of the events to read first when `start` lies inside a transaction (its GTID event, then the table
-/// maps in force, in log order), `source` the source's place at `start`.
+/// Reads the events in `(start, end]` of a segment and returns the entry of that part. `source` is the
+/// source's place at `start`. If `start` is inside a transaction, `open` has the offsets of the events to
+/// read first: the GTID event, then the current table maps, in log order.
 pub fn index_entry(
     path: &str,
     base: u64,
@@ -31,7 +32,7 @@ pub fn index_entry(
         reader.seek(offset)?;
         reader.next_into(&mut event, end)?;
         reader.account(&mut tracker, &event, offset)?;
-        // Behind the GTID stands what says how the transaction will end: BEGIN, XA START, or nothing.
+        // The event after the GTID shows how the transaction will end: BEGIN, XA START, or another one.
         if EventKind(event[4]).is_gtid() && reader.offset < start {
             let begin = reader.offset;
             reader.next_into(&mut event, end)?;
@@ -51,8 +52,8 @@ pub fn index_entry(
     Ok(tracker.entry(""))
 }
 
-/// Makes the row events of `(start, end]` of a segment IGNORABLE ones, before anybody has read them: their
-/// transaction took them back. Their tables' counts in the index stay, as upper bounds.
+/// Turns the row events in `(start, end]` of a segment into IGNORABLE events, because their transaction took
+/// them back. Nobody may have read them. The counts of their tables in the index stay, as upper bounds.
 pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
     let mut reader = Events::open(path, base)?;
     reader.seek(start)?;
@@ -75,7 +76,7 @@ pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
     Ok(())
 }
 
-/// Length and digest of the events of `(start, end]` of a segment, each proven by its checksum.
+/// Length and digest of the events in `(start, end]` of a segment. Verifies the checksum of each.
 pub fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
     let mut reader = Events::open(path, base)?;
     reader.seek(start)?;
@@ -92,10 +93,10 @@ pub fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)>
     Ok(digest.finish())
 }
 
-/// The statement of the event at an offset of a segment as JSON, in full: `{"database", "sql"}`, `sql_mode`
-/// where the event tells it, and `updates`, the databases that it wrote to (null: the event does not list
-/// them; not there: it says nothing of them). None: it is longer than `length_max` bytes, or the event holds
-/// no statement.
+/// The whole statement of the event at an offset of a segment, as JSON: `{"database", "sql"}`, `sql_mode` if
+/// the event has it, and `updates`, the databases that the statement wrote to (null: the event does not list
+/// them; missing: it says nothing about them). None: the statement is longer than `length_max` bytes, or the
+/// event has none.
 pub fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> Result<Option<String>> {
     let mut reader = Events::open(path, base)?;
     reader.seek(offset)?;
@@ -162,7 +163,7 @@ impl<'a> Events<'a> {
         self.file.seek(SeekFrom::Start(position)).map_err(|error| self.fail(error)).map(drop)
     }
 
-    /// Length of the event that comes next.
+    /// Length of the next event.
     fn next_length(&mut self) -> Result<u64> {
         let mut head = [0; HEADER_SIZE];
         self.file.read_exact(&mut head).map_err(|error| self.fail(error))?;

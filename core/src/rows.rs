@@ -1,8 +1,8 @@
 //! Row events and the walk over their row images.
 //!
-//! The values of an image go to a `RowSink`, column by column: Arrow builders and the JSON writer of
-//! `inspect` see the same decoder. A sink says for each column whether it wants it; what is not wanted is
-//! stepped over.
+//! The values of an image are given to a `RowSink`, column by column. So Arrow builders and the JSON writer
+//! of `inspect` use the same decoder. A sink says for each column whether it wants its values; others are
+//! skipped.
 
 use crate::compressed_column;
 use crate::cursor::Cursor;
@@ -112,7 +112,7 @@ impl<'a> RowsEvent<'a> {
     /// Written by a session with `foreign_key_checks = 0`: no foreign key did anything.
     pub const FLAG_NO_FOREIGN_KEY_CHECKS: u16 = 2;
 
-    /// Just the table id: what is needed to step over events of other tables.
+    /// Reads only the table id, which is enough to skip events of other tables.
     pub fn table_id(event: &Event<'a>, format: &FormatDescription) -> Result<u64> {
         event.cursor().uint_le(format.table_id_size(event.header.kind), "table id")
     }
@@ -204,7 +204,7 @@ pub fn read_null_bits<'a>(image: &mut Cursor<'a>, present: Present<'_>) -> Resul
     image.take(present.count.div_ceil(8), "null bits of a row")
 }
 
-/// Sends the value at the cursor on, or steps over it.
+/// Sends the value at the cursor to the sink, or skips it.
 #[inline(always)]
 pub fn take_column<V: ValueSink>(
     image: &mut Cursor<'_>,
@@ -227,7 +227,7 @@ pub fn take_column<V: ValueSink>(
     Ok(())
 }
 
-/// Leaves the cursor behind the row image at it.
+/// Moves the cursor behind the row image.
 #[inline]
 pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<()> {
     let nulls = read_null_bits(image, present)?;
@@ -280,14 +280,15 @@ impl Fault {
 }
 
 impl ValueError {
-    /// At a place of a row image.
+    /// The error for a value at this place of a row image.
     #[cold]
     pub fn of(&self, map: &TableMap, index: usize, place: &Cursor<'_>) -> DecodeError {
         self.at(&map.name(), &map.column_name(index), place.offset())
     }
 }
 
-/// In the loop over the columns, so that a value costs one jump; what is rare or long stays outside.
+/// Inlined into the loop over columns, so that a value needs one jump. Rare and long forms have functions of
+/// their own.
 #[inline(always)]
 pub(crate) fn read_value<V: ValueSink>(
     image: &mut Cursor<'_>,

@@ -1,7 +1,8 @@
-//! The row events of one table in a part of the log: what changelog, latest and key sets are built from.
+//! Finds the row events of one table in a part of the log. Layouts `changelog` and `latest` and sets of keys
+//! are built from them.
 //!
-//! Events of other tables are stepped over by their headers and table ids. A part may begin inside a
-//! transaction; its preamble then names the GTID event and the table maps in force.
+//! Events of other tables are skipped by their headers and table ids. A part may begin inside a transaction.
+//! Its preamble then names the GTID event and the current table maps.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub struct RangeScan {
     exclude: Option<GtidSet>,
     position: u64,
     end: u64,
-    /// Events to read, where that is known beforehand; the next one is at the end.
+    /// Positions of the events to read, if they are known. The next one is the last element.
     listed: Option<Vec<u64>>,
     transaction: Transaction,
     maps: Vec<Arc<TableMap>>,
@@ -73,7 +74,7 @@ impl RangeScan {
         Self::over(open(&split.path, split.base)?, table, split, exclude)
     }
 
-    /// Over a file already open, instead of the split's path.
+    /// The same with an open file, instead of the split's path.
     pub fn over(
         file: LogFile,
         table: Arc<TableSchema>,
@@ -123,12 +124,12 @@ impl RangeScan {
         self.file.base()
     }
 
-    /// The table map of a row event, fit for the schema.
+    /// The table map of a row event, adapted to the schema.
     pub fn map(&self, rows: &RowsAt) -> Arc<TableMap> {
         self.maps[rows.map as usize].clone()
     }
 
-    /// The row event again, in whole.
+    /// Reads the whole row event.
     pub fn event(&mut self, rows: &RowsAt, direction: Direction) -> Result<(Event<'_>, &FormatDescription)> {
         let path = self.file.path().to_owned();
         let event = self.file.event(rows.position, rows.header, direction);
@@ -209,7 +210,7 @@ impl RangeScan {
         Ok(Some(RowsAt { position, header, map, commit_us }))
     }
 
-    /// Looks ahead for the end of the XA transaction that is open at the current position.
+    /// Looks ahead for the end of the open XA transaction.
     fn commits_in_one_phase(&mut self) -> Result<bool> {
         let mut position = self.position;
         loop {
@@ -264,7 +265,7 @@ impl RangeScan {
     }
 }
 
-/// The table that a row event says it is of.
+/// The table id of a row event.
 pub fn table_id(
     file: &mut LogFile,
     format: &FormatDescription,
@@ -287,7 +288,7 @@ pub fn statement<'a>(event: &Event<'a>) -> Result<&'a [u8]> {
     Ok(cursor.rest())
 }
 
-/// A row event without rows that only says that a statement has ended.
+/// Whether this is the table id of a row event without rows, which only ends a statement.
 pub fn is_dummy(table_id: u64) -> bool {
     table_id == 0x00ff_ffff
 }
@@ -330,7 +331,7 @@ fn note_table_map(
 
 fn open_transaction(event: &Event<'_>, exclude: Option<&GtidSet>) -> Result<Transaction> {
     let base = event.cursor().offset();
-    // The header's seconds stand in where there are no commit times (before MySQL 8.0, MariaDB).
+    // Without commit times (MariaDB, and MySQL before 8.0), the seconds of the header are used.
     let seconds = i64::from(event.header.timestamp) * 1_000_000;
     let mut transaction = Transaction { commit_us: Some(seconds), ..Transaction::default() };
     let gtid = match event.header.kind {

@@ -1,4 +1,5 @@
-//! Keys met on the way back through the log, and of each what is known of its row by then.
+//! The keys that were found while the log is read backwards. For each key it is known whether later changes
+//! give the whole row, or which of its columns.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,12 +8,12 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::key::Key;
 
-/// A bit a column of the table.
+/// A set of the table's columns: one bit for each column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Columns(Box<[u64]>);
 
 impl Columns {
-    /// Those of `count` columns that `has` names.
+    /// The columns, of `count`, for which `has` is true.
     pub fn of(count: usize, has: impl Fn(usize) -> bool) -> Self {
         let mut words = vec![u64::MAX; count.div_ceil(64)].into_boxed_slice();
         (0..count).filter(|index| !has(*index)).for_each(|index| words[index / 64] &= !(1 << (index % 64)));
@@ -23,7 +24,7 @@ impl Columns {
         self.0.iter().all(|word| *word == u64::MAX)
     }
 
-    /// Adds the others; whether one of them was missing.
+    /// Adds other columns. Returns whether one of them was missing.
     fn add(&mut self, others: &Self) -> bool {
         let mut more = false;
         for (word, other) in self.0.iter_mut().zip(&others.0) {
@@ -37,12 +38,13 @@ impl Columns {
 #[derive(Debug, Default)]
 pub struct Seen {
     whole: HashSet<Key>,
-    /// Keys of which only updates that lack columns have been met, with the columns they have together.
+    /// Keys for which only updates that lack columns were found, with the columns of these updates together.
     partial: HashMap<Key, Columns>,
 }
 
 impl Seen {
-    /// A row with all columns, or a deletion: nothing earlier matters. Whether it matters itself.
+    /// Adds the key of a row with all columns, or of a deletion: earlier changes of the key do not matter any
+    /// more. Returns whether this one matters.
     #[inline]
     pub fn insert(&mut self, key: Key) -> bool {
         let fresh = self.whole.insert(key);
@@ -52,7 +54,8 @@ impl Seen {
         fresh
     }
 
-    /// A row of which only these columns are known. Whether one of them was not known yet.
+    /// Adds the key of a row of which only these columns are known. Returns whether one of them was not known
+    /// before.
     pub fn add(&mut self, key: Key, columns: &Columns) -> bool {
         if self.whole.contains(&key) {
             return false;
@@ -62,7 +65,7 @@ impl Seen {
                 entry.insert(columns.clone());
                 true
             }
-            // Also when all columns are known now: updates do not tell that nothing else is known of the row.
+            // The key stays partial even when all columns are known: only a whole row ends its changes.
             Entry::Occupied(mut entry) => entry.get_mut().add(columns),
         }
     }
@@ -89,13 +92,13 @@ impl Seen {
     }
 }
 
-/// Keys that several readers fill and ask.
+/// Keys that several decoders add and look up.
 #[derive(Debug, Clone, Default)]
 pub struct SharedKeys(Arc<Mutex<Seen>>);
 
 impl SharedKeys {
     pub fn lock(&self) -> MutexGuard<'_, Seen> {
-        // A set is whole at every moment, whoever panicked with it.
+        // The set is consistent at any time, even if a thread panicked while it held the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,8 @@
-//! What a source brings to the core: how the segments of its relay log are written, indexed and decoded.
+//! What a source adds to the core: how the segments of its relay log are written, indexed and decoded.
 //!
-//! A relay log keeps the segments of any source; `segment_format` in its `relay.json` names what they
-//! hold. Each format is a type that implements [`SegmentFormat`]. MySQL's binary log is the first
-//! (`mysql_binlog.rs`). Whatever is called for each event or row lies inside an implementation, so the
-//! seam costs nothing.
+//! A relay log can have the segments of any source. `segment_format` in its `relay.json` names their format.
+//! Each format is a type that implements [`SegmentFormat`]. MySQL's binary log is the first one
+//! (`mysql_binlog.rs`). Functions that are called for each event or row are inside an implementation.
 
 use std::sync::Arc;
 
@@ -17,10 +16,10 @@ use crate::seen::SharedKeys;
 use crate::segment_framer::SegmentFramer;
 use crate::split::Split;
 
-/// Parts of a segment are given as the path and base of its file, and the offsets `(start, end]` of
+/// A part of a segment is given by the path and base of its file, and the offsets `(start, end]`: it has the
 /// events that end there.
 pub trait SegmentFormat {
-    /// As `relay.json` names it.
+    /// The format's name in `relay.json`.
     const NAME: &'static str;
 
     /// What a framer has to know before the first byte.
@@ -37,8 +36,8 @@ pub trait SegmentFormat {
 
     // The relay log's writer and reader.
 
-    /// The index entry (JSON) of a part of a segment, from its events. `open` are the offsets of the
-    /// events to read first when `start` lies inside a transaction; the source stood at `place` at
+    /// The index entry (JSON) of a part of a segment, computed from its events. If `start` is inside a
+    /// transaction, `open` has the offsets of the events to read first. `place` is the source's position at
     /// `start`.
     fn index_entry(
         path: &str,
@@ -49,21 +48,21 @@ pub trait SegmentFormat {
         place: Self::Place,
     ) -> Result<String>;
 
-    /// Length and digest of a part, to compare with what the source sends again. Fails where it is
+    /// Length and digest of a part, to compare with what the source sends again. Fails if the part is
     /// damaged.
     fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)>;
 
-    /// Takes the rows of a part out of the segment, before anybody has read them (`Piece::TakenBack`).
+    /// Removes the rows of a part from the segment, before anybody has read them (`Piece::TakenBack`).
     fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()>;
 
-    /// The statement of the event at `offset` in full, as JSON. None: it is longer than `length_max`
-    /// bytes, or the event holds no statement.
+    /// The whole statement of the event at `offset`, as JSON. None: it is longer than `length_max` bytes, or
+    /// the event has no statement.
     fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> Result<Option<String>>;
 
     // Decoders.
 
-    /// The rows of a table in a split, without those of the transactions in `exclude`. Layout `latest`
-    /// gives only keys that are not in `seen`, and adds what it meets to it.
+    /// Decodes the rows of a table in a split, without those of the transactions in `exclude`. Layout
+    /// `latest` returns only rows whose keys are not in `seen`, and adds all keys to it.
     fn decoder(
         table: Arc<TableSchema>,
         split: &Split,
@@ -75,11 +74,11 @@ pub trait SegmentFormat {
     /// Adds the keys that occur in a split.
     fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<Self::Transactions>) -> Result<()>;
 
-    /// Where the events of each table (database and name) lie in a split. None: there are too many of
-    /// them.
+    /// The positions of each table's events in a split. Tables are given as database and name. None: there
+    /// are too many positions.
     fn outline(tables: &[(String, String)], split: &Split) -> Result<Option<Outline>>;
 
-    /// The definition (JSON) that the log itself gives of `known`'s table in a part. None: it gives none.
+    /// The definition (JSON) of `known`'s table that the log itself contains in a part. None: it has none.
     fn described_table(
         path: &str,
         base: u64,

@@ -1,7 +1,7 @@
-//! Index entries: what a span of the log holds, gathered while the events pass by.
+//! Makes index entries: collects what a span of the log contains, event by event.
 //!
-//! The same `Tracker` serves the receiver (events as they arrive) and readers that need to know more than
-//! an entry of a closed segment says (`rescan.rs` walks the events of a part of it again).
+//! The receiver uses `Tracker` for events as they arrive. Readers use it for a part of a closed segment's
+//! entry, by reading the part's events again (`rescan.rs`).
 
 mod entry;
 
@@ -37,13 +37,13 @@ impl Place {
         (self.number(), self.position) < (other.number(), other.position)
     }
 
-    /// Moves on to an event's end, of which the log has only the low 32 bits.
+    /// Advances to the end of an event. The log has only the low 32 bits of it.
     #[inline]
     pub fn advance(&mut self, log_pos: u32) {
         self.position = self.advanced(log_pos);
     }
 
-    /// The position that `advance` would move to.
+    /// The position to which `advance` would move.
     #[inline]
     pub fn advanced(&self, log_pos: u32) -> u64 {
         let mut position = self.position & !0xffff_ffff | u64::from(log_pos);
@@ -54,10 +54,10 @@ impl Place {
     }
 }
 
-/// SQL kept in an index entry; the statement itself can be read at its offset.
+/// Bytes of a statement that are kept in an index entry. The whole statement can be read at its offset.
 const SQL_DDL_MAX: usize = 256 * 1024;
 const SQL_DML_MAX: usize = 1024;
-/// Table names remembered at most; beyond that the memory is dropped between transactions.
+/// Table names that are remembered. If there are more, all of them are forgotten between two transactions.
 const NAMES_MAX: usize = 100_000;
 const DUMMY_TABLE_ID: u64 = 0x00ff_ffff;
 
@@ -72,7 +72,7 @@ struct Names {
 struct Name {
     /// The length of the database's name, this name, and the table's: different tables have different bytes.
     bytes: Box<[u8]>,
-    /// Its key in an entry, as JSON.
+    /// The table's key in an entry, as JSON.
     key: String,
 }
 
@@ -87,7 +87,7 @@ impl Name {
     }
 }
 
-/// The transaction that is passing by.
+/// The transaction whose events are being read.
 #[derive(Default, Clone)]
 struct Transaction {
     gtid: Option<Gtid>,
@@ -97,7 +97,7 @@ struct Transaction {
     source_start: u64,
     maps: Vec<(usize, u64)>,
     maps_stale: bool,
-    /// Names and offsets behind them, and the last row event's.
+    /// Savepoints: the name, the offset after it, and the offset of the last row event before it.
     savepoints: Vec<(Vec<u8>, u64)>,
     last_rows: u64,
     undone: bool,
@@ -116,9 +116,9 @@ struct Span {
     changes: Vec<Change>,
 }
 
-/// What the end of the transaction that passes by means beyond its events.
+/// What the end of a transaction means beyond its events.
 pub struct Ending {
-    /// Length and digest of what the source sent, where that is not what is stored.
+    /// Length and digest of the events that the source sent, if other events are stored.
     pub sent: Option<(u64, u64)>,
     pub change: Change,
 }
@@ -133,7 +133,7 @@ enum Sent {
     Unknown,
 }
 
-/// A transaction that has ended: where it lies in the log and lay at the source.
+/// A transaction that has ended, with its place in the log and at the source.
 #[derive(Default)]
 struct Ended {
     start: u64,
@@ -146,7 +146,7 @@ struct Ended {
 pub struct Tracker {
     pub group: Group,
     pub executed: GtidSet,
-    /// Where the source stands after the last event, and stood at the last transaction end.
+    /// The source's position after the last event; below, at the last transaction end.
     pub source: Place,
     pub committed_source: Place,
     pub committed: u64,
@@ -154,9 +154,9 @@ pub struct Tracker {
     pub transactions: u64,
     pub events: u64,
     pub last_commit_us: Option<u64>,
-    /// To be set before the last event of a transaction.
+    /// Must be set before the last event of a transaction.
     pub ending: Option<Ending>,
-    /// Row events in `(start, end]` that the transaction took back.
+    /// Row events in `(start, end]` that the transaction took back (ROLLBACK TO SAVEPOINT).
     pub taken_back: Option<(u64, u64)>,
     names: Names,
     counts: Vec<(u64, u64)>,
@@ -189,7 +189,7 @@ impl Tracker {
         }
     }
 
-    /// Keeps the state of the transaction that passes by, but nothing of what came before `start`.
+    /// Keeps the state of the open transaction, and forgets what came before `start`.
     pub fn forget_before(&mut self, start: u64) {
         self.events = 0;
         self.end = start;
@@ -289,7 +289,7 @@ impl Tracker {
             }
         };
         if names.ids.len() > NAMES_MAX {
-            // Table ids only grow; those of tables long closed are of no use.
+            // Table ids only grow, so ids of closed tables are useless.
             names.ids.clear();
         }
         names.ids.insert(id, slot);
@@ -416,7 +416,7 @@ impl Tracker {
         }
     }
 
-    /// One that was prepared and ended in one span leaves no trace in its entry.
+    /// A transaction that was prepared and ended in one span is not in the span's entry.
     fn changed(&mut self, change: Change) {
         let changes = &mut self.span.changes;
         if let Change::Ended(ended) = &change {
@@ -429,7 +429,8 @@ impl Tracker {
         changes.push(change);
     }
 
-    /// The source has moved on without events for us (rotate, heartbeat): between transactions that counts.
+    /// The source has advanced without events that are stored (rotate, heartbeat). This counts between
+    /// transactions.
     pub fn moved(&mut self, place: &Place) {
         if self.source.is_before(place) {
             self.source = place.clone();
@@ -439,7 +440,7 @@ impl Tracker {
         }
     }
 
-    /// Bytes that are in the log but no event of the source (a segment's head).
+    /// Counts bytes of the log that are not an event of the source (a segment's head).
     pub fn padding(&mut self, length: u64) {
         self.end += length;
         self.committed = self.end;
@@ -449,7 +450,7 @@ impl Tracker {
         self.end - self.span.start
     }
 
-    /// Closes the span and gives its entry; None if there is nothing new to tell.
+    /// Closes the span and returns its entry; None: nothing has changed.
     pub fn cut(&mut self, extra: &str) -> Option<String> {
         let moved = self.reported != self.committed_source;
         if self.end == self.span.start && !moved {
@@ -475,7 +476,8 @@ fn is_dml(sql: &[u8]) -> bool {
     begins(sql, &["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"])
 }
 
-/// Of these the names in them say which tables they concern: what the event lists besides is not kept.
+/// Whether the statement is DDL. The names in it say which tables it concerns, so the event's own list of
+/// databases is not kept.
 fn is_definition(sql: &[u8]) -> bool {
     begins(sql, &["CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "SET", "FLUSH"])
         || begins(sql, &["ANALYZE TABLE", "OPTIMIZE", "REPAIR"])

@@ -10,7 +10,7 @@ pub struct Split {
     pub end: u64,
     /// Path, base and offset of the events to read first.
     pub preamble: Vec<(String, u64, u64)>,
-    /// Positions in the file of the events to read, in order (`Outline::positions`); None: all of them have
-    /// to be looked at.
+    /// Positions in the file of the events to read, in order (`Outline::positions`). None: unknown, so all
+    /// events are visited.
     pub positions: Option<Vec<u64>>,
 }

@@ -1,5 +1,5 @@
-//! Appending values. Each method takes one form a value can have on the wire; a form that cannot stand in the
-//! column is an error, never a changed value.
+//! Appends values to a column. Each method takes one of the forms that a value can have on the wire. A value
+//! that does not fit the column is an error; it is never changed to fit.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -20,7 +20,7 @@ use crate::temporal::{Date, DateTime, Time};
 type Result = std::result::Result<(), ValueError>;
 
 impl Bytes {
-    /// Ends the value whose bytes were just written.
+    /// Marks the end of the value whose bytes were just written.
     #[inline]
     fn end_value(&mut self) -> Result {
         match i32::try_from(self.values.len()) {
@@ -53,7 +53,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Of an int32 column.
+    /// Appends to an int32 column.
     #[inline]
     pub(super) fn push_i32(&mut self, value: i32) -> Result {
         let Storage::Int32(values) = &mut self.storage else { return Err(self.unfit("an integer")) };
@@ -61,7 +61,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Of an int64 column.
+    /// Appends to an int64 column.
     #[inline]
     pub(super) fn push_i64(&mut self, value: i64) -> Result {
         let Storage::Int64(values) = &mut self.storage else { return Err(self.unfit("an integer")) };
@@ -69,7 +69,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Of a decimal128 column.
+    /// Appends to a decimal128 column.
     #[inline]
     pub(super) fn push_i128(&mut self, value: i128) -> Result {
         let Storage::Decimal(values, ..) = &mut self.storage else { return Err(self.unfit("an integer")) };
@@ -77,7 +77,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Bytes that are taken as they are, with zero bytes behind them up to `length`.
+    /// Appends bytes unchanged, and zero bytes up to `length`.
     #[inline]
     pub(super) fn push_bytes(&mut self, value: &[u8], length: usize) -> Result {
         let (Storage::Text(bytes) | Storage::Binary(bytes)) = &mut self.storage else {
@@ -90,7 +90,7 @@ impl ColumnBuilder {
         bytes.end_value()
     }
 
-    /// Integers of any width, and YEAR as its number (0 is the zero year).
+    /// Appends an integer of any width, or a YEAR as its number (0 is the zero year).
     #[inline]
     pub fn append_i64(&mut self, value: i64) -> Result {
         match &mut self.storage {
@@ -133,7 +133,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// From the digits of a row image. Its precision and scale must be the column's.
+    /// Appends a decimal from a row image, which must have the column's precision and scale.
     #[inline]
     pub fn append_decimal(&mut self, image: DecimalImage<'_>) -> Result {
         match &mut self.storage {
@@ -152,7 +152,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// From the text of a result set.
+    /// Appends a decimal from the text of a result set.
     pub fn append_decimal_text(&mut self, text: &[u8]) -> Result {
         match &mut self.storage {
             Storage::Decimal(values, precision, scale) => {
@@ -168,8 +168,8 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Characters in the column's character set (char, varchar, text), or bytes (binary, blob, geometry,
-    /// vector; BINARY(n) is filled up with zero bytes).
+    /// Appends characters in the column's character set (char, varchar, text), or bytes (binary, blob,
+    /// geometry, vector). BINARY(n) gets zero bytes up to its length.
     #[inline]
     pub fn append_bytes(&mut self, value: &[u8]) -> Result {
         match (&mut self.storage, &self.kind) {
@@ -210,7 +210,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// 1 to 64 bits as a number.
+    /// Appends 1 to 64 bits, given as a number.
     #[inline]
     pub fn append_bit(&mut self, value: u64) -> Result {
         match (&mut self.storage, &self.kind) {
@@ -224,7 +224,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Bits as big-endian bytes, the form of result sets.
+    /// Appends bits given as big-endian bytes, the form of result sets.
     pub fn append_bit_bytes(&mut self, value: &[u8]) -> Result {
         let mut wide = [0; 8];
         let Some(start) = wide.len().checked_sub(value.len()) else {
@@ -266,12 +266,12 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// A TIMESTAMP: seconds since 1970, where 0 is the zero date, and microseconds. From a session in UTC,
-    /// its fields can be given to `append_datetime` instead.
+    /// Appends a TIMESTAMP: seconds since 1970, where 0 is the zero date, and microseconds. If the session's
+    /// time zone is UTC, its fields can be given to `append_datetime` instead.
     #[inline]
     pub fn append_timestamp(&mut self, seconds: u64, micros: u32) -> Result {
         match &mut self.storage {
-            // Four bytes (or, in MariaDB 11.5+, unsigned ones) never leave the years Spark has.
+            // Four bytes, even unsigned ones (MariaDB 11.5 and later), never exceed the years that Spark has.
             Storage::Timestamp(values, true)
                 if seconds != 0 && seconds <= u32::MAX.into() && micros < 1_000_000 =>
             {
@@ -295,7 +295,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// ENUM by its ordinal, 0 being the empty string of an invalid value; SET by its bits.
+    /// Appends an ENUM by its ordinal, where 0 is the empty string of an invalid value, or a SET by its bits.
     #[inline]
     pub fn append_label(&mut self, value: u64) -> Result {
         match (&mut self.storage, &self.kind) {
@@ -326,7 +326,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// ENUM or SET as a result set has it: its text, in the column's character set.
+    /// Appends an ENUM or SET from a result set: its text in the column's character set.
     pub fn append_label_bytes(&mut self, value: &[u8]) -> Result {
         let (Storage::Text(bytes), ColumnType::Enum { charset, .. } | ColumnType::Set { charset, .. }) =
             (&mut self.storage, &self.kind)
@@ -338,7 +338,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// An address or UUID as a result set has it: its text.
+    /// Appends an address or UUID from a result set: its text.
     pub fn append_network_text(&mut self, text: &[u8]) -> Result {
         let (Storage::Text(bytes), ColumnType::Network(_)) = (&mut self.storage, &self.kind) else {
             return Err(self.unfit("an address or UUID"));
@@ -348,7 +348,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// A JSON document as the server prints it.
+    /// Appends a JSON document from its text as the server prints it.
     pub fn append_json_text(&mut self, text: &[u8]) -> Result {
         self.append_json(|out| {
             out.extend_from_slice(text);
@@ -356,7 +356,7 @@ impl ColumnBuilder {
         })
     }
 
-    /// A binary JSON document, as its server prints it.
+    /// Appends a binary JSON document, as text in the form of its server.
     #[inline]
     pub(super) fn append_json_document(&mut self, document: &[u8]) -> Result {
         let (Storage::Text(bytes), ColumnType::Json) = (&mut self.storage, &self.kind) else {
@@ -366,7 +366,7 @@ impl ColumnBuilder {
         bytes.end_value()
     }
 
-    /// A JSON document that `write` appends as the server prints it.
+    /// Appends a JSON document. `write` writes its text as the server prints it.
     #[inline]
     pub fn append_json(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result) -> Result {
         let (Storage::Text(bytes), ColumnType::Json) = (&mut self.storage, &self.kind) else {
@@ -377,7 +377,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// The first value of an array of the column's own type.
+    /// Appends the first value of an array, which has the column's type.
     pub fn append_from(&mut self, array: &ArrayRef) -> Result {
         if array.is_empty() || array.data_type() != &self.data_type() {
             return Err(self.unfit("a default of another type"));

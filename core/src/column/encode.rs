@@ -1,6 +1,6 @@
-//! Bytes as text.
+//! Binary values as text: hexadecimal digits and Base64.
 
-/// Upper-case digits; `zeros` bytes of zero follow the value.
+/// Appends upper-case hexadecimal digits of the value and of `zeros` zero bytes after it.
 pub fn write_hex(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     out.reserve(2 * (value.len() + zeros));
@@ -11,7 +11,8 @@ pub fn write_hex(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
     out.resize(out.len() + 2 * zeros, b'0');
 }
 
-/// RFC 4648 with padding and without line breaks; `zeros` bytes of zero follow the value.
+/// Appends Base64 (RFC 4648, with padding, without line breaks) of the value and of `zeros` zero bytes after
+/// it.
 pub fn write_base64(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let length = value.len() + zeros;
@@ -26,7 +27,7 @@ pub fn write_base64(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes behind `write_hex`; None: the text is no such.
+/// Decodes text written by `write_hex`; None: it is not hexadecimal.
 pub fn read_hex(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
     let pairs = text.chunks(2).map(|pair| match pair {
@@ -36,7 +37,7 @@ pub fn read_hex(text: &[u8]) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// The bytes behind `write_base64`; None: the text is no such.
+/// Decodes text written by `write_base64`; None: it is not Base64.
 pub fn read_base64(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| {
         Some(match byte {

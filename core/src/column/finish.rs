@@ -1,4 +1,4 @@
-//! Builders to arrays.
+//! Turns builders into Arrow arrays.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::error::ValueError;
 use crate::pool::share;
 
 impl ColumnBuilder {
-    /// The values so far; the builder is empty afterwards and has room for as many again.
+    /// Returns the values as an array. The builder is empty afterwards, with room for as many values again.
     pub fn finish(&mut self) -> Result<ArrayRef, ValueError> {
         let nulls = self.finish_nulls();
-        // Batches of one table are much alike.
+        // Batches of one table need about the same memory.
         let bytes = match &self.storage {
             Storage::Text(bytes) | Storage::Binary(bytes) => bytes.values.len() + bytes.values.len() / 16,
             _ => 0,
@@ -49,7 +49,7 @@ impl ColumnBuilder {
         })
     }
 
-    /// Takes memory for so many rows that were used before, if there is some.
+    /// Makes room for so many rows, in memory of earlier batches if there is some.
     pub fn make_room(&mut self, rows: usize) {
         if self.is_empty() {
             self.storage = self.storage.with_room(rows, 0);
@@ -71,7 +71,7 @@ impl ColumnBuilder {
         Some(NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(valid), 0, rows)))
     }
 
-    /// Forgets the values so far and keeps the memory.
+    /// Drops the values and keeps their memory.
     pub fn clear(&mut self) {
         match &mut self.storage {
             Storage::Bool(values) => values.truncate(0),
@@ -95,8 +95,8 @@ impl Bytes {
     }
 }
 
-/// One check of the whole buffer settles nearly every batch; only when it fails are values looked at one by
-/// one.
+/// The whole buffer is checked at once, which is enough for nearly every batch. Only if that fails are values
+/// checked one by one.
 fn text_array(bytes: Bytes, nulls: Option<NullBuffer>) -> Result<ArrayRef, ValueError> {
     type Text = GenericByteArray<GenericStringType<i32>>;
     let (offsets, values) = bytes.into_buffers();
@@ -108,7 +108,7 @@ fn text_array(bytes: Bytes, nulls: Option<NullBuffer>) -> Result<ArrayRef, Value
     Ok(Arc::new(array.map_err(|error| ValueError::new(error.to_string()))?))
 }
 
-/// The same values with bytes that are no UTF-8 escaped.
+/// The same values, with bytes that are not UTF-8 escaped.
 fn escaped(offsets: &OffsetBuffer<i32>, values: &Buffer) -> Result<(OffsetBuffer<i32>, Buffer), ValueError> {
     let mut escaped = Bytes::with_room(offsets.len() - 1, values.len());
     for pair in offsets.windows(2) {

@@ -1,4 +1,5 @@
-//! Values as parts of a key: bytes that are equal exactly when the values are, and that tell where they end.
+//! Writes values as parts of a key. The bytes are equal exactly if the values are, and their own end can be
+//! found in them.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -12,8 +13,8 @@ use crate::charset;
 use crate::error::ValueError;
 
 impl ColumnBuilder {
-    /// Appends the value of a row that is still in the builder, as `write_array_key` would once it is
-    /// finished.
+    /// Writes a value that is still in the builder, in the same way as `write_array_key` does from the
+    /// finished array.
     #[inline]
     pub fn write_key(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ValueError> {
         if self.nulls.binary_search(&(row as u32)).is_ok() {
@@ -42,7 +43,7 @@ impl ColumnBuilder {
     }
 }
 
-/// Appends a value that is not null. Types are those of `arrow_type`.
+/// Writes a value that is not null. The array has one of the types of `arrow_type`.
 pub fn write_array_key(array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Result<(), ValueError> {
     match array.data_type() {
         DataType::Boolean => out.push(array.as_boolean().value(row).into()),
@@ -69,7 +70,7 @@ pub fn write_array_key(array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// As few bytes as hold the number: BIGINT UNSIGNED keys then stay short enough to be no hashes.
+/// Writes as few bytes as the number needs, so that BIGINT UNSIGNED keys are short enough not to be hashed.
 fn write_decimal(value: i128, out: &mut Vec<u8>) {
     let spare = if value < 0 { value.leading_ones() } else { value.leading_zeros() };
     // One bit is the sign.

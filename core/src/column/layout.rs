@@ -1,4 +1,4 @@
-//! The schemas of the batches.
+//! The Arrow schemas of batches.
 
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
@@ -12,10 +12,10 @@ pub const COMMIT_TIMESTAMP: &str = "_commit_timestamp";
 pub const PRESENT: &str = "_present";
 pub const BASE: &str = "_base";
 
-/// What a batch holds beside the table's columns.
+/// Which columns a batch has besides the table's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Nothing.
+    /// None.
     Rows,
     /// `_deleted, _sequence, _commit_timestamp`.
     Latest,
@@ -33,9 +33,10 @@ impl Layout {
         })
     }
 
-    /// The fields that Penstock adds. `_commit_timestamp` may be null: rows of a placed snapshot chunk have
-    /// none. `_present`, with `partial_images`: a character a column of the table, `1` where the row has its
-    /// value, `0` where it stayed as it was and stands as null; null: the row has all of them.
+    /// The fields that Penstock adds. `_commit_timestamp` may be null, because rows of a snapshot have none.
+    /// With `partial_images` there is also `_present`. It has one character for each column of the table: `1`
+    /// if the row has a value, `0` if the value did not change and is given as null. A null `_present` means
+    /// that the row has all columns.
     pub fn added_fields(self, partial_images: bool) -> Vec<Field> {
         let first = match self {
             Self::Rows => return Vec::new(),
@@ -55,8 +56,7 @@ impl Layout {
     }
 }
 
-/// The Arrow schema of the columns at `positions` (all of them: None) in a layout. The error names the
-/// column.
+/// The Arrow schema of the columns at `positions` (None: all) in a layout. The error names the column.
 pub fn arrow_schema(
     table: &TableSchema,
     positions: Option<&[usize]>,
@@ -79,7 +79,7 @@ pub fn arrow_schema(
     Ok(Schema::new(fields))
 }
 
-/// A NOT NULL column can hold zero dates all the same.
+/// A NOT NULL column can contain zero dates, which may become null.
 fn may_become_null(kind: &ColumnType, options: TypeOptions) -> bool {
     options.zero_dates == ZeroDates::Null
         && matches!(kind, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. })

@@ -1,6 +1,6 @@
-//! The only home of the type mapping: what Arrow type a column has, and how its values get there. Log rows
-//! and result sets append to the same builders, so a row has the same value whichever way it came. What
-//! people may choose is in `options`; by default:
+//! The type mapping: which Arrow type a column has, and how its values are converted. It exists only here.
+//! Rows of the log and of result sets are appended to the same builders, so a row has the same values
+//! whichever way it came. `options` has the choices that users have. The default is:
 //!
 //! | MySQL | Arrow |
 //! |---|---|
@@ -36,7 +36,7 @@ use crate::json;
 use crate::pool;
 use crate::schema::{ColumnType, TableSchema};
 
-/// The Arrow type of a column, by the options that hold for it (`TypeOptions::of_column`).
+/// The Arrow type of a column. `options` are those of this column (`TypeOptions::of_column`).
 pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
     let text_dates = options.zero_dates == ZeroDates::Text;
     match kind {
@@ -82,14 +82,14 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
     }
 }
 
-/// Values of one column on their way into an Arrow array.
+/// Collects the values of one column for an Arrow array.
 pub struct ColumnBuilder {
     kind: ColumnType,
     options: TypeOptions,
     json_style: json::Style,
     json_shapes: json::Shapes,
     storage: Storage,
-    /// Rows that are null, in order: what is not null costs nothing here.
+    /// The rows that are null, in order. Rows that are not null cost nothing.
     nulls: Vec<u32>,
 }
 
@@ -102,13 +102,13 @@ enum Storage {
     Decimal(Vec<i128>, u8, i8),
     Date(Vec<i32>),
     Timestamp(Vec<i64>, bool),
-    /// UTF-8, except that the bytes of utf8 columns are only checked (and escaped) when the array is
+    /// Text in UTF-8. The bytes of utf8 columns are checked, and escaped if necessary, when the array is
     /// finished.
     Text(Bytes),
     Binary(Bytes),
 }
 
-/// Values of varying length: value i ends at `ends[i]`, where `ends` begins with a 0 that ends nothing.
+/// Values of varying length: value i is from `ends[i]` to `ends[i + 1]`.
 struct Bytes {
     values: Vec<u8>,
     ends: Vec<i32>,
@@ -130,7 +130,7 @@ impl Storage {
         }
     }
 
-    /// An empty one of the same kind with room, of memory that was used before.
+    /// An empty storage of the same kind, with room in memory of earlier batches.
     fn with_room(&self, rows: usize, bytes: usize) -> Self {
         match self {
             Self::Bool(_) => Self::Bool(BooleanBufferBuilder::new(rows)),
@@ -160,7 +160,7 @@ impl Bytes {
 }
 
 impl ColumnBuilder {
-    /// `options` are those that hold for the column.
+    /// `options` are those of this column.
     pub fn new(kind: ColumnType, options: TypeOptions) -> Self {
         let storage = Storage::empty(&arrow_type(&kind, options));
         Self {
@@ -173,12 +173,12 @@ impl ColumnBuilder {
         }
     }
 
-    /// For the column at `position`. The error says what the schema lacks.
+    /// A builder for the column at `position`. The error says what the schema lacks.
     pub fn of(table: &TableSchema, position: usize, options: TypeOptions) -> Result<Self, String> {
         Ok(Self::new(table.columns[position].column_type()?, options.of_column(table, position)))
     }
 
-    /// How the server of the log prints JSON.
+    /// Sets how the server that wrote the log prints JSON.
     pub fn set_json_style(&mut self, style: json::Style) {
         self.json_style = style;
     }
@@ -207,7 +207,7 @@ impl ColumnBuilder {
         self.len() == 0
     }
 
-    /// Bytes held so far, about.
+    /// About how many bytes the values take.
     pub fn bytes(&self) -> usize {
         match &self.storage {
             Storage::Bool(values) => values.len() / 8,

@@ -1,11 +1,11 @@
-//! What people may choose about values: `penstock.model.schema.TypeOptions`.
+//! The choices that users have about types of values: `penstock.model.schema.TypeOptions`.
 
 use serde::Deserialize;
 
 use crate::error::DecodeError;
 use crate::schema::TableSchema;
 
-/// What becomes of dates that are none: `0000-00-00`, `2024-00-10`, February 31st, the year 0.
+/// What happens to dates that do not exist: `0000-00-00`, `2024-00-10`, February 31st, the year 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ZeroDates {
@@ -47,7 +47,7 @@ pub enum Times {
     Micros,
 }
 
-/// Of BINARY, VARBINARY and the BLOB family.
+/// For BINARY, VARBINARY and the BLOB types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Binaries {
@@ -58,13 +58,13 @@ pub enum Binaries {
     Hex,
 }
 
-/// Of TINYINT(1), which is what BOOLEAN makes.
+/// For TINYINT(1), the type that BOOLEAN creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tinyint1 {
     #[default]
     Int,
-    /// Not 0 is true.
+    /// Every value but 0 is true.
     Boolean,
 }
 
@@ -85,8 +85,8 @@ impl TypeOptions {
         serde_json::from_str(text).map_err(|error| DecodeError::new(format!("type options: {error}"), 0))
     }
 
-    /// What holds for one column: a choice that makes different values equal is not made in a key, and
-    /// `tinyint1` only concerns TINYINT(1).
+    /// The options of one column. Options that make different values equal do not apply to key columns, and
+    /// `tinyint1` applies only to TINYINT(1).
     pub fn of_column(mut self, table: &TableSchema, position: usize) -> Self {
         let column = &table.columns[position];
         let in_key = table.key.contains(&column.name);

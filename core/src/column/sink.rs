@@ -1,4 +1,4 @@
-//! Values of row images into builders.
+//! Appends values of row images to builders.
 
 use super::ColumnBuilder;
 use crate::decimal::DecimalImage;

@@ -1,5 +1,5 @@
-//! Row images into builders by steps that are worked out once per table map: how a column stands in the log
-//! and which builder takes it is the same for every row.
+//! Decodes row images into builders, with steps that are computed once per table map: the form of a column in
+//! the log, and its builder, are the same for every row.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::wire::{Extent, WireType};
 pub struct Walk {
     map: Arc<TableMap>,
     steps: Vec<Step>,
-    /// The same for images without a null: neighbours of fixed size that are not wanted are one step.
+    /// The same for images without nulls. Adjacent columns of fixed size that are not wanted are one step.
     steps_without_nulls: Vec<Step>,
-    /// Bits of columns in the last byte of null bits.
+    /// The bits of the last byte of null bits that belong to columns.
     last_nulls: u8,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Step {
     column: u32,
-    /// Of the builder.
+    /// The place of the column's builder.
     place: u32,
     action: Action,
 }
 
-/// What is done with a value that is not null.
+/// What to do with a value that is not null.
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Skip(u32),
@@ -63,7 +63,7 @@ enum Action {
     Label {
         width: u8,
     },
-    /// Bytes as they are.
+    /// Appends the bytes unchanged.
     Bytes {
         prefix: u8,
     },
@@ -74,7 +74,7 @@ enum Action {
     Json {
         prefix: u8,
     },
-    /// By way of `ValueSink`.
+    /// Goes through `ValueSink`.
     Other(WireType),
 }
 
@@ -82,8 +82,8 @@ enum Action {
 const NOWHERE: u32 = u32::MAX;
 
 impl Walk {
-    /// `builder`: of a column's position in the table the builder's place, if the column is wanted, and the
-    /// builder.
+    /// `builder` returns the place of a column's builder and the builder, for the column's position in the
+    /// table. None: the column is not wanted.
     pub fn new<'b>(
         map: &Arc<TableMap>,
         builder: impl Fn(usize) -> Option<(usize, &'b ColumnBuilder)>,
@@ -119,8 +119,8 @@ impl Walk {
         std::ptr::eq(Arc::as_ptr(&self.map), map)
     }
 
-    /// Sends the row image at the cursor, which has all columns, to the builders and leaves the cursor behind
-    /// it.
+    /// Appends the row image at the cursor to the builders. The image must have all columns. The cursor moves
+    /// behind it.
     #[inline]
     pub fn run(
         &self,
@@ -170,7 +170,7 @@ impl Walk {
     }
 }
 
-/// How values of this form get into this builder.
+/// The action for values of this form and this builder.
 fn action(wire: WireType, builder: &ColumnBuilder) -> Action {
     let utf8 = ColumnType::Text { charset: Charset::Utf8, trimmed: false };
     let prefix = match wire.extent() {

@@ -1,7 +1,7 @@
-//! `penstock inspect`: a walk over one binlog file that needs no server, no catalog and no relay log.
+//! `penstock inspect`: reads one binlog file, without a server, a catalog or a relay log.
 //!
-//! It stands on what the file itself says. Where that ends (a truncated or damaged file, an event type that
-//! carries rows in an unknown form), everything before has been given out, and the error says where.
+//! It uses only what the file itself contains. If it cannot continue (a truncated or damaged file, row events
+//! of an unknown type), everything before has been returned, and the error says where it stopped.
 
 mod file;
 mod names;
@@ -31,7 +31,8 @@ use crate::schema::TableSchema;
 use crate::table_map::TableMap;
 use crate::wire::WireType;
 
-/// Table maps remembered; servers never have so many open, so more is a sign of damage.
+/// Table maps that are remembered. Servers never have so many tables open, so more of them are a sign of
+/// damage.
 const MAPS_MAX: usize = 100_000;
 
 pub struct Options {
@@ -136,7 +137,7 @@ impl Inspector {
         Ok(Some(self.lines.drain(..count).collect()))
     }
 
-    /// Of what has been read so far, as JSON.
+    /// A summary of what has been read, as JSON.
     pub fn summary(&self) -> String {
         self.summary.to_json(&self.file_name, self.failed.as_ref())
     }

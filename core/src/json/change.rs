@@ -1,10 +1,10 @@
-//! Partial updates of JSON (`binlog_row_value_options=PARTIAL_JSON`): the document before, changed by what an
-//! update event says, as text.
+//! Partial updates of JSON (`binlog_row_value_options=PARTIAL_JSON`). Applies the changes in an update event
+//! to the old document, and writes the result as text.
 //!
-//! A change is an operation (replace, insert, remove), a path (`$.a[3]."b c"`) and, but for removals, a
-//! document; lengths are the protocol's length-encoded integers. Only the containers on the paths are taken
-//! apart: all others stay the bytes they are, so memory grows with what is changed, not with the document.
-//! Members of an object stand in the order the server keeps them: by length, then by bytes.
+//! A change is an operation (replace, insert, remove), a path (`$.a[3]."b c"`) and, except for removals, a
+//! document. Lengths are length-encoded integers of the protocol. Only containers on the paths are taken
+//! apart. All others stay as bytes, so memory grows with the changes and not with the document. Members of an
+//! object are in the server's order: by length, then by bytes.
 
 use super::string::string;
 use super::{malformed, too_deep, Elements, Result, Shapes, Style, Writer, DEPTH_MAX};
@@ -14,21 +14,21 @@ const REPLACE: u8 = 0;
 const INSERT: u8 = 1;
 const REMOVE: u8 = 2;
 
-/// A value: of a document as it stands there, or taken apart.
+/// A value: the bytes of a document, or a container that was taken apart.
 enum Node<'a> {
     Bytes { kind: u8, data: &'a [u8] },
     Object(Vec<(&'a [u8], Node<'a>)>),
     Array(Vec<Node<'a>>),
 }
 
-/// A step of a path. Keys are UTF-8, without quotes and escapes.
+/// One step of a path. Keys are UTF-8, without quotes and escapes.
 #[derive(Debug, PartialEq, Eq)]
 enum Leg {
     Member(Vec<u8>),
     Cell(usize),
 }
 
-/// Appends the text of `document` after all `changes`, as the server would print it.
+/// Appends the text of `document` after `changes` were applied, as the server would print it.
 pub fn write_changed(document: &[u8], changes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if changes.is_empty() {
         return super::write_text(document, out);
@@ -111,7 +111,7 @@ fn descend<'n, 'a>(node: &'n mut Node<'a>, leg: &Leg) -> Result<&'n mut Node<'a>
             found.ok().and_then(|place| members.get_mut(place)).map(|(_, value)| value)
         }
         (Node::Array(cells), Leg::Cell(index)) => cells.get_mut(*index),
-        // `$[0]` of what is no array is the value itself.
+        // If a value is not an array, `$[0]` is the value itself.
         (node, Leg::Cell(0)) => Some(node),
         _ => None,
     }
@@ -119,7 +119,7 @@ fn descend<'n, 'a>(node: &'n mut Node<'a>, leg: &Leg) -> Result<&'n mut Node<'a>
 }
 
 impl<'a> Node<'a> {
-    /// A container of bytes becomes one of nodes; everything else stays.
+    /// Takes a container apart, into nodes. Other values stay as they are.
     fn take_apart(&mut self) -> Result<()> {
         let Node::Bytes { kind, data } = *self else { return Ok(()) };
         match kind {
@@ -185,7 +185,7 @@ fn write(node: &Node<'_>, writer: &mut Writer<'_>, depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// `$` and legs: `.name`, `."any \"text\""`, `[3]`.
+/// Parses a path: `$` and its steps, such as `.name`, `."any \"text\""` and `[3]`.
 fn parse_path(path: &[u8]) -> Result<Vec<Leg>> {
     let wrong = || malformed("a path that is none");
     let mut rest = path.strip_prefix(b"$").ok_or_else(wrong)?;
@@ -219,7 +219,7 @@ fn parse_path(path: &[u8]) -> Result<Vec<Leg>> {
     Ok(legs)
 }
 
-/// Behind the quote that ends the string at the beginning.
+/// The position after the quote that ends the string at the beginning of the text.
 fn quoted_end(text: &[u8]) -> Option<usize> {
     let mut place = 1;
     loop {

@@ -1,9 +1,9 @@
-//! MySQL's binary JSON to text, byte for byte as the server prints it.
+//! Converts MySQL's binary JSON to text, byte for byte as the server prints it.
 //!
-//! A document is a type byte and a value. Objects and arrays begin with their count and size, then entries of
-//! fixed size (for objects first those of the keys), then what did not fit into the entries; offsets count
-//! from the container's first byte; "small" ones are 2 bytes wide, "large" ones 4. (json_binary.h of the
-//! server describes the format; this is written from that description.)
+//! A document is a type byte and a value. An object or array begins with its count and its size. Then come
+//! entries of fixed size (in objects, those of the keys first), and then the values that did not fit into the
+//! entries. Offsets count from the container's first byte. They have 2 bytes in "small" containers and 4 in
+//! "large" ones. (json_binary.h of the server describes the format; this is written from that description.)
 
 mod change;
 mod shape;
@@ -36,7 +36,7 @@ impl From<DecodeError> for ValueError {
     }
 }
 
-/// What differs between servers.
+/// Differences between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Style {
     /// MySQL 5.7 prints a double without fraction like an integer, later ones with `.0`.
@@ -49,18 +49,18 @@ impl Style {
     }
 }
 
-/// Appends the document as text, as MySQL 8.0 and later print it. An empty document is the literal null: so
-/// the server reads it. The text is UTF-8 as far as the document's strings are; a server only writes such.
+/// Appends the document as text, as MySQL 8.0 and later print it. An empty document is the literal null, as
+/// for the server. The text is UTF-8 if the document's strings are, which servers ensure.
 pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write_text_as(Style::default(), document, out)
 }
 
-/// The same as a certain server prints it.
+/// The same in the style of a server.
 pub fn write_text_as(style: Style, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write_text_with(&mut Shapes::default(), style, document, out)
 }
 
-/// The same, quicker for documents like those that were written with the same `shapes` before.
+/// The same, but faster for documents that have the keys of earlier ones written with the same `shapes`.
 #[inline]
 pub fn write_text_with(shapes: &mut Shapes, style: Style, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((kind, data)) = document.split_first() else {
@@ -75,13 +75,13 @@ struct Writer<'a> {
     out: &'a mut Vec<u8>,
     style: Style,
     shapes: &'a mut Shapes,
-    /// Bytes of the document not yet read. Values never overlap in what a server writes; if they do, the
-    /// document is made to explode and the work is refused.
+    /// Bytes of the document that have not been read yet. Values never overlap in documents of a server. A
+    /// document in which they do, so that its text would be huge, is refused.
     work: usize,
 }
 
 impl Writer<'_> {
-    /// The value that begins at `start` of a container's bytes, which is at or before their end.
+    /// Writes the value at `start` in a container's bytes. `start` is not beyond their end.
     #[inline]
     fn value(&mut self, kind: u8, data: &[u8], start: usize, depth: usize) -> Result<()> {
         let mut cursor = Cursor::new(&data[start..], 0);
@@ -115,7 +115,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// `WIDTH`: bytes of offsets, 2 in small containers and 4 in large ones.
+    /// `WIDTH`: bytes of an offset, 2 in small containers and 4 in large ones.
     fn object<const WIDTH: usize>(&mut self, data: &[u8], depth: usize) -> Result<()> {
         let mut elements = self.open::<WIDTH>(data, true, depth)?;
         let (entries, data) = (elements.keys, elements.data);
@@ -193,7 +193,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// With `.0` where nothing else tells it from an integer, on servers that do so.
+    /// Adds `.0` to a double that would look like an integer, for servers that do so.
     fn double(&mut self, value: f64) {
         let start = self.out.len();
         write_double(value, self.out);
@@ -202,7 +202,7 @@ impl Writer<'_> {
         }
     }
 
-    /// SQL values that JSON has no type for, by the column type they came from.
+    /// Writes an SQL value for which JSON has no type, by its column type.
     fn opaque(&mut self, field_type: u8, data: &[u8]) -> Result<()> {
         match field_type {
             code::NEWDECIMAL => {
@@ -229,12 +229,12 @@ impl Writer<'_> {
     }
 }
 
-/// The entries of an object or array, one by one.
+/// Reads the entries of an object or array, one by one.
 struct Elements<'a, const WIDTH: usize> {
-    /// The whole container, no more.
+    /// The bytes of the container, and nothing after it.
     data: &'a [u8],
     count: usize,
-    /// Entries not yet taken.
+    /// Entries that have not been read yet.
     keys: &'a [u8],
     values: &'a [u8],
 }
@@ -253,7 +253,7 @@ impl<'a, const WIDTH: usize> Elements<'a, WIDTH> {
         Ok(Self { data, count, keys, values })
     }
 
-    /// Where the next key stands in `data`.
+    /// Where the next key is in `data`.
     #[inline]
     fn next_key(&mut self) -> Result<Range<usize>> {
         let Some((entry, rest)) = self.keys.split_at_checked(WIDTH + 2) else { return Err(no_entry()) };
@@ -266,8 +266,8 @@ impl<'a, const WIDTH: usize> Elements<'a, WIDTH> {
         Ok(start..end)
     }
 
-    /// The value's type, and bytes with the place among them where it begins. Literals and small integers
-    /// stand in the entry itself; of others, the entry has the offset.
+    /// The type of the next value, the bytes that contain it, and its place in them. Literals and small
+    /// integers are in the entry itself. For other values the entry has the offset.
     #[inline]
     fn next_value(&mut self) -> Result<(u8, &'a [u8], usize)> {
         let Some((entry, rest)) = self.values.split_at_checked(WIDTH + 1) else { return Err(no_entry()) };
@@ -291,7 +291,8 @@ fn offset<const WIDTH: usize>(entry: &[u8]) -> usize {
     u32::from_le_bytes(wide) as usize
 }
 
-/// A length of 7 bits a byte, lowest first, the top bit saying that more follow; then as many bytes.
+/// Reads bytes with their length before them: 7 bits per byte, the lowest first. The top bit of a byte says
+/// that more bytes of the length follow.
 #[inline]
 fn take_sized<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8]> {
     let first = cursor.u8("length")?;
@@ -335,7 +336,7 @@ fn unpack_time(packed: i64) -> Time {
     }
 }
 
-/// With a line break, which JSON escapes, after every 76 characters.
+/// Writes Base64 with a line break, which JSON escapes, after every 76 characters.
 fn write_base64(data: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (index, chunk) in data.chunks(3).enumerate() {

@@ -1,15 +1,15 @@
-//! Keys of objects already written: most documents of a column have the same ones, so their text is kept and
-//! only compared, byte for byte, with what the document at hand has.
+//! Remembers the keys of objects that were written. Most documents of a column have the same keys. So the
+//! keys' text is kept, and the keys of the next document are only compared with it, byte for byte.
 
 use std::ops::Range;
 
 use super::string::string;
 
 const SLOTS: usize = 16;
-/// Objects with more keys, or longer ones, are written anew each time.
+/// Objects with more keys, or longer ones, are not remembered.
 const COUNT_MAX: usize = 64;
 const BYTES_MAX: usize = 2048;
-/// So many other objects in a row, and the slot is theirs.
+/// After so many other objects in a row, the slot is given to the next one.
 const MISSES_MAX: u8 = 16;
 
 #[derive(Debug, Clone, Default)]
@@ -20,16 +20,16 @@ pub struct Shapes {
 /// The keys of an object.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
-    /// Bytes of an offset.
+    /// Bytes of an offset: 2 or 4.
     width: usize,
-    /// The entries of the keys as they stand in the object.
+    /// The entries of the keys, as in the object.
     entries: Vec<u8>,
-    /// Where in the object all keys are, and the bytes there.
+    /// The place of all keys in the object, and their bytes.
     place: Range<usize>,
     bytes: Vec<u8>,
-    /// Of all keys together.
+    /// Bytes of all keys together.
     pub(super) keys_size: usize,
-    /// What stands before each value: `{"a": `, then `, "b": `; cut into pieces of 16 bytes at least.
+    /// The text before each value: `{"a": `, then `, "b": `. In pieces of at least 16 bytes.
     texts: Vec<Text>,
     misses: u8,
 }
@@ -41,8 +41,8 @@ struct Text {
 }
 
 impl Shapes {
-    /// The slot for objects with these entries, and the shape of the object if it is the one kept there. The
-    /// shape has to be put back.
+    /// The slot for objects with these entries, and its shape, if it is that of the object. The caller must
+    /// put the shape back.
     #[inline]
     pub(super) fn take<const WIDTH: usize>(
         &mut self,
@@ -68,8 +68,8 @@ impl Shapes {
         self.slots[slot] = Some(shape);
     }
 
-    /// Keeps the keys of an object just written, unless the slot has others yet. All ranges are inside
-    /// `data`.
+    /// Keeps the keys of an object that was just written, unless the slot still belongs to others. All ranges
+    /// are inside `data`.
     pub(super) fn note<const WIDTH: usize>(
         &mut self,
         slot: usize,
@@ -113,7 +113,7 @@ impl Shape {
         self.width == width && self.entries == entries && data.get(self.place.clone()) == Some(&self.bytes)
     }
 
-    /// Appends what stands before the value number `index`.
+    /// Appends the text before value number `index`.
     #[inline]
     pub(super) fn write(&self, index: usize, out: &mut Vec<u8>) {
         let Some(text) = self.texts.get(index) else { return };

@@ -1,5 +1,5 @@
-//! Strings of a document in quotes. Most are short and need no escapes: those are checked and written as one
-//! 128-bit word.
+//! Writes strings of a document in quotes. Most are short and need no escapes: those are checked and written
+//! as one 128-bit word.
 
 use std::io::Write;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 const ONES: u128 = u128::MAX / 255;
 const HIGHS: u128 = ONES * 0x80;
 
-/// Appends the string that stands at `range` of `data`; of a key, a colon and a space too.
+/// Appends the string at `range` of `data`. After a key, it also appends a colon and a space.
 #[inline]
 pub(super) fn string<const KEY: bool>(data: &[u8], range: Range<usize>, out: &mut Vec<u8>) {
     const ENDS: [u128; 2] = [0x22, 0x20_3a22];
@@ -28,8 +28,8 @@ pub(super) fn string<const KEY: bool>(data: &[u8], range: Range<usize>, out: &mu
     long_string::<KEY>(&data[range], out);
 }
 
-/// The 16 bytes from the beginning of the range, or the last ones of which it has the end, moved to the
-/// beginning; what stands behind the string is anything.
+/// 16 bytes that begin with the string. Near the end of `data`, earlier bytes are read and moved. The bytes
+/// after the string are arbitrary.
 #[inline]
 fn load(data: &[u8], range: &Range<usize>) -> Option<u128> {
     if let Some(chunk) = data.get(range.start..).and_then(<[u8]>::first_chunk) {
@@ -40,10 +40,11 @@ fn load(data: &[u8], range: &Range<usize>) -> Option<u128> {
     Some(u128::from_le_bytes(*chunk).checked_shr(unused).unwrap_or(0))
 }
 
-/// Whether one of 16 bytes has to be escaped: `"`, `\` and what is below a space.
+/// Whether one of 16 bytes must be escaped: `"`, `\`, or a byte below the space.
 #[inline]
 fn any_escape(word: u128) -> bool {
-    // With bit 1 turned over `"` is a space, and what was below a space still is: all are below 0x21.
+    // With bit 1 inverted, `"` becomes a space, and bytes below the space stay below it. All of them are
+    // below 0x21 then.
     let low = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
     let backslash = (word ^ (ONES * 0x5c)).wrapping_sub(ONES);
     (low | backslash) & !word & HIGHS != 0

@@ -72,7 +72,7 @@ impl Tracker {
         text
     }
 
-    /// The transaction that ended last in this span: what a reconnect asks for again to compare.
+    /// The last transaction that ended in this span. After a reconnect it is requested again and compared.
     fn last(&self) -> Option<String> {
         if self.span.transactions == 0 {
             return None;
