@@ -23,6 +23,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "relaylog",
         "snapshot/test_single_view.py",
         "sources",
+        "store",
         "testing",
         "verify",
     ),

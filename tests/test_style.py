@@ -36,7 +36,7 @@ LAYERS: list[set[str]] = [
     {"_core"},
     {"model"},
     {"artifacts", "disk"},
-    {"failures"},
+    {"failures", "store"},
     {"sinks", "sources/kind", "sources/registry"},  # each sink knows its own options
     {"config"},  # reads the pipeline file with the options of its source and its sink
     {"cascades", "relaylog"},

@@ -1,0 +1,96 @@
+"""Private S3 servers, each of another maker: what one of them forgives another may not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import boto3
+
+from penstock.artifacts.maven import fetch, java
+from penstock.testing.servers import PrivateServer
+
+KEY_ID, SECRET = "PENSTOCKTESTKEYID", "penstock-test-secret"
+_PINS: dict[str, str] = json.loads((Path(__file__).parent / "pinned.json").read_text("utf-8"))
+
+
+class S3Server(PrivateServer):
+    """Starts with no bucket."""
+
+    flaws: ClassVar[frozenset[str]] = frozenset()
+    """Found by the tests: these servers are not what people run."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def make_bucket(self, name: str) -> None:
+        """By another client than the one under test."""
+        client = boto3.client(
+            "s3", endpoint_url=self.url, region_name="us-east-1",
+            aws_access_key_id=KEY_ID, aws_secret_access_key=SECRET,
+        )  # fmt: skip
+        client.create_bucket(Bucket=name)
+
+    def ready(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 5) as client:
+            client.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            return client.recv(5) == b"HTTP/"
+        return False
+
+
+class Moto(S3Server):
+    """In memory, in Python, without a check of signatures."""
+
+    kind = "moto"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start()
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        program = [sys.executable, "-m", "moto.server", "-H", self.host, "-p", str(self.port)]
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        return program, kept
+
+
+class S3Proxy(S3Server):
+    """On files, in Java, with a check of signatures and of credentials."""
+
+    kind = "s3proxy"
+    flaws: ClassVar[frozenset[str]] = frozenset(
+        {
+            "If-Match is compared before the write, not with it",
+            "error 500 for a key below an object",
+            "error 500 for a name of 255 bytes",
+            "keys are ordered by UTF-16",
+        }
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jars = fetch("org.gaul:s3proxy:4.1.0", transitive=True, pins=_PINS)
+        (self.folder / "objects").mkdir()
+        settings = {
+            "s3proxy.endpoint": self.url,
+            "s3proxy.authorization": "aws-v2-or-v4",
+            "s3proxy.identity": KEY_ID,
+            "s3proxy.credential": SECRET,
+            "jclouds.provider": "filesystem-nio2",
+            "jclouds.filesystem.basedir": str(self.folder / "objects"),
+        }
+        lines = [f"{name}={value}" for name, value in settings.items()]
+        (self.folder / "s3proxy.properties").write_text("\n".join(lines))
+        self.start()
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        program = [java(), "-Xmx256m", "-cp", ":".join(map(str, self.jars)), "org.gaul.s3proxy.Main"]
+        return [*program, "--properties", str(self.folder / "s3proxy.properties")], {
+            "PATH": os.defpath,
+            "LC_ALL": "C.UTF-8",  # Java names files by it
+        }
