@@ -1,5 +1,4 @@
-"""`penstock compact FILE [TABLE…]`: rewrites small files and deletes of targets, so that reads get
-cheaper."""
+"""`penstock compact FILE [TABLE…]`: rewrites small files and files of deletes, so that reads get cheaper."""
 
 from __future__ import annotations
 

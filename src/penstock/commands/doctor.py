@@ -41,8 +41,9 @@ def doctor(file: Path, *, as_json: bool) -> int:
 
 
 def findings_of(config: PipelineConfig) -> list[Finding]:
-    """Returns the findings of preflight, and one for each table that `penstock run` would park, worst first.
-    Includes tables added by signals. Changes nothing, so it may be used while the pipeline runs."""
+    """Returns the findings of preflight, and one for each table that is parked or that `penstock run` would
+    park, worst first. Includes tables added by signals. Changes nothing, so it may be used while the pipeline
+    runs."""
     found = list[Finding]()
     known: dict[TableId, TableState] = {}
     removed: list[TableId] = []

@@ -23,7 +23,8 @@ KEYS_MAX = 10_000
 
 
 def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
-    """Returns the exit code of `verify`. A table that differed and was read again counts as equal."""
+    """Verifies the tables, reads again what differs, and prints the results. Returns the exit code of
+    `verify`. A table that differed and was read again counts as equal."""
     config = configuration.load(file)
     ensure_run(config)
     state = StateStore(config.state)

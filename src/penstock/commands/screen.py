@@ -21,7 +21,7 @@ TABLES_SHOWN_MAX = 50
 """Maximum number of tables shown. Drawing a thousand rows twice a second would cost more CPU time than the
 pipeline itself."""
 TABLES_SHOWN_MIN = 5
-"""Number of tables shown however few lines the terminal has."""
+"""Minimum number of tables shown, even if the terminal has too few lines."""
 LINES_BESIDE_TABLES = 9
 """Lines of the screen that are not tables: the pipeline, the snapshot, the frame of the table, a retry."""
 BAR_WIDTH = 40

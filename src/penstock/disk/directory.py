@@ -26,9 +26,9 @@ PRIVATE, PASSABLE = 0o700, 0o711
 
 
 def make(path: Path, option: str) -> None:
-    """Creates a directory that only this account can use. Missing parents are created so that no other
+    """Creates a directory that only this account can use. Missing parents get mode 0755, so that no other
     account can replace the directory. `option` is its name in the pipeline file, for messages. Raises
-    `ConfigError` if it cannot be created."""
+    `ConfigError` if the directory cannot be created."""
     try:
         for parent in reversed(path.parents):
             if not parent.exists():

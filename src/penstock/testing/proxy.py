@@ -18,8 +18,8 @@ A command takes effect at once, for existing and for new connections:
 - `stall_after(bytes=N)`: each connection, also a new one, passes N more bytes from the server to the client
   and then stalls.
 
-A stalled connection still answers TCP keepalive, because the kernel does; so does one behind a proxy that
-hangs. `drop` does what a NAT does that has forgotten a connection. One thread does everything. It never waits
+A stalled connection still answers TCP keepalive, because the kernel does. A proxy that hangs behaves in the
+same way. `drop` acts like a NAT that has forgotten a connection. One thread does everything. It never waits
 for a peer that is connected, and buffers at most 64 KiB per direction.
 """
 
