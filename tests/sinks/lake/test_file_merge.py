@@ -20,9 +20,9 @@ from tests.sinks.lake.iceberg.test_small_commit import KEYS, files, folded, here
 from penstock.sinks.base import Commit
 from penstock.sinks.files import FIELD_ID, Rows
 from penstock.sinks.lake import lookup
-from penstock.sinks.lake.delta.sink import DeltaSink
+from penstock.sinks.lake.delta.format import DeltaFormat
+from penstock.sinks.lake.iceberg.format import IcebergFormat
 from penstock.sinks.lake.iceberg.manifests import Content, KeySpan
-from penstock.sinks.lake.iceberg.sink import IcebergSink
 
 Make = Callable[..., Place]
 
@@ -33,7 +33,7 @@ def newer(it: Place, *rows: tuple[Any, ...]) -> Rows:
 
 def by_files(it: Place) -> bool:
     """Whether the last commit is one of ours; Spark says what its own are."""
-    if isinstance(it.sink, DeltaSink):
+    if isinstance(it.sink.format, DeltaFormat):
         last = it.spark.sql(f"DESCRIBE HISTORY {it.sink.name(it.table)} LIMIT 1").collect()[0]
         return bool(last["operation"] == "STREAMING UPDATE")
     found = summary(it)
@@ -42,15 +42,15 @@ def by_files(it: Place) -> bool:
 
 def files_of(it: Place) -> set[str]:
     """Data files that lie there, named by a commit or not."""
-    sink = it.sink
-    folder = sink.path(it.table) if isinstance(sink, DeltaSink) else iceberg(it)._path(it.table) / "data"
+    form = it.sink.format
+    folder = form.path(it.table) if isinstance(form, DeltaFormat) else iceberg(it)._path(it.table) / "data"
     return {path.name for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
 def named_files(it: Place) -> set[str]:
     """Data files that commits name, also those that later ones removed."""
-    if isinstance(it.sink, DeltaSink):
-        log = sorted((it.sink.path(it.table) / "_delta_log").glob("*.json"))
+    if isinstance(it.sink.format, DeltaFormat):
+        log = sorted((it.sink.format.path(it.table) / "_delta_log").glob("*.json"))
         actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
         return {Path(action["add"]["path"]).name for action in actions if "add" in action}
     found = it.spark.sql(f"SELECT file_path FROM {iceberg(it).name(it.table)}.all_data_files").collect()
@@ -59,12 +59,12 @@ def named_files(it: Place) -> set[str]:
 
 def seen(it: Place) -> Any:
     """What a merge starts from."""
-    return it.sink._snapshot(it.table) if isinstance(it.sink, DeltaSink) else target(it)
+    return it.sink.format.load(it.table) if isinstance(it.sink.format, DeltaFormat) else target(it)
 
 
 def merge_from(it: Place, state: Any, rows: Rows, commit: Commit) -> bool:
-    assert isinstance(it.sink, (DeltaSink, IcebergSink))
-    return it.sink._merges.write(state, rows, it.key, commit)
+    assert isinstance(it.sink.format, (DeltaFormat, IcebergFormat))
+    return it.sink.format._merges.write(state, rows, it.key, commit)
 
 
 @both

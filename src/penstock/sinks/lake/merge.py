@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
@@ -20,11 +18,9 @@ from penstock.errors import TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.base import SOURCE
 from penstock.sinks.files import Present, Rows
 from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.names import source_columns
-from penstock.sinks.refusals import refuse_shared
 from penstock.sinks.spark_sql import has, quoted, spark_type
 
 
@@ -109,8 +105,3 @@ def _new_value(name: str, present: Present | None) -> str:
 def _equality(kind: DataType) -> str:
     # Key columns are NOT NULL at the source, but a zero date arrives as NULL. `=` joins and prunes better.
     return "<=>" if isinstance(kind, (DateType, TimestampType, TimestampNTZType)) else "="
-
-
-def refuse_other_source(sink: Any, table: TableId) -> None:
-    """Raises `TableError` if the target was made for another table."""
-    refuse_shared(table, sink.name(table), sink.properties(table).get(SOURCE))

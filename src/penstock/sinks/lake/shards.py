@@ -1,6 +1,6 @@
 """Many source tables in one target: each shard has the part of it that its own name marks.
 
-`ShardedSink` offers `TableSink` over Iceberg and Delta. To whoever plans, writes, verifies or repairs, a
+`ShardedSink` offers `TableSink` over a `LakeSink`. To whoever plans, writes, verifies or repairs, a
 shard is a table like any other, and its target is that part: so every promise that is kept table by table is
 kept for shards too. What it comes to at the target:
 
@@ -19,11 +19,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.change import SEQUENCE
@@ -38,12 +38,12 @@ from penstock.sinks.base import (
     Missing,
     Narrowing,
     Ours,
-    Readable,
     TableSink,
     TargetState,
 )
 from penstock.sinks.files import Consume, Rows, then
 from penstock.sinks.lake.sessions import Sessions
+from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.lake.union import Claim, Joined, agree_on_key, joined
 from penstock.sinks.names import OWN_COLUMNS, refuse_own_names, source_columns
 from penstock.sinks.refusals import is_recorded, refuse_foreign
@@ -54,37 +54,6 @@ if TYPE_CHECKING:
 
 CLAIM = "penstock.shard."
 """Properties of a target: what each shard has of it."""
-
-
-class Lake(TableSink, Readable, Protocol):
-    """What a sink offers beside `TableSink`, of a target as a whole. `commit` None: nothing is recorded."""
-
-    def name(self, table: TableId) -> str:
-        """The target's name as Spark SQL."""
-
-    def columns(self, table: TableId) -> StructType: ...
-
-    def properties(self, table: TableId) -> dict[str, str]: ...
-
-    def stored(self, kind: DataType) -> DataType:
-        """The type by which the format keeps a type."""
-
-    def last_commit(self, table: TableId, source: str) -> Commit | None: ...
-
-    def set_property(self, table: TableId, name: str, value: str) -> None: ...
-
-    def delete(self, table: TableId, condition: str, commit: Commit) -> bool: ...
-
-    def evolve(
-        self,
-        table: TableId,
-        columns: Sequence[EvolvedColumn],
-        commit: Commit | None,
-        *,
-        narrowing: Narrowing,
-        properties: Mapping[str, str | None] | None = None,
-    ) -> bool:
-        """`properties` (None: it goes) change in the same transaction."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +79,13 @@ class Part:
         return replace(commit, source=str(self.shard))
 
 
-def with_shards(lake: Lake, shards: Shards, spark: SparkSession) -> TableSink:
+def with_shards(lake: LakeSink, shards: Shards, spark: SparkSession) -> TableSink:
     """The sink itself where no tables are merged."""
     return ShardedSink(lake, shards, spark) if shards else lake
 
 
 class ShardedSink:
-    def __init__(self, lake: Lake, shards: Shards, spark: SparkSession) -> None:
+    def __init__(self, lake: LakeSink, shards: Shards, spark: SparkSession) -> None:
         self._lake = lake
         self._shards = shards
         self._sessions = Sessions(spark)

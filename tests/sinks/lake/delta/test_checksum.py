@@ -13,7 +13,7 @@ from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import here
 
 from penstock.sinks.lake.delta.checksum import Checksums
-from penstock.sinks.lake.delta.sink import DeltaSink
+from penstock.sinks.lake.delta.format import DeltaFormat
 
 Make = Callable[..., Place]
 
@@ -21,13 +21,13 @@ OTHERS = 100
 """Applications whose transactions a checksum holds at most."""
 
 
-def delta(it: Place) -> DeltaSink:
-    assert isinstance(it.sink, DeltaSink)
-    return it.sink
+def delta(it: Place) -> DeltaFormat:
+    assert isinstance(it.sink.format, DeltaFormat)
+    return it.sink.format
 
 
 def snapshot(it: Place) -> Any:
-    return delta(it)._snapshot(it.table)
+    return delta(it).load(it.table)
 
 
 def asked(it: Place) -> Any:
@@ -69,7 +69,7 @@ def test_small_epochs_of_a_new_table_take_no_spark_job(place: Make) -> None:
     it = place("delta").create()
     before = spark_jobs(it.spark)
     grown(it)
-    assert delta(it).last_commit(it.table, "") == it.commit(3)
+    assert it.sink.last_commit(it.table, "") == it.commit(3)
     assert spark_jobs(it.spark) == before
     assert it.rows() == [(n, "b" if n in (2, 3) else f"a{n}", 3 if n == 3 else 2 if n == 2 else 1)
                          for n in (0, 1, 2, 3, 4, 5, 8)]  # fmt: skip
@@ -89,7 +89,7 @@ def test_the_files_are_those_that_delta_finds_in_its_log(place: Make) -> None:
 def test_without_a_checksum_a_commit_is_still_known(place: Make) -> None:
     it = grown(place("delta").create())
     asked(it)
-    assert delta(it).last_commit(it.table, "") == it.commit(3)
+    assert it.sink.last_commit(it.table, "") == it.commit(3)
     again = replace(here(it, (1, "again", False, 9)), newer=True)
     assert not it.sink.merge(it.table, again, it.key, it.commit(3))
     assert it.sink.merge(it.table, again, it.key, it.commit(4))
@@ -122,7 +122,7 @@ def test_transactions_that_may_be_forgotten_are_asked_for(place: Make) -> None:
     name = "delta.setTransactionRetentionDuration"
     delta(it).set_property(it.table, name, "interval 1 days")
     before = spark_jobs(it.spark)
-    assert delta(it).last_commit(it.table, "") == it.commit(3)
+    assert it.sink.last_commit(it.table, "") == it.commit(3)
     assert spark_jobs(it.spark) > before, "by Delta, which knows what is too old"
 
 

@@ -23,19 +23,20 @@ from tests.sinks.lake.test_file_merge import by_files, files_of, merge_from, new
 from penstock.errors import InternalError
 from penstock.sinks.base import Commit
 from penstock.sinks.files import Rows
-from penstock.sinks.lake.delta import sink, vectors
+from penstock.sinks.lake.delta import format as delta_format
+from penstock.sinks.lake.delta import vectors
 from penstock.sinks.lake.delta.files import statistics
+from penstock.sinks.lake.delta.format import DeltaFormat
 from penstock.sinks.lake.delta.merge import KeySpan
-from penstock.sinks.lake.delta.sink import DeltaSink
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Inline, Vector, framed, read
 
 Make = Callable[..., Place]
 
 
-def delta(it: Place) -> DeltaSink:
-    assert isinstance(it.sink, DeltaSink)
-    return it.sink
+def delta(it: Place) -> DeltaFormat:
+    assert isinstance(it.sink.format, DeltaFormat)
+    return it.sink.format
 
 
 def sql(it: Place, statement: str) -> None:
@@ -44,7 +45,7 @@ def sql(it: Place, statement: str) -> None:
 
 
 def live_files(it: Place) -> list[dict[str, Any]]:
-    return list(delta(it)._commits.checksums.files(delta(it)._snapshot(it.table)))
+    return list(delta(it)._commits.checksums.files(delta(it).load(it.table)))
 
 
 @pytest.mark.parametrize("make", [newer, here], ids=["by tasks", "here"])
@@ -114,7 +115,7 @@ def test_a_target_that_asks_something_of_its_writers_is_written_by_spark(place: 
 )
 def test_a_target_that_was_made_in_another_way_is_written_by_spark(place: Make, form: str) -> None:
     it = place("delta").create()
-    known = delta(it).properties(it.table)
+    known = it.sink.properties(it.table)
     known.pop("delta.columnMapping.maxColumnId")
     shutil.rmtree(delta(it).path(it.table))
     delta(it)._forget_paths()
@@ -215,7 +216,7 @@ def test_other_versions_and_other_housekeeping_see_the_same_rows(place: Make) ->
 
 
 def test_small_files_are_put_together_now_and_then(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink, "PACK_COMMITS", 5)
+    monkeypatch.setattr(delta_format, "PACK_COMMITS", 5)
     it = place("delta").create()
     it.sink.append(it.table, here(it, *[(n, "a", False, 1) for n in range(20)]), it.commit(1))
     for epoch in range(2, 6):

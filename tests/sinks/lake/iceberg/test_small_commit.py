@@ -22,9 +22,9 @@ from penstock.sinks.files import Rows
 from penstock.sinks.lake import vectors
 from penstock.sinks.lake.iceberg import maintenance, puffin
 from penstock.sinks.lake.iceberg.fold_deletes import fold
+from penstock.sinks.lake.iceberg.format import IcebergFormat
 from penstock.sinks.lake.iceberg.maintenance import MIB, file_sizes, rewrite
 from penstock.sinks.lake.iceberg.pack_files import Tier
-from penstock.sinks.lake.iceberg.sink import IcebergSink
 from penstock.sinks.lake.iceberg.small_commit import SMALL
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Vector
@@ -47,13 +47,13 @@ def here(it: Place, *rows: tuple[Any, ...]) -> Rows:
     return Rows(never, here=lambda: iter([batch]))
 
 
-def iceberg(it: Place) -> IcebergSink:
-    assert isinstance(it.sink, IcebergSink)
-    return it.sink
+def iceberg(it: Place) -> IcebergFormat:
+    assert isinstance(it.sink.format, IcebergFormat)
+    return it.sink.format
 
 
 def target(it: Place) -> Any:
-    return iceberg(it)._load(it.table)
+    return iceberg(it).load(it.table)
 
 
 def folded(it: Place, seen: Any = None) -> bool:
@@ -302,7 +302,7 @@ def test_spark_meets_no_equality_deletes_when_it_writes(place: Make, write: str)
     if write == "merge":
         it.sink.merge(it.table, it.latest((2, "b", False, 4)), it.key, it.commit(4))
     elif write == "delete":
-        iceberg(it).delete(it.table, "id = 3", it.commit(4))
+        it.sink.delete(it.table, "id = 3", it.commit(4))
     else:
         it.evolve(4, column("id", pa.int64(), "id"), column("name", pa.int64(), "name"))
     before_write = [one for one in target(it).snapshots() if one.parentId() == number]

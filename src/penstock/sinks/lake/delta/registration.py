@@ -45,10 +45,12 @@ def _spark_options(options: DeltaOptions, conf: Mapping[str, str], state: Path) 
 
 
 def _open(options: DeltaOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
-    from penstock.sinks.lake.delta.sink import DeltaSink
+    from penstock.sinks.lake.delta.format import DeltaFormat
     from penstock.sinks.lake.shards import with_shards
+    from penstock.sinks.lake.sink import LakeSink
 
-    return with_shards(DeltaSink(options, spark, pipeline, shards.columns), shards, spark)
+    lake = LakeSink(DeltaFormat(options, spark, pipeline), pipeline, shards.columns)
+    return with_shards(lake, shards, spark)
 
 
 DELTA = SinkKind(

@@ -80,10 +80,12 @@ def _looks_like_a_url(path: Path) -> bool:
 
 
 def _open(options: IcebergOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
-    from penstock.sinks.lake.iceberg.sink import IcebergSink
+    from penstock.sinks.lake.iceberg.format import IcebergFormat
     from penstock.sinks.lake.shards import with_shards
+    from penstock.sinks.lake.sink import LakeSink
 
-    return with_shards(IcebergSink(options, spark, pipeline, shards.columns), shards, spark)
+    lake = LakeSink(IcebergFormat(options, spark, pipeline), pipeline, shards.columns)
+    return with_shards(lake, shards, spark)
 
 
 ICEBERG = SinkKind(

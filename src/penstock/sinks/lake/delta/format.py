@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -38,45 +37,30 @@ from pyspark.sql.types import (
 
 from penstock.disk.replace import sync
 from penstock.failures.messages import one_sentence
-from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import TableId
 from penstock.sinks.base import (
-    FORMAT,
-    PIPELINE,
-    SHARDS_BY,
-    SOURCE,
     Commit,
     Compacted,
-    EvolvedColumn,
     Foreign,
     Missing,
-    Narrowing,
-    Ours,
-    TargetState,
 )
 from penstock.sinks.files import WRITTEN, Rows, written
 from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
 from penstock.sinks.lake.delta.files import added, file_writer
 from penstock.sinks.lake.delta.merge import FileMerges
 from penstock.sinks.lake.delta.registration import DeltaOptions
-from penstock.sinks.lake.evolve import Change, assignments, changes
-from penstock.sinks.lake.merge import live_rows, merge, refuse_other_source, target_type
+from penstock.sinks.lake.evolve import Change, assignments
+from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, java_map
 from penstock.sinks.names import (
     OWN_COLUMNS,
     directory_name,
     namespace_levels,
-    refuse_own_names,
-    source_columns,
 )
 from penstock.sinks.refusals import (
     check_directory,
-    check_pipeline,
     is_recorded,
-    other_shape,
-    refuse_foreign,
-    shape,
 )
 from penstock.sinks.spark_sql import column_definitions, holds, quoted, table_properties, text
 
@@ -106,20 +90,11 @@ _PROPERTIES = {
 }
 
 
-class DeltaSink:
-    def __init__(
-        self,
-        options: DeltaOptions,
-        spark: SparkSession,
-        pipeline: str,
-        merged: Mapping[TableId, str] | None = None,
-    ) -> None:
-        """`merged`: targets that many source tables have together, with the column that tells them apart."""
+class DeltaFormat:
+    def __init__(self, options: DeltaOptions, spark: SparkSession, pipeline: str) -> None:
         self._options = options
         self._root = options.path
         self._spark = spark
-        self._pipeline = pipeline
-        self._merged = merged or {}
         self._commits = Commits(spark, pipeline)
         self._merges = FileMerges(spark, self._commits)
         self._sessions = Sessions(spark)
@@ -128,94 +103,85 @@ class DeltaSink:
     def check(self) -> None:
         check_directory(self._root)
 
-    def open(self, table: TableId) -> TargetState:
+    def look(self, table: TableId) -> Any | Missing | Foreign:
         path = self.path(table)
-        if not path.exists():
-            return Missing()
-        if path.is_dir() and not any(path.iterdir()):
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return Missing()
         if not (path / "_delta_log").is_dir():
             cure = "Name another `sink.path`, or move what is there away."
             return Foreign(str(path), "it holds something that is not a Delta table", cure)
-        snapshot = self._snapshot(table)
-        if snapshot.version() < 0:
-            return Missing()
-        properties = self._properties(snapshot)
-        owner = properties.get(PIPELINE)
-        if owner != self._pipeline:
-            reason = (
-                "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
-            )
-            cure = "Name another `sink.namespace` or `sink.path`, or remove the table if nobody needs it."
-            return Foreign(str(path), reason, cure)
-        if (other := other_shape(str(path), properties.get(SHARDS_BY), self._merged.get(table))) is not None:
-            return other
-        columns = source_columns(list(snapshot.schema().fieldNames()))
-        return Ours(self._commits.last(snapshot, ""), columns, self._commits.checksums.is_empty(snapshot))
+        snapshot = self.load(table)
+        return Missing() if snapshot.version() < 0 else snapshot
 
-    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        refuse_own_names(schema)
-        refuse_foreign(schema.table, self.open(schema.table))
-        properties = {
-            **_PROPERTIES,
-            PIPELINE: self._pipeline,
-            "penstock.format": FORMAT,
-            SOURCE: str(schema.table),
-            **shape(self._merged.get(schema.table)),
-        }
+    def load(self, table: TableId) -> Any:
+        jvm = self._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+            self._spark._jsparkSession, str(self.path(table))
+        )
+        return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+
+    def name(self, table: TableId) -> str:
+        return f"delta.{quoted(str(self.path(table)))}"
+
+    def place(self, table: TableId) -> str:
+        return str(self.path(table))
+
+    def path(self, table: TableId) -> Path:
+        """The directory of a table's target."""
+        levels = (*namespace_levels(self._options.namespace, table), table.table)
+        return self._root.joinpath(*[directory_name(level) for level in levels])
+
+    def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
         with self._sessions.lend(_CREATING) as session:
             session.sql(
-                f"CREATE TABLE IF NOT EXISTS {self.name(schema.table)} "
-                f"({column_definitions(target_type(arrow))}) USING delta {table_properties(properties)}"
+                f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({column_definitions(columns)}) "
+                f"USING delta {table_properties({**_PROPERTIES, **properties})}"
             )
-        refuse_other_source(self, schema.table)
+        return False  # it does not say who made it
 
-    def drop(self, table: TableId) -> None:
-        if isinstance(self.open(table), Ours):
-            shutil.rmtree(self.path(table))
-            self._forget_paths()
+    def remove(self, table: TableId) -> None:
+        shutil.rmtree(self.path(table))
+        self._forget_paths()
 
-    def clear(self, table: TableId) -> None:
-        with suppress(Py4JJavaError, PySparkException):  # it cannot be opened
-            state = self.open(table)
-            refuse_foreign(table, state)
-            if isinstance(state, Ours):
-                refuse_other_source(self, table)
+    def remove_files(self, table: TableId) -> bool:
         with suppress(FileNotFoundError):
             shutil.rmtree(self.path(table))
         self._forget_paths()
+        return True
 
     def identity(self, table: TableId) -> str | None:
-        return str(self._snapshot(table).metadata().id()) if isinstance(self.open(table), Ours) else None
+        return str(self.load(table).metadata().id())
 
-    def move(self, moves: Sequence[Move]) -> list[Move]:
+    def move(
+        self,
+        moves: Sequence[Move],
+        *,
+        identity: Callable[[TableId], str | None],
+        refuse: Callable[[TableId], None],
+    ) -> list[Move]:
         """A Delta table is its directory: its log names files relative to it. Directories change names one at
         a time, so every target is first laid aside under its identity, and then under its new name."""
         self._forget_paths()
-        waiting = [move for move in moves if self.identity(move.target) != move.identity]
+        waiting = [move for move in moves if identity(move.target) != move.identity]
         for move in waiting:
-            if self.identity(move.source) == move.identity:
+            if identity(move.source) == move.identity:
                 _rename(self.path(move.source), self._aside(move))
         self._forget_paths()
         for move in waiting:
             if self._aside(move).exists():
-                self._make_room(move)
+                self._make_room(move, refuse)
                 _rename(self._aside(move), self.path(move.target))
         for leftover in self._root.glob(f"{_GONE}*"):
             shutil.rmtree(leftover)
         self._forget_paths()
-        lost = [move for move in waiting if self.identity(move.target) != move.identity]
-        for move in moves:
-            if move not in lost:
-                self.set_property(move.target, SOURCE, str(move.target))
-        return lost
+        return [move for move in waiting if identity(move.target) != move.identity]
 
     def _aside(self, move: Move) -> Path:
         return self._root / f".moving-{move.identity}"
 
-    def _make_room(self, move: Move) -> None:
+    def _make_room(self, move: Move, refuse: Callable[[TableId], None]) -> None:
         """Moved away first: a directory half removed would be nobody's."""
-        refuse_foreign(move.target, self.open(move.target))
+        refuse(move.target)
         path = self.path(move.target)
         if path.exists():
             _rename(path, self._root / f"{_GONE}{move.identity}")
@@ -223,21 +189,55 @@ class DeltaSink:
     def _forget_paths(self) -> None:
         self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
-    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        if (snapshot := self._unless_done(table, commit)) is None:
+    # what a target says -------------------------------------------------------------------------------------
+
+    def properties(self, target: Any) -> dict[str, str]:
+        convert = self._jvm.scala.jdk.javaapi.CollectionConverters
+        return java_map(self._spark, convert.asJava(target.metadata().configuration()))
+
+    def column_names(self, target: Any) -> list[str]:
+        return list(target.schema().fieldNames())
+
+    def is_empty(self, target: Any) -> bool:
+        return self._commits.checksums.is_empty(target)
+
+    def last_commit(self, target: Any, source: str) -> Commit | None:
+        return self._commits.last(target, source)
+
+    def version(self, target: Any) -> str | None:
+        return str(target.version())
+
+    # writes -------------------------------------------------------------------------------------------------
+
+    def alone(self, table: TableId) -> AbstractContextManager[None]:
+        return nullcontext()  # Delta refuses a commit whose premises have changed
+
+    def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
+        prefix = "spark.databricks.delta.write."
+        return self._sessions.lend(
+            {prefix + name: value for name, value in self._transaction(commit).items()}
+        )
+
+    def commit_small(
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
+    ) -> bool:
+        return False  # appends and merges of files need no Spark job either, where rows are few
+
+    def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
+        writer = file_writer(self._spark, target)
+        if writer is None:
             return False
-        writer = file_writer(self._spark, snapshot)
-        if writer is not None:
-            here = rows.here
-            files = list(writer.files(here())) if here else written(rows.through(writer, WRITTEN))
-            self._commits.write(snapshot, commit, map(added, files), reads=False)
-            self._noted(table)
-            return True
+        here = rows.here
+        files = list(writer.files(here())) if here else written(rows.through(writer, WRITTEN))
+        self._commits.write(target, commit, map(added, files), reads=False)
+        self._noted(table)
+        return True
+
+    def append_by_spark(self, table: TableId, rows: Rows, commit: Commit) -> None:
         by_spark = self._fitted(table, live_rows(rows.frame)).write.format("delta").mode("append")
         for name, value in self._transaction(commit).items():
             by_spark = by_spark.option(name, value)
         by_spark.save(str(self.path(table)))
-        return True
 
     def _fitted(self, table: TableId, frame: DataFrame) -> DataFrame:
         """Delta's appends take no type but the column's own, which may be wider than the source's."""
@@ -248,59 +248,42 @@ class DeltaSink:
         ]
         return frame.select(*columns)
 
-    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        if (snapshot := self._unless_done(table, commit)) is None:
-            return False
-        if self._merges.write(snapshot, rows, key, commit):
-            self._noted(table)
-            return True
-        with self._session(commit) as session:
-            merge(session, table, self.name(table), rows, key)
-        return self._record(table, commit)
-
-    def truncate(
-        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    def merge_files(
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        return self.delete(table, "true", commit)
-
-    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        return self.delete(table, f"{SEQUENCE} < {int(sequence)}", commit)
-
-    def delete(self, table: TableId, condition: str, commit: Commit) -> bool:
-        if self._done(table, commit):
+        if not self._merges.write(target, rows, key, commit):
             return False
-        with self._session(commit) as session:
-            session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
-        return self._record(table, commit)
-
-    def evolve(
-        self,
-        table: TableId,
-        columns: Sequence[EvolvedColumn],
-        commit: Commit | None,
-        *,
-        narrowing: Narrowing,
-        properties: Mapping[str, str | None] | None = None,
-    ) -> bool:
-        """Delta changes columns one ALTER TABLE at a time, and has no defaults for rows that exist. So values
-        that have to be computed go into columns aside first; then one commit of the table's metadata, which
-        carries the key, renames, drops, adds and reorders all columns at once."""
-        if commit is not None and self._done(table, commit):
-            return False
-        present = self.columns(table)
-        changed = changes(table, present, columns, stored=self.stored, widens=widens, narrowing=narrowing)
-        waiting = [c for c in changed if c.how == "convert" or (c.how == "add" and c.default is not None)]
-        if waiting:
-            self._compute(table, present, waiting)
-        if any(change.how == "widen" for change in changed):
-            self._allow_widening(table)
-        self._commit_columns(table, changed, waiting, commit, properties or {})
+        self._noted(table)
         return True
 
-    def columns(self, table: TableId) -> StructType:
-        return StructType.fromJson(json.loads(self._snapshot(table).schema().json()))
+    def truncate(self, table: TableId, commit: Commit) -> bool:
+        return False
 
-    def _compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
+    def record(self, table: TableId, commit: Commit) -> None:
+        """A write that changed no row leaves no log entry, and with it no key: then it is recorded by
+        itself."""
+        if not is_recorded(commit, self.last_commit(self.load(table), commit.source)):
+            self.set_property(table, property_of(commit.source), str(commit))
+
+    def set_property(self, table: TableId, name: str, value: str) -> None:
+        self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({text(name)} = {text(value)})")
+
+    # columns ------------------------------------------------------------------------------------------------
+
+    def columns(self, table: TableId) -> StructType:
+        return StructType.fromJson(json.loads(self.load(table).schema().json()))
+
+    def stored(self, kind: DataType) -> DataType:
+        return kind
+
+    def widens(self, old: DataType, kind: DataType) -> bool:
+        return widens(old, kind)
+
+    def is_computed(self, change: Change) -> bool:
+        """Delta has no defaults for rows that exist."""
+        return change.how == "convert" or (change.how == "add" and change.default is not None)
+
+    def compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
         missing = [change for change in waiting if change.aside not in present.names]
         if missing:
             columns = ", ".join(f"{quoted(c.aside)} {c.kind.simpleString()}" for c in missing)
@@ -309,19 +292,22 @@ class DeltaSink:
 
     def _allow_widening(self, table: TableId) -> None:
         name = "delta.enableTypeWidening"
-        if not self._snapshot(table).metadata().configuration().get(name).isDefined():
+        if not self.load(table).metadata().configuration().get(name).isDefined():
             self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ('{name}' = 'true')")
 
-    def _commit_columns(
+    def change_columns(
         self,
         table: TableId,
+        present: StructType,
         changed: list[Change],
         waiting: list[Change],
         commit: Commit | None,
         properties: Mapping[str, str | None],
     ) -> None:
+        if any(change.how == "widen" for change in changed):
+            self._allow_widening(table)
         delta = self._jvm.org.apache.spark.sql.delta
-        snapshot = self._snapshot(table)
+        snapshot = self.load(table)
         now = snapshot.metadata()
         fields = {field["name"]: field for field in json.loads(now.schemaString())["fields"]}
         wanted = [_field(change, fields, aside=change in waiting) for change in changed]
@@ -350,24 +336,16 @@ class DeltaSink:
         operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
         self._commits.end(transaction, commit, operation, [])
 
-    def stored(self, kind: DataType) -> DataType:
-        return kind
-
-    def properties(self, table: TableId) -> dict[str, str]:
-        return self._properties(self._snapshot(table))
-
-    def _properties(self, snapshot: Any) -> dict[str, str]:
-        convert = self._jvm.scala.jdk.javaapi.CollectionConverters
-        return java_map(self._spark, convert.asJava(snapshot.metadata().configuration()))
-
-    def last_commit(self, table: TableId, source: str) -> Commit | None:
-        return self._commits.last(self._snapshot(table), source)
-
-    def version(self, table: TableId) -> str | None:
-        return str(self._snapshot(table).version())
+    # reads and care -----------------------------------------------------------------------------------------
 
     def hold(self, table: TableId) -> str | None:
-        return self.version(table)  # nothing is removed before Delta's own retention
+        return self.version(self.load(table))  # nothing is removed before Delta's own retention
+
+    def read(self, table: TableId, version: str | None) -> DataFrame:
+        reader = self._spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(str(self.path(table)))
 
     def compact(self, table: TableId) -> Compacted:
         before = self._files(table)
@@ -392,60 +370,14 @@ class DeltaSink:
     def close(self) -> None:
         pass
 
-    def read(self, table: TableId, version: str | None = None) -> DataFrame:
-        reader = self._spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        return reader.load(str(self.path(table)))
-
-    def path(self, table: TableId) -> Path:
-        """The directory of a table's target."""
-        levels = (*namespace_levels(self._options.namespace, table), table.table)
-        return self._root.joinpath(*[directory_name(level) for level in levels])
-
     # --------------------------------------------------------------------------------------------------------
 
     @property
     def _jvm(self) -> Any:
         return self._spark._jvm
 
-    def name(self, table: TableId) -> str:
-        return f"delta.{quoted(str(self.path(table)))}"
-
     def _transaction(self, commit: Commit) -> dict[str, str]:
         return {"txnAppId": application(commit), "txnVersion": str(transaction_version(commit))}
-
-    def _session(self, commit: Commit) -> Any:
-        prefix = "spark.databricks.delta.write."
-        return self._sessions.lend(
-            {prefix + name: value for name, value in self._transaction(commit).items()}
-        )
-
-    def _snapshot(self, table: TableId) -> Any:
-        jvm = self._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
-            self._spark._jsparkSession, str(self.path(table))
-        )
-        return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
-
-    def _done(self, table: TableId, commit: Commit) -> bool:
-        return self._unless_done(table, commit) is None
-
-    def _unless_done(self, table: TableId, commit: Commit) -> Any | None:
-        """The target's snapshot as it is now, if it lacks the commit."""
-        check_pipeline(commit, self._pipeline)
-        snapshot = self._snapshot(table)
-        return None if is_recorded(commit, self._commits.last(snapshot, commit.source)) else snapshot
-
-    def _record(self, table: TableId, commit: Commit) -> bool:
-        """A write that changed no row leaves no log entry, and with it no key: then it is recorded by
-        itself."""
-        if not is_recorded(commit, self.last_commit(table, commit.source)):
-            self.set_property(table, property_of(commit.source), str(commit))
-        return True
-
-    def set_property(self, table: TableId, name: str, value: str) -> None:
-        self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({text(name)} = {text(value)})")
 
 
 def _rename(path: Path, name: Path) -> None:

@@ -17,12 +17,11 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -38,28 +37,19 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from penstock.errors import ConfigError, InternalError, TableError
+from penstock.errors import ConfigError, TableError
 from penstock.failures.messages import advice_of, text_of
-from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import (
-    FORMAT,
-    PIPELINE,
-    SHARDS_BY,
-    SOURCE,
     Commit,
     Compacted,
-    EvolvedColumn,
     Foreign,
     Missing,
-    Narrowing,
-    Ours,
-    TargetState,
 )
 from penstock.sinks.files import WRITTEN, Rows, written
-from penstock.sinks.lake.evolve import Change, assignments, changes, dropped
+from penstock.sinks.lake.evolve import Change, assignments, dropped
 from penstock.sinks.lake.iceberg.catalog import PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
@@ -75,41 +65,27 @@ from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.merge import FileMerges
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
-from penstock.sinks.lake.merge import live_rows, merge, refuse_other_source, target_type
+from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
-from penstock.sinks.names import catalog_name, namespace_levels, refuse_own_names, source_columns
+from penstock.sinks.names import catalog_name, namespace_levels
 from penstock.sinks.refusals import (
     check_directory,
-    check_pipeline,
-    is_recorded,
-    other_shape,
-    refuse_foreign,
-    shape,
 )
 from penstock.sinks.spark_sql import constant, literal_form
 
 HELD_MS = 24 * 3_600_000
 
 
-class IcebergSink:
-    def __init__(
-        self,
-        options: IcebergOptions,
-        spark: SparkSession,
-        pipeline: str,
-        merged: Mapping[TableId, str] | None = None,
-    ) -> None:
-        """`merged`: targets that many source tables have together, with the column that tells them apart."""
+class IcebergFormat:
+    def __init__(self, options: IcebergOptions, spark: SparkSession, pipeline: str) -> None:
         self._options = options
         self._spark = spark
-        self._pipeline = pipeline
-        self._merged = merged or {}
         self._commits = Commits(pipeline)
         self._catalog = Catalog(spark, options.catalog)
         self._classes = Classes(spark._jvm)
         self._small = SmallCommits(self._classes, self._commits)
         self._merges = FileMerges(spark, self._classes, self._commits)
-        self._maintenance = Maintenance(spark, self._classes, options, self._load, self._alone)
+        self._maintenance = Maintenance(spark, self._classes, options, self.load, self.alone)
         self._sessions = Sessions(spark)
         self._locks: dict[TableId, threading.RLock] = {}
         self._guard = threading.Lock()
@@ -131,88 +107,102 @@ class IcebergSink:
                 hint=f"{advice.hint if advice is not None else ''} {cure}".strip(),
             ) from error
 
-    def open(self, table: TableId) -> TargetState:
-        name = self.name(table)
+    def look(self, table: TableId) -> Any | Missing | Foreign:
         absent = self._is_local and not self._path(table).exists()  # which takes Spark long to tell
         if absent or not self._catalog.exists(self._levels(table)):
             return self._unless_occupied(table)
-        target = self._load(table)
-        properties = target.properties()
-        owner = properties.get(PIPELINE)
-        if owner != self._pipeline:
-            reason = (
-                "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
-            )
-            cure = "Name another `sink.namespace` or `sink.path`, or drop the table if nobody needs it."
-            return Foreign(name, reason, cure)
-        if (other := other_shape(name, properties.get(SHARDS_BY), self._merged.get(table))) is not None:
-            return other
-        columns = [field["name"] for field in schema_fields(self._classes, target)]
-        snapshot = target.currentSnapshot()
-        empty = snapshot is None or snapshot.summary().get("total-records") == "0"
-        return Ours(self._commits.last(target, ""), source_columns(columns), empty)
+        return self.load(table)
 
-    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        refuse_own_names(schema)
-        found = self.open(schema.table)
-        refuse_foreign(schema.table, found)
-        properties = {
-            **PROPERTIES,
-            PIPELINE: self._pipeline,
-            "penstock.format": FORMAT,
-            SOURCE: str(schema.table),
-            **shape(self._merged.get(schema.table)),
-        }
-        levels = self._levels(schema.table)
-        if isinstance(found, Missing) and self._catalog.make(levels, target_type(arrow), properties):
-            return
-        refuse_foreign(schema.table, self.open(schema.table))
-        refuse_other_source(self, schema.table)
+    def load(self, table: TableId) -> Any:
+        return self._catalog.load(self._levels(table))
 
-    def drop(self, table: TableId) -> None:
-        if isinstance(self.open(table), Ours):
-            with self._alone(table):
-                self._spark.sql(f"DROP TABLE {self.name(table)} PURGE")
+    def name(self, table: TableId) -> str:
+        return self._catalog.table_name(self._levels(table))
 
-    def clear(self, table: TableId) -> None:
-        try:
-            state = self.open(table)
-            refuse_foreign(table, state)
-            if isinstance(state, Ours):
-                refuse_other_source(self, table)
-            self.drop(table)
-        except (Py4JJavaError, PySparkException):  # it cannot be read
-            if self._options.path is None:
-                raise
-            with suppress(FileNotFoundError):
-                shutil.rmtree(self._path(table))
+    def place(self, table: TableId) -> str:
+        return self.name(table)
 
-    def _path(self, table: TableId) -> Path:
-        assert self._options.path is not None
-        return self._options.path.joinpath(*self._levels(table))
+    def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
+        return self._catalog.make(self._levels(table), columns, {**PROPERTIES, **properties})
+
+    def remove(self, table: TableId) -> None:
+        self._spark.sql(f"DROP TABLE {self.name(table)} PURGE")
+
+    def remove_files(self, table: TableId) -> bool:
+        if self._options.path is None:
+            return False
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._path(table))
+        return True
 
     def identity(self, table: TableId) -> str | None:
-        return None
+        return None  # the default catalog renames no table, so targets stay where they are
 
-    def move(self, moves: Sequence[Move]) -> list[Move]:
-        raise InternalError("The iceberg sink moves no targets.")
+    def move(
+        self,
+        moves: Sequence[Move],
+        *,
+        identity: Callable[[TableId], str | None],
+        refuse: Callable[[TableId], None],
+    ) -> list[Move]:
+        return list(moves)
 
-    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        if (target := self._unless_done(table, commit)) is None:
+    # what a target says -------------------------------------------------------------------------------------
+
+    def properties(self, target: Any) -> dict[str, str]:
+        return java_map(self._spark, target.properties())
+
+    def column_names(self, target: Any) -> list[str]:
+        return [field["name"] for field in schema_fields(self._classes, target)]
+
+    def is_empty(self, target: Any) -> bool:
+        snapshot = target.currentSnapshot()
+        return snapshot is None or snapshot.summary().get("total-records") == "0"
+
+    def last_commit(self, target: Any, source: str) -> Commit | None:
+        return self._commits.last(target, source)
+
+    def version(self, target: Any) -> str | None:
+        snapshot = target.currentSnapshot()
+        return None if snapshot is None else str(snapshot.snapshotId())
+
+    # writes -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def alone(self, table: TableId) -> Iterator[None]:
+        """Spark's writes of a table, and its housekeeping, take turns: else one would undo the other's
+        premises. Small commits go on beside both."""
+        with self._guard:
+            lock = self._locks.setdefault(table, threading.RLock())
+        with lock:
+            yield
+
+    def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
+        self._maintenance.fold(table)  # the statement reads all of it
+        return self._sessions.lend({f"spark.sql.iceberg.snapshot-property.{COMMIT}": str(commit)})
+
+    def commit_small(
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
+    ) -> bool:
+        if not self._options.equality_deletes or not self._small.write(target, rows, key, commit):
             return False
-        if self._write_small(table, target, rows, (), commit):
-            return True
+        self._maintenance.noted(table, small=True)
+        return True
+
+    def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
         writer = file_writer(self._classes, target)
         if writer is None:
-            activate(self._spark)
-            frame = live_rows(rows.frame).writeTo(self.name(table))
-            frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
-            return self._record(table, commit)
+            return False
         files = written(rows.through(writer, WRITTEN))
         with removed_if_refused(files):
             self._add_files(target, files, commit)
         self._maintenance.noted(table, small=False)
         return True
+
+    def append_by_spark(self, table: TableId, rows: Rows, commit: Commit) -> None:
+        activate(self._spark)
+        frame = live_rows(rows.frame).writeTo(self.name(table))
+        frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
 
     def _add_files(self, target: Any, files: list[str], commit: Commit) -> None:
         """One commit: the files, and the commit's key beside them."""
@@ -225,72 +215,59 @@ class IcebergSink:
         self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()
 
-    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        if (target := self._unless_done(table, commit)) is None:
-            return False
-        if self._write_small(table, target, rows, key, commit):
-            return True
-        with self._alone(table):
-            if self._merges.write(self._load(table), rows, key, commit):
-                self._maintenance.noted(table, small=False)
-                return True
-            with self._session(table, commit) as session:
-                merge(session, table, self.name(table), rows, key)
-        return self._record(table, commit)
-
-    def truncate(
-        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    def merge_files(
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        if self._done(table, commit):
+        # Looked at again, now that nobody else changes files.
+        if not self._merges.write(self.load(table), rows, key, commit):
             return False
-        with self._alone(table):
-            transaction = self._load(table).newTransaction()
-            delete = transaction.newDelete().deleteFromRowFilter(self._classes.everything)
-            delete.set(COMMIT, str(commit)).commit()
-            self._commits.record(transaction, transaction.table(), commit)
-            transaction.commitTransaction()
+        self._maintenance.noted(table, small=False)
         return True
 
-    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        return self.delete(table, f"{SEQUENCE} < {int(sequence)}", commit)
-
-    def delete(self, table: TableId, condition: str, commit: Commit) -> bool:
-        # Doing this twice in a row is harmless. That matters: a delete of whole files makes a snapshot
-        # without the session's properties, and the property of the table comes a moment later.
-        if self._done(table, commit):
-            return False
-        with self._alone(table), self._session(table, commit) as session:
-            session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
-        return self._record(table, commit)
-
-    def evolve(
-        self,
-        table: TableId,
-        columns: Sequence[EvolvedColumn],
-        commit: Commit | None,
-        *,
-        narrowing: Narrowing,
-        properties: Mapping[str, str | None] | None = None,
-    ) -> bool:
-        """One transaction. Before it, values that have to be converted are computed into columns aside, which
-        the transaction puts in the place of the old ones: no reader ever sees a column half converted."""
-        if commit is not None and self._done(table, commit):
-            return False
-        with self._alone(table), _refused(table):
-            present = self.columns(table)
-            changed = changes(table, present, columns, stored=self.stored, widens=widens, narrowing=narrowing)
-            waiting = [change for change in changed if change.how == "convert"]
-            if waiting:
-                self._convert(table, present, waiting)
-            self._evolve(table, present, changed, commit, properties)
+    def truncate(self, table: TableId, commit: Commit) -> bool:
+        transaction = self.load(table).newTransaction()
+        delete = transaction.newDelete().deleteFromRowFilter(self._classes.everything)
+        delete.set(COMMIT, str(commit)).commit()
+        self._commits.record(transaction, transaction.table(), commit)
+        transaction.commitTransaction()
         return True
+
+    def record(self, table: TableId, commit: Commit) -> None:
+        """A delete of whole files makes a snapshot without the session's properties: then only this one, of
+        the table, says what was committed."""
+        target = self.load(table)
+        self._commits.record(target, target, commit)
+        self._maintenance.noted(table, small=False)
+
+    def set_property(self, table: TableId, name: str, value: str) -> None:
+        target = self.load(table)
+        self._commits.record(target, target, None, {name: value})
+
+    # columns ------------------------------------------------------------------------------------------------
 
     def columns(self, table: TableId) -> StructType:
         self._spark.sql(f"REFRESH TABLE {self.name(table)}")
         return self._spark.sql(f"SELECT * FROM {self.name(table)}").schema
 
-    def _convert(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
-        update = self._load(table).updateSchema()
+    def stored(self, kind: DataType) -> DataType:
+        """Iceberg has no integers below 32 bits."""
+        return IntegerType() if isinstance(kind, (ByteType, ShortType)) else kind
+
+    def widens(self, old: DataType, kind: DataType) -> bool:
+        if isinstance(old, DecimalType) and isinstance(kind, DecimalType):
+            return old.scale == kind.scale and old.precision <= kind.precision
+        pair = (type(old), type(kind))
+        return pair in ((IntegerType, LongType), (FloatType, DoubleType))
+
+    def is_computed(self, change: Change) -> bool:
+        return change.how == "convert"  # Iceberg has defaults for rows that are there
+
+    def compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
+        with _refused(table):
+            self._compute(table, present, waiting)
+
+    def _compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
+        update = self.load(table).updateSchema()
         for change in waiting:
             if change.aside not in present.names:
                 update.addColumn(None, change.aside, self._type(change.kind), None)
@@ -299,15 +276,27 @@ class IcebergSink:
         session = self._spark.newSession()  # sees the columns that are new
         session.sql(f"UPDATE {self.name(table)} SET {assignments(present, waiting)}")
 
-    def _evolve(
+    def change_columns(
+        self,
+        table: TableId,
+        present: StructType,
+        changed: list[Change],
+        waiting: list[Change],
+        commit: Commit | None,
+        properties: Mapping[str, str | None],
+    ) -> None:
+        with _refused(table):
+            self._change_columns(table, present, changed, commit, properties)
+
+    def _change_columns(
         self,
         table: TableId,
         present: StructType,
         changed: list[Change],
         commit: Commit | None,
-        properties: Mapping[str, str | None] | None,
+        properties: Mapping[str, str | None],
     ) -> None:
-        transaction = self._load(table).newTransaction()
+        transaction = self.load(table).newTransaction()
         update = transaction.updateSchema()
         for name in dropped(present, changed):
             update.deleteColumn(name)
@@ -339,28 +328,12 @@ class IcebergSink:
         if change.how in ("keep", "widen") and change.before != change.name:
             update.renameColumn(change.before, change.name)
 
-    def stored(self, kind: DataType) -> DataType:
-        """Iceberg has no integers below 32 bits."""
-        return IntegerType() if isinstance(kind, (ByteType, ShortType)) else kind
-
-    def properties(self, table: TableId) -> dict[str, str]:
-        return java_map(self._spark, self._load(table).properties())
-
-    def set_property(self, table: TableId, name: str, value: str) -> None:
-        target = self._load(table)
-        self._commits.record(target, target, None, {name: value})
-
-    def last_commit(self, table: TableId, source: str) -> Commit | None:
-        return self._commits.last(self._load(table), source)
-
-    def version(self, table: TableId) -> str | None:
-        snapshot = self._load(table).currentSnapshot()
-        return None if snapshot is None else str(snapshot.snapshotId())
+    # reads and care -----------------------------------------------------------------------------------------
 
     def hold(self, table: TableId) -> str | None:
         with suppress(Py4JJavaError):  # somebody else is at it: it takes longer to read, no more
             self._maintenance.fold(table)
-        target = self._load(table)
+        target = self.load(table)
         snapshot = target.currentSnapshot()
         if snapshot is None:
             return None
@@ -382,24 +355,20 @@ class IcebergSink:
         at = "" if version is None else f" VERSION AS OF {int(version)}"
         return self._spark.sql(f"SELECT * FROM {self.name(table)}{at}")
 
+    # --------------------------------------------------------------------------------------------------------
+
     @property
     def _jvm(self) -> Any:
         return self._spark._jvm
 
-    def name(self, table: TableId) -> str:
-        return self._catalog.table_name(self._levels(table))
+    def _path(self, table: TableId) -> Path:
+        assert self._options.path is not None
+        return self._options.path.joinpath(*self._levels(table))
 
     def _levels(self, table: TableId) -> list[str]:
         """Its place in the catalog."""
         levels = (*namespace_levels(self._options.namespace, table), table.table)
         return list(map(catalog_name, levels))
-
-    def _session(self, table: TableId, commit: Commit) -> Any:
-        self._maintenance.fold(table)  # the statement reads all of it
-        return self._sessions.lend({f"spark.sql.iceberg.snapshot-property.{COMMIT}": str(commit)})
-
-    def _load(self, table: TableId) -> Any:
-        return self._catalog.load(self._levels(table))
 
     def _unless_occupied(self, table: TableId) -> Missing | Foreign:
         if self._options.path is None:
@@ -409,38 +378,6 @@ class IcebergSink:
             cure = "Name another `sink.path`, or move what is there away."
             return Foreign(str(path), "it holds something that is not an Iceberg table", cure)
         return Missing()
-
-    def _done(self, table: TableId, commit: Commit) -> bool:
-        return self._unless_done(table, commit) is None
-
-    def _unless_done(self, table: TableId, commit: Commit) -> Any | None:
-        """The target as it is now, if it lacks the commit."""
-        check_pipeline(commit, self._pipeline)
-        target = self._load(table)
-        return None if is_recorded(commit, self._commits.last(target, commit.source)) else target
-
-    def _write_small(
-        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
-    ) -> bool:
-        if not self._options.equality_deletes or not self._small.write(target, rows, key, commit):
-            return False
-        self._maintenance.noted(table, small=True)
-        return True
-
-    def _record(self, table: TableId, commit: Commit) -> bool:
-        target = self._load(table)
-        self._commits.record(target, target, commit)
-        self._maintenance.noted(table, small=False)
-        return True
-
-    @contextmanager
-    def _alone(self, table: TableId) -> Iterator[None]:
-        """Spark's writes of a table, and its housekeeping, take turns: else one would undo the other's
-        premises. Small commits go on beside both."""
-        with self._guard:
-            lock = self._locks.setdefault(table, threading.RLock())
-        with lock:
-            yield
 
     def _type(self, kind: DataType) -> Any:
         struct = f'{{"type":"struct","fields":[{{"name":"c","type":{kind.json()},'
@@ -471,10 +408,3 @@ def _refused(table: TableId) -> Iterator[None]:
             f"`penstock resnapshot FILE {argument(table)}`.",
             table=str(table),
         ) from error
-
-
-def widens(old: DataType, kind: DataType) -> bool:
-    if isinstance(old, DecimalType) and isinstance(kind, DecimalType):
-        return old.scale == kind.scale and old.precision <= kind.precision
-    pair = (type(old), type(kind))
-    return pair in ((IntegerType, LongType), (FloatType, DoubleType))
