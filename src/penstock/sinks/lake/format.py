@@ -1,15 +1,15 @@
-"""What tells one lake format from another. `LakeSink` (`sink.py`) does the rest.
+"""What a lake format must provide. `LakeSink` (`sink.py`) does everything else.
 
-A target "as it is now" is what `load` gives: an object of the format's own, of one version of the table. The
-methods that write make a version of their own, in which the commit stands; a method that returns False has
-written nothing.
+`find` and `load` return a target as it is now: an object of the format's own library that stands for one
+version of the table. A method that writes makes a new version. Unless it says otherwise, that version also
+records the commit. A write method that returns False has written nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
@@ -22,34 +22,135 @@ from penstock.sinks.lake.evolve import Change
 
 
 class LakeFormat(Protocol):
-    # targets
+    # targets ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """See `Sink.check`."""
 
     def name(self, table: TableId) -> str:
-        """The target's name as Spark SQL."""
+        """The target's name in Spark SQL, quoted."""
 
     def place(self, table: TableId) -> str:
         """Where the target is, for messages."""
 
-    def look(self, table: TableId) -> Any | Missing | Foreign:
-        """The target as it is now, whoever made it. `Foreign`: something else is in its place."""
+    def find(self, table: TableId) -> Any | Missing | Foreign:
+        """The target as it is now, whoever created it. `Foreign`: the place holds something that is not a
+        table of this format."""
 
     def load(self, table: TableId) -> Any:
-        """The target as it is now; it is there."""
+        """The target as it is now. The caller knows that it exists."""
 
     def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
-        """False: meanwhile somebody else has made one."""
+        """Creates the target unless it exists. True only if this call certainly created it: then the caller
+        need not look whose it is."""
 
     def remove(self, table: TableId) -> None:
-        """Removes a target of ours."""
+        """Removes a target of this pipeline."""
 
     def remove_files(self, table: TableId) -> bool:
-        """Removes what is in the place of the target. False: only its catalog knows where that is."""
+        """Deletes the target's directory, whatever it holds. False: only a catalog knows the directory."""
 
-    def identity(self, table: TableId) -> str | None:
-        """See `TableSink.identity`."""
+    # what a loaded target says ------------------------------------------------------------------------------
+
+    def properties(self, target: Any) -> dict[str, str]: ...
+
+    def column_names(self, target: Any) -> list[str]: ...
+
+    def is_empty(self, target: Any) -> bool:
+        """True only if the target certainly holds no rows."""
+
+    def last_commit(self, target: Any, source: str) -> Commit | None:
+        """The last commit with this `Commit.source`."""
+
+    def version(self, target: Any) -> str | None:
+        """See `Readable.version`."""
+
+    # writes -------------------------------------------------------------------------------------------------
+
+    def exclusive(self, table: TableId) -> AbstractContextManager[None]:
+        """Keeps out other writes of this process that would make one by Spark fail."""
+
+    def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
+        """A session whose SQL statements record the commit in the target, if they change any row."""
+
+    def commit_small(
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
+    ) -> bool:
+        """Adds few rows without a Spark job. They replace the rows of the target that have the same `key`;
+        with an empty key, nothing is replaced."""
+
+    def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
+        """Adds rows as data files that Spark's tasks write themselves."""
+
+    def append_by_spark(self, table: TableId, rows: Rows, commit: Commit) -> None:
+        """Adds rows with Spark's own writer. The caller calls `record` next."""
+
+    def merge_files(
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
+    ) -> bool:
+        """Adds rows as data files that Spark's tasks write themselves, and marks the rows of the target that
+        have the same keys as deleted."""
+
+    def truncate(self, table: TableId, commit: Commit) -> bool:
+        """Removes all rows without Spark."""
+
+    def record(self, table: TableId, commit: Commit) -> None:
+        """Records the commit after a write by Spark, which may not have done so, for example because no row
+        changed."""
+
+    def set_property(self, table: TableId, name: str, value: str) -> None: ...
+
+    # columns ------------------------------------------------------------------------------------------------
+
+    def columns(self, table: TableId) -> StructType:
+        """The target's columns now, as Spark reads them."""
+
+    def stored(self, kind: DataType) -> DataType:
+        """The type in which the format stores values of a type."""
+
+    def widens(self, old: DataType, kind: DataType) -> bool:
+        """Whether the format can change a column's type from `old` to `kind` without rewriting rows."""
+
+    def needs_computing(self, change: Change) -> bool:
+        """Whether existing rows get values that must be computed and written."""
+
+    def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
+        """Creates the changes' temporary columns (`Change.aside`) where they are missing, and fills them.
+        Records no commit."""
+
+    def change_columns(
+        self,
+        table: TableId,
+        present: StructType,
+        changed: list[Change],
+        computed: list[Change],
+        commit: Commit | None,
+        properties: Mapping[str, str | None],
+    ) -> None:
+        """Makes all changes, and sets the properties (None: removes one), in one transaction. `computed`: the
+        changes whose values are in their temporary columns."""
+
+    # reads and maintenance ----------------------------------------------------------------------------------
+
+    def hold(self, table: TableId) -> str | None:
+        """See `Readable.hold`."""
+
+    def read(self, table: TableId, version: str | None) -> DataFrame:
+        """See `Readable.read`."""
+
+    def compact(self, table: TableId) -> Compacted:
+        """See `TableSink.compact`."""
+
+    def close(self) -> None:
+        """Ends background work."""
+
+
+@runtime_checkable
+class MovableFormat(LakeFormat, Protocol):
+    """A format whose targets can be renamed."""
+
+    def identity(self, table: TableId) -> str:
+        """See `TableSink.identity`. The target is one of this pipeline."""
 
     def move(
         self,
@@ -58,90 +159,5 @@ class LakeFormat(Protocol):
         identity: Callable[[TableId], str | None],
         refuse: Callable[[TableId], None],
     ) -> list[Move]:
-        """See `TableSink.move`. `identity`: of what is there now. `refuse` raises for what is not ours."""
-
-    # what a target says
-
-    def properties(self, target: Any) -> dict[str, str]: ...
-
-    def column_names(self, target: Any) -> list[str]: ...
-
-    def is_empty(self, target: Any) -> bool:
-        """True only if it certainly holds no rows."""
-
-    def last_commit(self, target: Any, source: str) -> Commit | None:
-        """Of the shard `source`; of the table itself if that is empty."""
-
-    def version(self, target: Any) -> str | None:
-        """See `Readable.version`."""
-
-    # writes
-
-    def alone(self, table: TableId) -> AbstractContextManager[None]:
-        """Keeps out other writes that would undo the premises of one by Spark."""
-
-    def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
-        """A session whose statements about the target carry the commit."""
-
-    def commit_small(
-        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
-    ) -> bool:
-        """Adds few rows without a Spark job, in place of those with their keys (none: they are appended)."""
-
-    def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
-        """Adds rows as files that the tasks themselves write."""
-
-    def append_by_spark(self, table: TableId, rows: Rows, commit: Commit) -> None: ...
-
-    def merge_files(
-        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
-    ) -> bool:
-        """Adds rows as files, and marks as gone what the target has of their keys."""
-
-    def truncate(self, table: TableId, commit: Commit) -> bool:
-        """Removes all rows without Spark."""
-
-    def record(self, table: TableId, commit: Commit) -> None:
-        """After a write by Spark: the commit stands in the target, also if no row changed."""
-
-    def set_property(self, table: TableId, name: str, value: str) -> None: ...
-
-    # columns
-
-    def columns(self, table: TableId) -> StructType:
-        """As Spark reads them now."""
-
-    def stored(self, kind: DataType) -> DataType:
-        """The type by which the format keeps a type."""
-
-    def widens(self, old: DataType, kind: DataType) -> bool:
-        """The format can turn one type into the other without touching rows."""
-
-    def is_computed(self, change: Change) -> bool:
-        """The values of the column have to be computed for the rows that are there."""
-
-    def compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
-        """Fills the columns aside (`Change.aside`); those that are missing are made first."""
-
-    def change_columns(
-        self,
-        table: TableId,
-        present: StructType,
-        changed: list[Change],
-        waiting: list[Change],
-        commit: Commit | None,
-        properties: Mapping[str, str | None],
-    ) -> None:
-        """Does all changes in one transaction; `waiting` are those whose values were computed."""
-
-    # reads and care
-
-    def hold(self, table: TableId) -> str | None:
-        """See `Readable.hold`."""
-
-    def read(self, table: TableId, version: str | None) -> DataFrame: ...
-
-    def compact(self, table: TableId) -> Compacted: ...
-
-    def close(self) -> None:
-        """Ends what goes on in the background."""
+        """See `TableSink.move`. `identity` returns the identity of the target that a table has now (None: it
+        has none of this pipeline). `refuse` raises if a target's place belongs to somebody else."""

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
+from penstock.errors import InternalError
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
@@ -35,7 +36,7 @@ from penstock.sinks.base import (
 )
 from penstock.sinks.files import Rows
 from penstock.sinks.lake.evolve import changes
-from penstock.sinks.lake.format import LakeFormat
+from penstock.sinks.lake.format import LakeFormat, MovableFormat
 from penstock.sinks.lake.merge import merge, target_type
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
@@ -49,10 +50,11 @@ from penstock.sinks.refusals import (
 
 
 class LakeSink:
-    """`merged`: targets that several source tables have together, with the column that tells them apart."""
+    """A `TableSink` that can be read back. `merged`: targets that several source tables share, with the
+    column that tells their rows apart."""
 
-    def __init__(self, format_: LakeFormat, pipeline: str, merged: Mapping[TableId, str]) -> None:
-        self.format = format_
+    def __init__(self, lake_format: LakeFormat, pipeline: str, merged: Mapping[TableId, str]) -> None:
+        self.format = lake_format
         self._pipeline = pipeline
         self._merged = merged
 
@@ -60,7 +62,7 @@ class LakeSink:
         self.format.check()
 
     def open(self, table: TableId) -> TargetState:
-        target = self.format.look(table)
+        target = self.format.find(table)
         if isinstance(target, (Missing, Foreign)):
             return target
         place, properties = self.format.place(table), self.format.properties(target)
@@ -94,7 +96,7 @@ class LakeSink:
 
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
-            with self.format.alone(table):
+            with self.format.exclusive(table):
                 self.format.remove(table)
 
     def clear(self, table: TableId) -> None:
@@ -107,13 +109,18 @@ class LakeSink:
         except (Py4JJavaError, PySparkException):  # it cannot be opened
             if not self.format.remove_files(table):
                 raise
-            return
-        self.format.remove_files(table)
+        else:
+            self.format.remove_files(table)
 
     def identity(self, table: TableId) -> str | None:
-        return self.format.identity(table) if isinstance(self.open(table), Ours) else None
+        if not isinstance(self.format, MovableFormat) or not isinstance(self.open(table), Ours):
+            return None
+        return self.format.identity(table)
 
     def move(self, moves: Sequence[Move]) -> list[Move]:
+        if not isinstance(self.format, MovableFormat):
+            raise InternalError("A plan renames targets of a sink that cannot rename them.")
+
         def refuse(table: TableId) -> None:
             refuse_foreign(table, self.open(table))
 
@@ -126,7 +133,7 @@ class LakeSink:
     # writes -------------------------------------------------------------------------------------------------
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        if (target := self._unless_done(table, commit)) is None:
+        if (target := self._target_unless_recorded(table, commit)) is None:
             return False
         if self.format.commit_small(table, target, rows, (), commit):
             return True
@@ -137,11 +144,11 @@ class LakeSink:
         return True
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        if (target := self._unless_done(table, commit)) is None:
+        if (target := self._target_unless_recorded(table, commit)) is None:
             return False
         if self.format.commit_small(table, target, rows, key, commit):
             return True
-        with self.format.alone(table):
+        with self.format.exclusive(table):
             if self.format.merge_files(table, target, rows, key, commit):
                 return True
             with self.format.session(table, commit) as session:
@@ -152,25 +159,30 @@ class LakeSink:
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
     ) -> bool:
-        if self._unless_done(table, commit) is None:
+        if self._target_unless_recorded(table, commit) is None:
             return False
-        with self.format.alone(table):
-            if self.format.truncate(table, commit):
-                return True
-        return self.delete(table, "true", commit)
+        with self.format.exclusive(table):
+            done = self.format.truncate(table, commit)
+        if not done:
+            self._delete(table, "true", commit)
+        return True
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
         return self.delete(table, f"{SEQUENCE} < {int(sequence)}", commit)
 
     def delete(self, table: TableId, condition: str, commit: Commit) -> bool:
-        """Rows for which the condition, in Spark SQL, is true go. Doing this twice in a row is harmless. That
-        matters: where a delete of whole files does not carry the commit, it is recorded a moment later."""
-        if self._unless_done(table, commit) is None:
+        """Deletes the rows for which the condition, in Spark SQL, is true."""
+        if self._target_unless_recorded(table, commit) is None:
             return False
-        with self.format.alone(table), self.format.session(table, commit) as session:
+        self._delete(table, condition, commit)
+        return True
+
+    def _delete(self, table: TableId, condition: str, commit: Commit) -> None:
+        """A delete of whole files may not carry the commit, which is then recorded a moment later. If the
+        process is killed in between, the delete runs again, which changes nothing."""
+        with self.format.exclusive(table), self.format.session(table, commit) as session:
             session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
         self.format.record(table, commit)
-        return True
 
     def evolve(
         self,
@@ -181,25 +193,27 @@ class LakeSink:
         narrowing: Narrowing,
         properties: Mapping[str, str | None] | None = None,
     ) -> bool:
-        """Values that have to be computed go into columns aside first. Then one transaction puts these in the
-        place of the old ones, and renames, drops, adds and reorders all columns: no reader ever sees a column
-        half converted. `properties` (None: it goes) change in the same transaction. `commit` None: nothing is
-        recorded."""
-        if commit is not None and self._unless_done(table, commit) is None:
+        """See `Sink.evolve`. `properties` of the target (None: remove it) change in the same transaction.
+        `commit` None: no commit is recorded.
+
+        Values that have to be computed are first written to temporary columns (`Change.aside`). Then one
+        transaction renames, drops, adds and reorders all columns, and replaces the old columns by the
+        temporary ones. So no reader ever sees a column half converted."""
+        if commit is not None and self._target_unless_recorded(table, commit) is None:
             return False
         form = self.format
-        with form.alone(table):
+        with form.exclusive(table):
             present = form.columns(table)
             changed = changes(
                 table, present, columns, stored=form.stored, widens=form.widens, narrowing=narrowing
             )
-            waiting = [change for change in changed if form.is_computed(change)]
-            if waiting:
-                form.compute(table, present, waiting)
-            form.change_columns(table, present, changed, waiting, commit, properties or {})
+            computed = [change for change in changed if form.needs_computing(change)]
+            if computed:
+                form.compute(table, present, computed)
+            form.change_columns(table, present, changed, computed, commit, properties or {})
         return True
 
-    # of a target as a whole, for shards
+    # what shards need to know of their common target -------------------------------------------------------
 
     def name(self, table: TableId) -> str:
         """The target's name as Spark SQL."""
@@ -221,7 +235,7 @@ class LakeSink:
     def last_commit(self, table: TableId, source: str) -> Commit | None:
         return self.format.last_commit(self.format.load(table), source)
 
-    # reads
+    # reads --------------------------------------------------------------------------------------------------
 
     def version(self, table: TableId) -> str | None:
         return self.format.version(self.format.load(table))
@@ -244,7 +258,7 @@ class LakeSink:
         """Raises `TableError` if the target was made for another table."""
         refuse_shared(table, self.name(table), self.properties(table).get(SOURCE))
 
-    def _unless_done(self, table: TableId, commit: Commit) -> Any | None:
+    def _target_unless_recorded(self, table: TableId, commit: Commit) -> Any | None:
         """The target as it is now, if it lacks the commit."""
         check_pipeline(commit, self._pipeline)
         target = self.format.load(table)

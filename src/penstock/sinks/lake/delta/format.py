@@ -103,7 +103,7 @@ class DeltaFormat:
     def check(self) -> None:
         check_directory(self._root)
 
-    def look(self, table: TableId) -> Any | Missing | Foreign:
+    def find(self, table: TableId) -> Any | Missing | Foreign:
         path = self.path(table)
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             return Missing()
@@ -149,7 +149,7 @@ class DeltaFormat:
         self._forget_paths()
         return True
 
-    def identity(self, table: TableId) -> str | None:
+    def identity(self, table: TableId) -> str:
         return str(self.load(table).metadata().id())
 
     def move(
@@ -209,7 +209,7 @@ class DeltaFormat:
 
     # writes -------------------------------------------------------------------------------------------------
 
-    def alone(self, table: TableId) -> AbstractContextManager[None]:
+    def exclusive(self, table: TableId) -> AbstractContextManager[None]:
         return nullcontext()  # Delta refuses a commit whose premises have changed
 
     def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
@@ -279,16 +279,16 @@ class DeltaFormat:
     def widens(self, old: DataType, kind: DataType) -> bool:
         return widens(old, kind)
 
-    def is_computed(self, change: Change) -> bool:
+    def needs_computing(self, change: Change) -> bool:
         """Delta has no defaults for rows that exist."""
         return change.how == "convert" or (change.how == "add" and change.default is not None)
 
-    def compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
-        missing = [change for change in waiting if change.aside not in present.names]
+    def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
+        missing = [change for change in computed if change.aside not in present.names]
         if missing:
             columns = ", ".join(f"{quoted(c.aside)} {c.kind.simpleString()}" for c in missing)
             self._spark.sql(f"ALTER TABLE {self.name(table)} ADD COLUMNS ({columns})")
-        self._spark.sql(f"UPDATE {self.name(table)} SET {assignments(present, waiting)}")
+        self._spark.sql(f"UPDATE {self.name(table)} SET {assignments(present, computed)}")
 
     def _allow_widening(self, table: TableId) -> None:
         name = "delta.enableTypeWidening"
@@ -300,7 +300,7 @@ class DeltaFormat:
         table: TableId,
         present: StructType,
         changed: list[Change],
-        waiting: list[Change],
+        computed: list[Change],
         commit: Commit | None,
         properties: Mapping[str, str | None],
     ) -> None:
@@ -310,7 +310,7 @@ class DeltaFormat:
         snapshot = self.load(table)
         now = snapshot.metadata()
         fields = {field["name"]: field for field in json.loads(now.schemaString())["fields"]}
-        wanted = [_field(change, fields, aside=change in waiting) for change in changed]
+        wanted = [_field(change, fields, aside=change in computed) for change in changed]
         wanted += [fields[name] for name in OWN_COLUMNS if name in fields]
         text_ = json.dumps({"type": "struct", "fields": wanted})
         transaction = self._commits.begin(snapshot)

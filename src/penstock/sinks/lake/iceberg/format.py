@@ -17,7 +17,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from pyspark.sql.types import (
 
 from penstock.errors import ConfigError, TableError
 from penstock.failures.messages import advice_of, text_of
-from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import (
@@ -85,7 +84,7 @@ class IcebergFormat:
         self._classes = Classes(spark._jvm)
         self._small = SmallCommits(self._classes, self._commits)
         self._merges = FileMerges(spark, self._classes, self._commits)
-        self._maintenance = Maintenance(spark, self._classes, options, self.load, self.alone)
+        self._maintenance = Maintenance(spark, self._classes, options, self.load, self.exclusive)
         self._sessions = Sessions(spark)
         self._locks: dict[TableId, threading.RLock] = {}
         self._guard = threading.Lock()
@@ -107,7 +106,7 @@ class IcebergFormat:
                 hint=f"{advice.hint if advice is not None else ''} {cure}".strip(),
             ) from error
 
-    def look(self, table: TableId) -> Any | Missing | Foreign:
+    def find(self, table: TableId) -> Any | Missing | Foreign:
         absent = self._is_local and not self._path(table).exists()  # which takes Spark long to tell
         if absent or not self._catalog.exists(self._levels(table)):
             return self._unless_occupied(table)
@@ -135,18 +134,6 @@ class IcebergFormat:
             shutil.rmtree(self._path(table))
         return True
 
-    def identity(self, table: TableId) -> str | None:
-        return None  # the default catalog renames no table, so targets stay where they are
-
-    def move(
-        self,
-        moves: Sequence[Move],
-        *,
-        identity: Callable[[TableId], str | None],
-        refuse: Callable[[TableId], None],
-    ) -> list[Move]:
-        return list(moves)
-
     # what a target says -------------------------------------------------------------------------------------
 
     def properties(self, target: Any) -> dict[str, str]:
@@ -169,7 +156,7 @@ class IcebergFormat:
     # writes -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def alone(self, table: TableId) -> Iterator[None]:
+    def exclusive(self, table: TableId) -> Iterator[None]:
         """Spark's writes of a table, and its housekeeping, take turns: else one would undo the other's
         premises. Small commits go on beside both."""
         with self._guard:
@@ -259,29 +246,29 @@ class IcebergFormat:
         pair = (type(old), type(kind))
         return pair in ((IntegerType, LongType), (FloatType, DoubleType))
 
-    def is_computed(self, change: Change) -> bool:
+    def needs_computing(self, change: Change) -> bool:
         return change.how == "convert"  # Iceberg has defaults for rows that are there
 
-    def compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
+    def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
         with _refused(table):
-            self._compute(table, present, waiting)
+            self._compute(table, present, computed)
 
-    def _compute(self, table: TableId, present: StructType, waiting: list[Change]) -> None:
+    def _compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
         update = self.load(table).updateSchema()
-        for change in waiting:
+        for change in computed:
             if change.aside not in present.names:
                 update.addColumn(None, change.aside, self._type(change.kind), None)
         update.commit()
         self._maintenance.fold(table)
         session = self._spark.newSession()  # sees the columns that are new
-        session.sql(f"UPDATE {self.name(table)} SET {assignments(present, waiting)}")
+        session.sql(f"UPDATE {self.name(table)} SET {assignments(present, computed)}")
 
     def change_columns(
         self,
         table: TableId,
         present: StructType,
         changed: list[Change],
-        waiting: list[Change],
+        computed: list[Change],
         commit: Commit | None,
         properties: Mapping[str, str | None],
     ) -> None:

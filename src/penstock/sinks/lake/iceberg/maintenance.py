@@ -52,7 +52,7 @@ class _Noted:
 
 
 class Maintenance:
-    """`load` gives a table as it is now; `alone` keeps Spark's own writes of a table out. Thread-safe."""
+    """`load` gives a table as it is now; `exclusive` keeps Spark's own writes of a table out. Thread-safe."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class Maintenance:
         classes: Classes,
         options: IcebergOptions,
         load: Callable[[TableId], Any],
-        alone: Callable[[TableId], AbstractContextManager[None]],
+        exclusive: Callable[[TableId], AbstractContextManager[None]],
     ) -> None:
         self._spark = spark
         self._classes = classes
         self._options = options
         self._load = load
-        self._alone = alone
+        self._exclusive = exclusive
         self._noted: dict[TableId, _Noted] = {}
         self._queue: deque[TableId] = deque()
         self._changed = threading.Condition()
@@ -127,7 +127,7 @@ class Maintenance:
 
     def tidy(self, table: TableId) -> None:
         """Folds equality deletes, puts small files together, forgets old snapshots."""
-        with self._alone(table):
+        with self._exclusive(table):
             target = self._load(table)
             self._fold(table, target)
             self._pack(target)
@@ -137,7 +137,7 @@ class Maintenance:
     def fold(self, table: TableId) -> None:
         """Before Spark reads all of a table in order to write to it. For each data file it would make a set
         of all the keys that any later commit has deleted: minutes, where there are a hundred of either."""
-        with self._alone(table):
+        with self._exclusive(table):
             self._fold(table, self._load(table))
 
     def _fold(self, table: TableId, target: Any) -> None:
@@ -151,7 +151,7 @@ class Maintenance:
         """As `tidy`, and every file that is small is written again."""
         before = len(file_sizes(self._load(table)))
         self.tidy(table)
-        with self._alone(table):
+        with self._exclusive(table):
             target = self._load(table)
             rewrite(self._spark, target, {"min-input-files": "2"})
         return Compacted(before, len(file_sizes(target)))
