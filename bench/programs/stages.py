@@ -27,8 +27,9 @@ from penstock.model.offset import LogRange, Split
 from penstock.model.schema import TableSchema
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Commit, TableSink
-from penstock.sinks.files import FileWriter, Rows
+from penstock.sinks.files import FileWriter
 from penstock.sinks.registry import open_sink
+from penstock.sinks.rows import Newer, Rows
 from penstock.spark.session import build_session
 
 SPLIT_BYTES = 24 * 1024**2
@@ -130,7 +131,8 @@ class OfSpark:
             return self.spark.range(0, 2, 1, 2).mapInArrow(lambda indexes: consume(iter([few])), result)
 
         frame = self.spark.createDataFrame([], from_arrow_schema(arrow, prefer_timestamp_ntz=True))
-        ways = {"epoch": Rows(frame, make=tasks), "small_epoch": Rows(frame, here=lambda: iter([few]))}
+        few_rows = Newer(driver_side=lambda: iter([few]))
+        ways = {"epoch": Rows(frame, run=tasks), "small_epoch": Rows(frame, few_rows)}
         found, epoch = {}, 0
         for name, rows in ways.items():
             for number in range(2 * EPOCHS):

@@ -102,7 +102,7 @@ def test_a_download_that_was_changed_on_its_way_is_thrown_away(
     good = fetch(SMALL)[0].read_bytes()
     shutil.rmtree(cache)
     monkeypatch.setenv("PENSTOCK_IVY_SETTINGS", str(mirror(tmp_path, good[:-1] + b"x")))
-    with pytest.raises(ConfigError, match="It was thrown away") as refused:
+    with pytest.raises(ConfigError, match="It was deleted") as refused:
         fetch(SMALL)
     assert SMALL in refused.value.message and SHA256[f"{SMALL.split(':')[1]}-0.1.0.jar"] in str(refused.value)
     assert [path.name for path in cache.parent.iterdir()] == [f"{cache.name}.lock"]
@@ -114,7 +114,7 @@ def test_a_download_that_was_changed_on_its_way_is_thrown_away(
 def test_a_cache_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(ConfigError, match="cannot be made") as refused:
+    with pytest.raises(ConfigError, match="cannot be created") as refused:
         fetch(SMALL)
     assert "PENSTOCK_CACHE" in refused.value.hint
     assert stat.S_ISREG((tmp_path / "file").stat().st_mode)

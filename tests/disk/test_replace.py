@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.disk.replace import replace_file, sync
+from penstock.disk.replace import PUBLIC, replace_by, replace_file, sync
 
 
 @pytest.fixture
@@ -99,3 +99,23 @@ def test_directories_are_synced_too(tmp_path: Path) -> None:
     sync(tmp_path)
     with pytest.raises(FileNotFoundError):
         sync(tmp_path / "none")
+
+
+def test_a_draft_is_durable_before_it_has_the_name_and_the_name_before_the_return(
+    path: Path, synced: list[tuple[str, bytes]]
+) -> None:
+    draft = path.with_name("draft")
+    draft.write_text("new")
+    replace_by(path, draft)
+    assert synced == [("draft", b"old"), (path.parent.name, b"new")] and not draft.exists()
+
+
+def test_only_this_account_reads_a_file_unless_the_caller_says_otherwise(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        replace_file(tmp_path / "private", b"", durable=False)
+        replace_file(tmp_path / "public", b"", durable=False, mode=PUBLIC)
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"private": 0o600, "public": 0o640}

@@ -23,6 +23,7 @@ from penstock.signals.settings import (
     with_signals,
 )
 from penstock.signals.work import Signals
+from penstock.sinks.changelog.registration import ParquetOptions
 from penstock.sources.catalog import Catalog
 from penstock.sources.mysql.snapshot.keys import key_literal
 from penstock.sources.table_filter import TableFilter
@@ -296,6 +297,13 @@ def test_what_accepted_signals_want_read_again_is_known_before_they_are_done(pip
     pipeline.state.send("b", "execute-snapshot", {"data-collections": ["shop.lines"]}, "test")
     pipeline.state.send("c", "execute-snapshot", {"data-collections": ["other.*"]}, "test")
     assert to_resnapshot(CONFIG, pipeline.state) == {"asked": {ORDERS, LINES}, "renewed": {ORDERS}}
+
+
+def test_the_target_of_a_change_log_is_never_recreated(pipeline: Pipeline) -> None:
+    """The signal is refused once the pipeline runs; until then the target is left alone."""
+    pipeline.state.send("a", "execute-snapshot", WHOLE | {"target": "recreate"}, "test")
+    config = CONFIG.model_copy(update={"sink": ParquetOptions(type="parquet", path=Path("/nowhere"))})
+    assert to_resnapshot(config, pipeline.state) == {"asked": {ORDERS}, "renewed": set()}
 
 
 def test_parts_that_are_asked_for_leave_their_tables_to_be_checked(pipeline: Pipeline) -> None:

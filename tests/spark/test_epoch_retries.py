@@ -98,9 +98,11 @@ def test_an_error_that_says_who_must_act_is_not_tried_again(state: StateStore) -
     assert sink.calls == 1
 
 
-@pytest.mark.parametrize(("bytes_max", "here"), [(0, False), (999, False), (1000, True), ("16MiB", True)])
+@pytest.mark.parametrize(
+    ("bytes_max", "driver_side"), [(0, False), (999, False), (1000, True), ("16MiB", True)]
+)
 def test_the_driver_itself_decodes_as_much_of_a_table_as_the_option_says(
-    state: StateStore, bytes_max: int | str, here: bool
+    state: StateStore, bytes_max: int | str, driver_side: bool
 ) -> None:
     epoch = EpochConfig.model_validate({"driver_bytes_max": bytes_max})
     spark: Any = Spark()
@@ -109,4 +111,4 @@ def test_the_driver_itself_decodes_as_much_of_a_table_as_the_option_says(
     )
     split = Split("segment", Offset(0), Offset(4), Offset(100))
     found = rows.events(SCHEMA, ApplyEvents((split,), "merge", 1000, newer=True), Outlines({}))
-    assert (found.here is not None) == here
+    assert (found.driver_side is not None) == driver_side

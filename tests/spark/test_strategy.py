@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyEvents, PlaceChunks
 from penstock.model.schema import TableId
+from penstock.sinks.rows import AnyOrder, Incomplete, Newer
 from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.spark import strategy
@@ -22,6 +25,7 @@ from penstock.spark.strategy import (
     SharesOfRange,
     ShuffleByKey,
     TaskPerSplit,
+    kind_of,
     mode_of,
 )
 
@@ -112,3 +116,37 @@ def test_chunks_are_shared_out_among_the_cores() -> None:
 def test_chunks_whose_rows_foreign_keys_change_in_their_window_are_not_newer() -> None:
     step = replace(chunks(1), window=Offset(7))
     assert for_chunks(step) == SharesOfChunks(1, newer=False, driver_side=False)
+
+
+def few_rows() -> Iterator[Any]:
+    return iter([])
+
+
+NEWER_WAYS: list[Any] = [
+    SharesOfRange(1, newer=True, driver_side=False),
+    ShuffleByKey(2, newer=True),
+    SharesOfChunks(1, newer=True, driver_side=False),
+]
+
+
+@pytest.mark.parametrize("way", NEWER_WAYS)
+def test_the_sink_knows_that_rows_are_newer(way: Any) -> None:
+    assert kind_of(way, None, in_driver=few_rows) == Newer()
+    assert kind_of(replace(way, newer=False), None, in_driver=few_rows) == AnyOrder()
+
+
+@pytest.mark.parametrize("way", [SharesOfRange(1, newer=True, driver_side=True),
+                                 SharesOfChunks(1, newer=True, driver_side=True)])  # fmt: skip
+def test_the_sink_can_have_few_rows_made_by_the_driver(way: Any) -> None:
+    assert kind_of(way, None, in_driver=few_rows) == Newer(few_rows)
+
+
+def test_rows_that_may_lack_columns_are_never_newer() -> None:
+    incomplete = Incomplete({"id": 0}, target_is_complete=True)
+    for way in NEWER_WAYS:
+        assert kind_of(way, incomplete, in_driver=few_rows) == incomplete
+
+
+def test_appended_chunks_are_newer_and_their_window_does_not_matter() -> None:
+    step = replace(chunks(1), mode="append", newer=False, window=Offset(7))
+    assert for_chunks(step) == SharesOfChunks(1, newer=True, driver_side=True)

@@ -1,12 +1,12 @@
-"""Files from Maven Central, fetched once into a cache of our own.
+"""Fetches jars from Maven Central into Penstock's own cache, each once.
 
-The Ivy jar inside PySpark does the fetching, so nothing but Java is needed. An artifact is complete or
-absent: it is fetched into a directory of its own process and renamed into place, and a lock file per artifact
-lets one process fetch while the others wait. Nothing outside the cache is written (not even `~/.ivy2`).
+The Ivy jar inside PySpark fetches them, so only Java is needed. An artifact in the cache is always complete:
+it is fetched into a temporary directory, which is then renamed. A lock file per artifact lets one process
+fetch while others wait. Nothing outside the cache is written, not even `~/.ivy2`.
 
-Every jar is pinned: its SHA-256 stands in the source tree. It is checked before a fetched jar enters the
-cache, and once in each process before a cached one is used, so neither a mirror nor whoever can write the
-cache decides what Spark runs.
+Every jar is pinned: its SHA-256 is in the source tree. It is checked before a jar enters the cache, and once
+in each process before a cached jar is used. So neither a mirror nor anybody who can write to the cache
+decides what Spark runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ JAVA_MIN = 17
 """Spark 4 runs on Java 17 and 21."""
 
 FETCH_SECONDS = 900
-"""For one jar and what it needs. A mirror may accept a connection and say nothing, and Ivy would wait."""
+"""Time limit for one artifact with its dependencies. Without it, Ivy would wait forever for a mirror that
+accepts a connection and never answers."""
 
 _JAVA_CURE = (
     "Install a Java 17 runtime (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME."
@@ -46,8 +47,8 @@ def cache_directory() -> Path:
 
 
 def java() -> str:
-    """The Java that Spark will start (`$JAVA_HOME/bin/java`, else the one on the PATH), known to be new
-    enough."""
+    """The Java that Spark will start: `$JAVA_HOME/bin/java`, else the one on the PATH. Raises `ConfigError`
+    if there is none or it is too old."""
     home = os.environ.get("JAVA_HOME")
     path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if path is None:
@@ -58,7 +59,7 @@ def java() -> str:
 
 @functools.cache
 def _check_java(path: str) -> None:
-    """Asked once a process: it takes a JVM to answer."""
+    """Runs once per process and path, because it starts a JVM."""
     try:
         answer = subprocess.run([path, "-version"], check=False, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -72,11 +73,11 @@ def _check_java(path: str) -> None:
 
 
 def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str] = SHA256) -> list[Path]:
-    """The jars of `group:name:version`: the artifact itself first, then, if `transitive`, what it needs at
-    runtime. Every one of them has the SHA-256 that `pins` gives for its file name.
+    """Returns the jars of `group:name:version`: the artifact itself first, then, if `transitive`, its runtime
+    dependencies. `pins` has the SHA-256 of each by file name.
 
     `$PENSTOCK_IVY_SETTINGS` names an Ivy settings file for networks that reach Maven Central only through a
-    mirror. Raises `ConfigError` if an artifact cannot be had, or is not the pinned one.
+    mirror. Raises `ConfigError` if a jar cannot be fetched or does not have its pinned SHA-256.
     """
     group, name, version = coordinates.split(":")
     target = cache_directory() / "artifacts" / group / f"{name}-{version}{'-all' if transitive else ''}"
@@ -85,7 +86,7 @@ def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str]
             target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"The cache directory {target.parent} cannot be made: {error.strerror}.",
+                f"The cache directory {target.parent} cannot be created: {error.strerror}.",
                 hint="Set PENSTOCK_CACHE to a directory that this account may write.",
             ) from error
         path = target.with_name(target.name + ".lock")
@@ -103,16 +104,17 @@ def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str]
         raise ConfigError(
             f"{target} does not hold {main}.", hint=f"Remove {target}: the jar is then fetched again."
         )
-    if strange := _strange(jars, pins):
+    if unexpected := _unexpected(jars, pins):
         raise ConfigError(
-            f"{target / strange[0]} is not the file that Penstock expects: {strange[1]}. It is not used.",
+            f"{target / unexpected[0]} is not the file that Penstock expects: {unexpected[1]}. It is not "
+            "used.",
             hint=f"Find out who changed it, and remove {target}: the jar is then fetched again.",
         )
     return jars
 
 
-def _strange(jars: Sequence[Path], pins: Mapping[str, str]) -> tuple[str, str] | None:
-    """The first jar that is not the pinned one, and how it differs."""
+def _unexpected(jars: Sequence[Path], pins: Mapping[str, str]) -> tuple[str, str] | None:
+    """The first jar that does not have its pinned SHA-256, and how it differs."""
     for jar in jars:
         wanted, found = pins.get(jar.name), sha256(jar)
         if wanted is None:
@@ -123,7 +125,7 @@ def _strange(jars: Sequence[Path], pins: Mapping[str, str]) -> tuple[str, str] |
 
 
 def sha256(path: Path) -> str:
-    """Computed once a process for a file that stays as it is: 50 MB take 40 ms."""
+    """Computed once per process for an unchanged file: 50 MB take 40 ms."""
     status = path.stat()
     return _sha256(path, status.st_size, status.st_mtime_ns, status.st_ino)
 
@@ -147,7 +149,7 @@ def _retrieve(
             command += ["-settings", settings]
         command += [] if transitive else ["-notransitive"]
         command += ["-confs", "default", "-dependency", group, name, version]
-        # Without a revision in the pattern two versions of one module could not both be seen.
+        # The revision is in the pattern, so that two versions of one module get two files.
         command += ["-retrieve", str(staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
         try:
             answer = subprocess.run(
@@ -167,20 +169,20 @@ def _retrieve(
                 hint="Check the network and the proxy (JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), name a "
                 f"mirror in an Ivy settings file ($PENSTOCK_IVY_SETTINGS), or put the jar into {target}.",
             )
-        if strange := _strange(sorted(jars.glob("*.jar")), pins):
+        if unexpected := _unexpected(sorted(jars.glob("*.jar")), pins):
             raise ConfigError(
-                f"{strange[0]} was fetched for {group}:{name}:{version}, but it is not the file that "
-                f"Penstock expects: {strange[1]}. It was thrown away.",
+                f"{unexpected[0]} was fetched for {group}:{name}:{version}, but it is not the file that "
+                f"Penstock expects: {unexpected[1]}. It was deleted.",
                 hint="Somebody between here and Maven Central changed it, or the mirror "
                 "($PENSTOCK_IVY_SETTINGS) has another file of this name. Fetch it on another network.",
             )
-        jars.rename(target)
+        jars.rename(target)  # a directory: if another process has fetched it meanwhile, this fails
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
 def _reason(output: str) -> str:
-    """The lines in which Ivy says what went wrong, on one line."""
+    """Ivy's error messages, on one line."""
     telling = [
         line.strip() for line in output.splitlines() if re.search(r"not found|FAILED|ERROR|Exception", line)
     ]

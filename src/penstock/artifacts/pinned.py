@@ -1,7 +1,6 @@
-"""SHA-256 of every jar that Penstock fetches, by file name: only these bytes are used.
+"""The SHA-256 of every jar that Penstock fetches, by file name. A jar with another one is refused.
 
-A new version of a jar needs a new line here; `sha256sum` of the file, fetched on a network that is trusted,
-gives it.
+To use a new version of a jar, fetch it on a trusted network and add the output of `sha256sum` here.
 """
 
 from __future__ import annotations

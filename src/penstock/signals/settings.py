@@ -55,7 +55,9 @@ def to_resnapshot(config: PipelineConfig, state: StateStore) -> dict[str, set[Ta
                 wanted = {table for some in matching(command.collections, tables).values() for table in some}
                 wanted -= {table for some in matching(parts, tables).values() for table in some}
                 found |= wanted
-                renewed |= wanted if command.target == "recreate" else set()
+                # `Signals` refuses to recreate a change log, so its target must stay.
+                if command.target == "recreate" and config.sink_kind.keeps_tables:
+                    renewed |= wanted
     renewed |= {one.table for one in state.tables().values() if one.target_reset == "recreate"}
     shards = Shards(config.merge_shards)
     renewed = {table for table in renewed if shards.into(table) is None}

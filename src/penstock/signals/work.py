@@ -161,7 +161,8 @@ class Signals:
     def _execute(self, signal: Signal, command: commands.ExecuteSnapshot) -> Started:
         if command.target == "recreate" and not self._config.sink_kind.keeps_tables:
             raise ConfigError(
-                f"The sink {self._config.sink.type} is a change log, so its target cannot be recreated."
+                f"The sink {self._config.sink.type} is a change log, so its target cannot be recreated.",
+                hint="Without `target: recreate` the change log gets a `truncate` and then every row again.",
             )
         tables = self._followed(command.collections, gone=(Dropped,))
         shards = Shards(self._config.merge_shards)

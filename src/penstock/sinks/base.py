@@ -1,13 +1,13 @@
-"""What a sink is: where changes become durable, exactly once if it can.
+"""The protocols of sinks. A sink makes changes durable in *targets*, one for each source table.
 
-`Sink` is what all have in common. A sink takes changes as they are (`ChangeSink`) or keeps tables as they are
-at the source (`TableSink`); what it has may be read back (`Readable`). Whoever needs one of these asks for it
-by `isinstance`.
+`Sink` is what all sinks have in common. Every sink is also one of two kinds: a `ChangeSink` stores each
+change, and a `TableSink` keeps a copy of each source table. A sink whose targets can be read back is
+`Readable`, too. Callers test for these protocols with `isinstance`.
 
-Every write carries a `Commit`, which the sink records in the target's own transaction. A write whose commit
-the target has recorded already, or a later one of the same pipeline, changes nothing and returns False: so a
-killed epoch is simply run again from its first step. All methods may be called from several threads at once
-for different tables; for one table the caller keeps steps in order.
+Every write carries a `Commit`, which the sink records in the target's own transaction. If the target has
+recorded this commit, or a later one of the same pipeline, the write changes nothing and returns False. So
+after a kill, an epoch is run again from its first step. Methods may be called from several threads at once
+for different tables. For one table, the caller makes one call at a time, in the order of the steps.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from penstock.model.schema import TableId, TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.sinks.files import Rows
+    from penstock.sinks.rows import Rows
 
 PIPELINE = "penstock.pipeline"
-"""Property of a target: the uuid of the pipeline that made it."""
+"""Property of a target: the uuid of the pipeline that created it."""
 SOURCE = "penstock.source"
-"""Property of a target: the table for which it was made."""
+"""Property of a target: the source table for which it was created."""
 FORMAT = "1"
-"""Version of what sinks write beside the rows (table properties, marker files)."""
+"""Version of the table properties and marker files that sinks write beside the rows."""
 
 SHARDS_BY = "penstock.shards_by"
-"""The property of a target that several source tables have: the column that tells their rows apart."""
+"""Property of a target that several source tables share: the column that tells their rows apart."""
 
 
 @dataclass(frozen=True, order=True)
 class Commit:
-    """The idempotence key of one write: several commits to one table in one epoch are steps 0, 1, 2 …"""
+    """The idempotence key of one write. The writes to one table in one epoch are steps 0, 1, 2 …"""
 
     pipeline: str
     epoch: int
     step: int = 0
     source: str = ""
-    """The source table, in a target that several have: each has commits of its own there."""
+    """The source table, in a target that several tables share: each has its own commits there. Else empty."""
 
     def __str__(self) -> str:
         source = f"/{self.source}" if self.source else ""
@@ -64,7 +64,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Missing:
-    """Nothing is there: `create` it."""
+    """There is no target yet. `create` it."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Ours:
 
     last_commit: Commit | None
     columns: tuple[str, ...]
-    """Of the source, without the columns Penstock adds."""
+    """The source's columns, without those that Penstock adds."""
     empty: bool
-    """True only if it certainly holds no rows."""
+    """True only if the target certainly holds no rows."""
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """The place is taken by something this pipeline must not touch."""
+    """Something that this pipeline must not touch is in the target's place."""
 
     place: str
     reason: str
@@ -97,7 +97,7 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Compacted:
-    """Data files of a target before and after."""
+    """Number of a target's data files before and after."""
 
     before: int
     after: int
@@ -107,17 +107,17 @@ TargetState = Missing | Ours | Foreign
 
 
 Narrowing = Literal["keep", "rewrite"]
-"""A column whose type became narrower at the source: the target `keep`s the wider one, which holds all the
-other can, or is `rewrite`n."""
+"""What happens to a target's column whose type became narrower at the source. `keep`: it keeps its wider
+type, which also holds every value of the narrower one. `rewrite`: its rows are converted."""
 
 
 @dataclass(frozen=True)
 class EvolvedColumn:
-    """A column as the source has it from here on: `field` is its name and type.
+    """A column of the source after a schema change: `field` is its new name and type.
 
-    `before` is the name the target has it under; None: it is new, and rows that exist get `default`, a
-    constant Spark SQL expression (None: NULL), as at the source. `refills`: every row is written again, so a
-    target that lacks `before` gets a new column; else that is an error.
+    `before` is the column's name in the target so far. None: the column is new, and existing rows get
+    `default`, a constant in Spark SQL (None: NULL). `refills`: every row will be written again, so if the
+    target has no column `before`, a new one is added; without `refills`, that is an error.
     """
 
     field: pa.Field
@@ -128,126 +128,126 @@ class EvolvedColumn:
 
 @runtime_checkable
 class Sink(Protocol):
-    """What every sink offers. It is also a `ChangeSink` or a `TableSink`, as its registration says."""
+    """What every sink offers. Each is also a `ChangeSink` or a `TableSink`; `SinkKind.keeps_tables` says
+    which."""
 
     def check(self) -> None:
-        """Raises `ConfigError` if the sink cannot be used as it is configured; called before any other
-        method."""
+        """Raises `ConfigError` if the sink cannot work with its options. Called before any other method."""
 
     def open(self, table: TableId) -> TargetState:
-        """What is at the place of the table's target. Changes nothing."""
+        """Looks at the place of the table's target. Changes nothing."""
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        """Creates the target, and its namespace, with the source's columns in `arrow` (of any layout).
-        Nothing if the target is ours.
+        """Creates the target and its namespace, with the source's columns in `arrow`; columns that Penstock
+        adds may be among them. Does nothing if this pipeline has created the target already.
 
-        `ConfigError` if something else is in its place; `TableError` if it is the target of another table, or
-        cannot have columns of these names.
+        Raises `ConfigError` if something else is in its place, and `TableError` if it is the target of
+        another table or cannot have columns of these names.
         """
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
     ) -> bool:
-        """All rows of the table go. A `ChangeSink` adds one change of the type `truncate` with this sequence
-        and commit time."""
+        """A `TableSink` deletes all rows of the table. A `ChangeSink` adds one change of type `truncate`,
+        with this sequence and commit time."""
 
     def evolve(
         self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
     ) -> bool:
-        """The table has these columns of the source from here on, in this order. In a `TableSink` others go,
-        with their values; in a `ChangeSink` what was written before stays readable. Killed anywhere in it,
-        the call is simply made again."""
+        """Gives the target these columns, in this order. A `TableSink` drops all others with their values. In
+        a `ChangeSink`, changes that were written before stay readable. If the process is killed during the
+        call, the call is made again."""
 
     def close(self) -> None:
-        """Ends what goes on in the background; to be called before the session is stopped."""
+        """Ends background work. Called before the Spark session is stopped."""
 
 
 @runtime_checkable
 class ChangeSink(Sink, Protocol):
-    """Takes changes in the order of the log, as they are, and keeps what it has. It needs no key."""
+    """Stores every change, in the order of the log. Tables need no key."""
 
     @property
     def before_images(self) -> bool:
-        """It wants the row before an update, too (`update_preimage`)."""
+        """Whether it also wants the row before each update (change type `update_preimage`)."""
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        """Adds changes; layout `changelog`."""
+        """Adds changes, in the layout `changelog`."""
 
 
 @runtime_checkable
 class TableSink(Sink, Protocol):
-    """Keeps the table as it is at the source: one row a key, and in it the `_sequence` of its newest
-    change."""
+    """Keeps a copy of each source table: one row per key, with the `_sequence` of the row's newest change."""
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        """Adds rows that are known to collide with none of the target. Layout `latest`; deleted ones are left
-        out."""
+        """Adds rows, in the layout `latest`. The target has no row with any of their keys. Rows marked as
+        `_deleted` are left out."""
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        """Layout `latest`, one row per key: applied where newer than the target's `_sequence`; deletes
-        remove. Rows that lack columns (`rows.present`) are completed by the target's, or left out."""
+        """Merges rows by key, in the layout `latest`, one row per key. A row counts if its `_sequence` is
+        greater than that of the target's row: it replaces that row, or deletes it if it is `_deleted`. Rows
+        may lack columns (`rows.incomplete`); these keep the values of the target's row."""
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        """Rows with `_sequence` below `sequence` go: the end of a snapshot taken again."""
+        """Deletes rows whose `_sequence` is below `sequence`: those that a resnapshot did not find again."""
 
     def drop(self, table: TableId) -> None:
-        """Removes the target and all it holds; nothing if it is missing. Never of a target that is not
-        ours."""
+        """Removes the target with its rows. Does nothing if it is missing or not ours."""
 
     def clear(self, table: TableId) -> None:
-        """Removes what stands at the place of a target that this pipeline has made, also if it cannot be
-        opened any more. `ConfigError` if it can, and is somebody else's."""
+        """Removes a target that this pipeline has created, even if it is damaged and cannot be opened. Raises
+        `ConfigError` if it can be opened and belongs to somebody else."""
 
     def identity(self, table: TableId) -> str | None:
-        """Tells the target from all others, wherever it is moved. None: there is none, or it cannot be moved;
-        then no `Move` names it."""
+        """An identifier that the target keeps when it is renamed. None: there is no target, or the sink
+        cannot rename it; then no `Move` names it."""
 
     def move(self, moves: Sequence[Move]) -> list[Move]:
-        """Gives targets other names, all of `moves` as one: names may be exchanged. What has a name that is
-        taken, and is not moved itself, goes. Killed anywhere in it, the call is simply made again. Returns
-        the moves whose targets are nowhere."""
+        """Renames targets, all of `moves` together: names may be swapped. A target that has one of the new
+        names and is not moved itself is removed. If the process is killed during the call, the call is made
+        again. Returns the moves whose targets were not found."""
 
     def compact(self, table: TableId) -> Compacted:
-        """Writes files again so that the target is cheaper to read; changes no row. Writes may go on."""
+        """Rewrites files so that the target is cheaper to read. Changes no row. Other writes may go on
+        meanwhile."""
 
 
 @runtime_checkable
 class Readable(Protocol):
-    """What a sink offers whose targets can be read back through Spark. A `TableSink` must, for `verify`."""
+    """A sink whose targets Spark can read back. Every `TableSink` must be one, for `penstock verify`."""
 
     def version(self, table: TableId) -> str | None:
-        """The present version of the target, for `read`; None while it has none."""
+        """The target's present version, for `read`. None: it has none yet."""
 
     def hold(self, table: TableId) -> str | None:
-        """The present version, which can be read for a day from now on, whatever becomes of older ones."""
+        """The target's present version, kept readable for a day. Older versions may expire meanwhile."""
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
-        """The target now, or as it was at a version."""
+        """The target's rows, now or at a version."""
 
 
 def table_sink(sink: Sink) -> TableSink:
-    """The sink of a plan that has steps for tables."""
+    """The sink as a `TableSink`, for a plan that needs one."""
     if not isinstance(sink, TableSink):
         raise InternalError("A plan for a TableSink reached a sink that keeps no tables.")
     return sink
 
 
 def change_sink(sink: Sink) -> ChangeSink:
-    """The sink of a plan that has steps for changes."""
+    """The sink as a `ChangeSink`, for a plan that needs one."""
     if not isinstance(sink, ChangeSink):
         raise InternalError("A plan for a ChangeSink reached a sink that takes no changes.")
     return sink
 
 
 def readable(sink: Sink) -> Readable:
-    """The sink of whoever needs to read targets. Raises `ConfigError` if it cannot be read back."""
+    """The sink as a `Readable`. Raises `ConfigError` if its targets cannot be read back."""
     if not isinstance(sink, Readable):
         raise ConfigError(
-            "What this sink has written cannot be read back.", hint="Use a sink with tables or files."
+            "The targets of this sink cannot be read back.", hint="Use a sink with tables or files."
         )
     return sink
 
 
 def version_of(sink: Sink, table: TableId) -> str | None:
-    """The present version of a target; None: it has none, or cannot be read back."""
+    """The target's present version. None: it has none, or cannot be read back."""
     return sink.version(table) if isinstance(sink, Readable) else None

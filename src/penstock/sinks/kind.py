@@ -1,13 +1,13 @@
-"""What a sink registers: its name, its options, and what others must know before it is opened.
+"""What a sink registers: its name, its options, and what must be known before it is opened.
 
-The pipeline file is read with the options that stand here and in the `registration.py` of each sink. So
-neither imports Spark or Arrow; what opens a sink imports them when it is called.
+Reading a pipeline file imports this module and the `registration.py` of Penstock's own sinks. So none of them
+imports Spark or Arrow at the top of the file; `SinkKind.open` does so when it is called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -23,30 +23,31 @@ if TYPE_CHECKING:
 
 
 class SinkOptions(Section):
-    """The section `sink` of the pipeline file. Every sink has a model of its own that derives from this one,
-    and gives `type` a `Literal` of its name."""
+    """The section `sink` of the pipeline file. Every sink derives its own model from this one, and declares
+    `type` as a `Literal` of its name."""
 
     type: str
     """Name of the sink."""
 
     @property
     def directory(self) -> Path | None:
-        """The directory that only this sink writes to. None: it has none, or somebody else looks after it."""
+        """The local directory that only this sink writes to. None: there is none."""
         return None
 
     @property
     def spark_catalog(self) -> str | None:
-        """Spark's catalog in which targets have names. None: there is none, and SQL reaches them by views."""
+        """The Spark catalog in which targets are tables. None: there is none, and `penstock query` creates
+        views."""
         return None
 
     def place(self, table: TableId) -> tuple[str, ...] | None:
-        """Tells the table's target from others: two tables with equal places would have one target. None:
-        tables have no targets that could be the same one."""
+        """Where the table's target is. Two tables with equal places would share one target, which is refused.
+        None: tables cannot share a target."""
         return (table.database, table.table)
 
 
 class NamespaceOptions(SinkOptions):
-    """Options of sinks whose targets are tables in namespaces."""
+    """Options of sinks whose targets are in namespaces."""
 
     namespace: str = "{database}"
     """Target database of a table; `{database}` is the source's."""
@@ -67,24 +68,26 @@ class SinkKind(Generic[Options]):
     """A registered sink."""
 
     name: str
-    """What `sink.type` in the pipeline file says."""
+    """The value of `sink.type` in the pipeline file."""
     options: type[Options]
     open: Callable[[Options, SparkSession, str, Shards], Sink]
-    """Makes the sink of one pipeline: its options, a session with `spark_options`, the pipeline's uuid, and
-    the rules of `merge_shards` (empty unless `merges_shards`)."""
+    """Opens the sink for one pipeline. Arguments: its options, a session with `spark_options`, the pipeline's
+    uuid, and the rules of `merge_shards` (empty unless `merges_shards`)."""
     example: Callable[[Path], Options]
-    """Options with which it works in a directory, without other services: for `penstock prepare` and
-    tests."""
-    keeps_tables: bool
-    """It opens a `TableSink`, which tells rows apart by a key; else a `ChangeSink`, which takes changes as
-    they are, also of tables without a key."""
-    merges_shards: bool = False
-    """Several source tables can have one target (`merge_shards`)."""
-    durable: bool = True
-    """False: what is written leaves nothing behind. So there are no targets to look at when a pipeline
-    starts, and no history of definitions."""
-    jars: tuple[str, ...] = ()
-    """Maven coordinates of what Spark needs for it, each named by itself: none is resolved further."""
-    spark_options: Callable[[Options, Mapping[str, str], Path], dict[str, str]] = _no_options
-    """Options of the session: from the sink's, the user's `spark.conf` (which wins) and the state
+    """Options that work, for `penstock prepare` and tests. If the sink writes files, they are in the given
     directory."""
+    keeps_tables: bool
+    """True: it opens a `TableSink`, and every table needs a key. False: it opens a `ChangeSink`."""
+    merges_shards: bool = False
+    """Several source tables can share one target (`merge_shards`)."""
+    durable: bool = True
+    """False: nothing remains of what is written. Then no targets are checked when a pipeline starts, and no
+    history of schema changes is written."""
+    jars: tuple[str, ...] = ()
+    """Maven coordinates of the jars that Spark needs for it. Their own dependencies are not fetched: list
+    them, too."""
+    jars_sha256: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The SHA-256 of these jars by file name. For Penstock's own sinks, see `artifacts/pinned.py`."""
+    spark_options: Callable[[Options, Mapping[str, str], Path], dict[str, str]] = _no_options
+    """Options of the Spark session. Arguments: the sink's options, the user's `spark.conf` (which overrides
+    the result), and the state directory."""

@@ -1,4 +1,4 @@
-"""Names of namespaces, tables and columns at a target, whatever characters the source has in them. Pure."""
+"""Names of namespaces, tables and columns of targets. Names at the source may contain any character. Pure."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from penstock.errors import TableError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 
-ASIDE = "_penstock_next_"
-"""Values of a column that is being converted wait under this name and its own until all of them are there."""
+TEMPORARY = "_penstock_next_"
+"""Prefix of temporary columns. A converted column's values are collected in one until all are there."""
 
 OWN_COLUMNS = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT)
 
 _COMPONENT_BYTES_MAX = 255
-"""Of a file's name, on every file system in use."""
+"""The limit for a file name on common file systems."""
 _COMPONENT_BYTES_KEPT = 200
 
 
 def namespace_levels(template: str, table: TableId) -> tuple[str, ...]:
-    """The target's namespace. Dots of the template part levels, dots of the database's name do not."""
+    """The levels of the target's namespace. Dots in the template separate levels; dots in the database's name
+    do not."""
     return tuple(level.replace("{database}", table.database) for level in template.split("."))
 
 
 def directory_name(name: str) -> str:
-    """A table's or database's name as one path component. Letters, digits, `-`, `$` and inner `_` stay,
-    others become `@` and their code point, in the manner of MySQL's own file names. Different names stay
-    different, and none is too long for a file system."""
+    """The name of a table or database as a directory name. Letters, digits, `-`, `$` and `_` after the first
+    place stay; other characters become `@` and their code point, as in MySQL's own file names. Different
+    names stay different, and none is too long for a file system."""
 
     def safe(place: int, character: str) -> bool:
         # A leading underscore or dot hides a directory from Spark and pyarrow.
@@ -37,8 +38,8 @@ def directory_name(name: str) -> str:
 
 
 def catalog_name(name: str) -> str:
-    """A name as a catalog takes it: only what a catalog of directories would take apart is written as
-    `directory_name` writes it."""
+    """A name for a catalog. Only characters that a directory catalog would misread are encoded, as in
+    `directory_name`."""
 
     def safe(place: int, character: str) -> bool:
         return character not in "/\\:@" and character >= " " and (character != "." or place > 0)
@@ -47,8 +48,8 @@ def catalog_name(name: str) -> str:
 
 
 def _component(name: str, safe: Callable[[int, str], bool]) -> str:
-    """What is too long for a file system ends in `@~` and a digest of the whole name: nothing else has that,
-    since `@` itself is written as its code point."""
+    """A name that is too long for a file system is cut and ends in `@~` and a digest of the whole name. No
+    other name contains `@~`, because `@` itself is encoded."""
 
     def coded(character: str) -> str:
         code = ord(character)
@@ -63,30 +64,31 @@ def _component(name: str, safe: Callable[[int, str], bool]) -> str:
 
 
 def target_names(namespace: str, table: TableId) -> tuple[str, ...]:
-    """What tells a table's target from others: two tables with the same names would have one target."""
+    """The full name of a table's target. Two tables with equal ones would share a target."""
     return (*namespace_levels(namespace, table), table.table)
 
 
 def source_columns(names: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if name not in OWN_COLUMNS and not name.startswith(ASIDE))
+    """The names without those of columns that Penstock adds."""
+    return tuple(name for name in names if name not in OWN_COLUMNS and not name.startswith(TEMPORARY))
 
 
 def unfit_columns(table: TableId, names: Sequence[str]) -> TableError | None:
-    """Why a target cannot have columns of these names."""
+    """Why a target cannot have columns with these names. None: it can."""
     cure = f"or leave {table} out of the pipeline."
     known: dict[str, str] = {}
     for name in names:
         plain = _without_case(name)
-        if plain in OWN_COLUMNS or plain.startswith(ASIDE):
+        if plain in OWN_COLUMNS or plain.startswith(TEMPORARY):
             return TableError(
-                f"{table} has a column `{name}`, a name that Penstock's own columns have at the target.",
+                f"{table} has a column `{name}`. Penstock adds a column with this name to the target.",
                 hint=f"Rename it, {cure}",
                 table=str(table),
             )
         if plain in known:
             return TableError(
-                f"{table} has the columns `{known[plain]}` and `{name}`, which are one name to Spark: it "
-                "takes no account of letter case, in any script.",
+                f"{table} has the columns `{known[plain]}` and `{name}`, which are the same name to Spark: "
+                "it ignores case.",
                 hint=f"Rename one of them, {cure}",
                 table=str(table),
             )
@@ -95,22 +97,24 @@ def unfit_columns(table: TableId, names: Sequence[str]) -> TableError | None:
 
 
 def own_name(schema: TableSchema) -> TableError | None:
-    """Why the names of a table's columns keep it from having a target."""
+    """Why a table cannot have a target: a column has a name that no target can have. None: it can."""
     return unfit_columns(schema.table, [column.name for column in schema.columns])
 
 
 def refuse_own_names(schema: TableSchema) -> None:
+    """Raises `TableError` if a target cannot have columns with the names of this table's columns."""
     if (error := own_name(schema)) is not None:
         raise error
 
 
 def refuse_columns(table: TableId, names: Sequence[str]) -> None:
+    """Raises `TableError` if a target cannot have columns with these names."""
     if (error := unfit_columns(table, names)) is not None:
         raise error
 
 
 def _without_case(name: str) -> str:
-    """Names that are equal so are equal to Java's `equalsIgnoreCase`, by which Spark finds columns."""
+    """Folds case as Java's `equalsIgnoreCase` does, with which Spark looks up columns."""
 
     def plain(character: str) -> str:
         upper = character.upper()

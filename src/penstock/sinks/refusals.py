@@ -1,4 +1,4 @@
-"""What a sink looks at before it writes, and how it refuses."""
+"""Checks that a sink makes before it writes, and the errors that it raises."""
 
 from __future__ import annotations
 
@@ -11,64 +11,70 @@ from penstock.printable import argument
 from penstock.sinks.base import SHARDS_BY, Commit, Foreign, TargetState
 
 
-def other_shape(place: str, held: str | None, wanted: str | None) -> Foreign | None:
-    """A target that was made for one source table is none for several, and the other way round."""
-    if held == wanted:
+def other_shape(place: str, present: str | None, wanted: str | None) -> Foreign | None:
+    """A `Foreign` if the target was created for one source table and is now wanted for several, or the other
+    way round. `present`, `wanted`: the shard column, or None for one table."""
+    if present == wanted:
         return None
 
-    def said(column: str | None) -> str:
-        return "one table" if column is None else f"shards, told apart by its column {column}"
+    def text(column: str | None) -> str:
+        return "one table" if column is None else f"shards with the shard column {column}"
 
     cure = "Name another target in `merge_shards`, or drop this one if nobody needs it."
-    return Foreign(place, f"it was made for {said(held)}, not for {said(wanted)}", cure)
+    return Foreign(place, f"it was created for {text(present)}, not for {text(wanted)}", cure)
 
 
 def refuse_foreign(table: TableId, state: TargetState) -> None:
+    """Raises `ConfigError` if something that is not ours is in the target's place."""
     if isinstance(state, Foreign):
         raise state.error(table)
 
 
 def shared_target(table: TableId, place: str, source: str) -> TableError:
-    """`source`: the table for which the target was made. Two tables in one target would mix their rows."""
+    """The error for a table whose target was created for another one (`source`): their rows would mix."""
     return TableError(
         f"The target of {table}, {place}, is that of {source} already.",
-        hint="Give them targets of their own by `{database}` in `sink.namespace`, or one for both by "
-        f"`merge_shards` (docs/shards.md); then run `penstock resnapshot FILE {argument(table)}`.",
+        hint="Give each its own target by `{database}` in `sink.namespace`, or let both share one by "
+        f"`merge_shards` (docs/shards.md). Then run `penstock resnapshot FILE {argument(table)}`.",
         table=str(table),
     )
 
 
 def refuse_shared(table: TableId, place: str, source: str | None) -> None:
+    """Raises `TableError` if the target was created for another table. `source`: that table, if known."""
     if source is not None and source != str(table):
         raise shared_target(table, place, source)
 
 
 def same_key(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether shards with these keys can have one target."""
+    """Whether shards with these keys can share a target."""
     return {name.lower() for name in one} == {name.lower() for name in other}
 
 
-def other_key(shard: TableId, key: Sequence[str], table: TableId, held: Sequence[str]) -> TableError:
+def other_key(shard: TableId, key: Sequence[str], table: TableId, other: Sequence[str]) -> TableError:
     return TableError(
-        f"The key of {shard} is ({', '.join(key)}), that of {table}, which has the same target, "
-        f"({', '.join(held)}).",
-        hint="Give all shards of a table keys of the same columns, then run "
-        f"`penstock resnapshot FILE {argument(shard)}`; or leave it out of `merge_shards`.",
+        f"The key of {shard} is ({', '.join(key)}), but the key of {table}, which shares its target, is "
+        f"({', '.join(other)}).",
+        hint="Give all shards keys of the same columns, then run `penstock resnapshot FILE "
+        f"{argument(shard)}`. Or leave {shard} out of `merge_shards`.",
         table=str(shard),
     )
 
 
 def check_pipeline(commit: Commit, pipeline: str) -> None:
+    """Raises `InternalError` for a commit of another pipeline than the sink's."""
     if commit.pipeline != pipeline:
         raise InternalError(f"A commit of pipeline {commit.pipeline} reached the sink of {pipeline}.")
 
 
 def is_recorded(commit: Commit, last: Commit | None) -> bool:
+    """Whether a target whose last commit is `last` has this commit already."""
     return last is not None and commit.place <= last.place
 
 
 def check_directory(path: Path) -> None:
-    """A sink's own directory may be missing (it is made) or hold only directories of ours."""
+    """Creates the sink's directory if it is missing. Raises `ConfigError` if it contains anything but
+    directories and hidden files."""
     cure = "Give `sink.path` a directory of its own."
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -88,13 +94,13 @@ def check_directory(path: Path) -> None:
 
 
 def _is_of_a_table(entry: Path) -> bool:
-    """What a directory holds that is itself a table. A database or a table may have such a name: then it is
-    a directory of other directories."""
+    """Whether an entry shows that its directory is itself a table. A database or table may have the same name
+    as such an entry: then the entry is a directory that contains only directories."""
     if entry.name == "_delta_log":
         return any(one.is_file() for one in entry.iterdir())
     return entry.name == "_penstock.json" and entry.is_file()
 
 
 def shape(shards_by: str | None) -> dict[str, str]:
-    """Properties of a target that say whether it is of several source tables."""
+    """The properties of a target that say whether several source tables share it."""
     return {} if shards_by is None else {SHARDS_BY: shards_by}

@@ -1,12 +1,11 @@
-"""Every sink there is, by name. No other code knows a sink's name.
+"""All sinks by name. No other code knows a sink's name.
 
-Penstock's own sinks stand in a table here. Others come from installed packages, by the entry-point group
-`penstock.sinks`: the entry's name is the sink's, and its object a `SinkKind`. They are loaded only when a
-pipeline file names them.
+Penstock's own sinks are listed in `OWN`. Others come from installed packages through the entry-point group
+`penstock.sinks`: the entry's name is the name of the sink, and its object is a `SinkKind`. They are loaded
+only when a pipeline file names them.
 
-The registry lies below `penstock.config`, which reads the section `sink` with the options of the sink that it
-names. Sinks know their own options and nothing else of the pipeline file. So this module, like all that it
-imports, gets along without Spark.
+`penstock.config` uses this module to read the section `sink` of a pipeline file, and must start fast. So this
+module imports neither Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def names() -> list[str]:
 
 
 def kind(name: str) -> SinkKind[Any]:
-    """The sink of this name. Raises `ConfigError` if there is none, or its package cannot be loaded."""
+    """The sink with this name. Raises `ConfigError` if there is none or its package cannot be loaded."""
     if name in _BY_NAME:
         return _BY_NAME[name]
     entry = next(iter(entry_points(group=GROUP, name=name)), None)
@@ -68,7 +67,8 @@ def _loaded(entry: EntryPoint) -> SinkKind[Any]:
 
 
 def own_names(which: Callable[[SinkKind[Any]], bool]) -> str:
-    """Penstock's own sinks with a property, for a sentence: `iceberg or delta`."""
+    """The names of those of Penstock's own sinks for which `which` is true, for use in a sentence: `iceberg
+    or delta`."""
     *first, last = [one.name for one in OWN if which(one)]
     return f"{', '.join(first)} or {last}" if first else last
 
@@ -76,5 +76,5 @@ def own_names(which: Callable[[SinkKind[Any]], bool]) -> str:
 def open_sink(
     options: SinkOptions, spark: SparkSession, pipeline: str, merge_shards: Iterable[ShardRule] = ()
 ) -> Sink:
-    """The sink of a pipeline (`pipeline` is its uuid), on a session from `spark.session.build_session`."""
+    """Opens the sink of a pipeline. `pipeline`: its uuid. `spark`: from `spark.session.build_session`."""
     return kind(options.type).open(options, spark, pipeline, Shards(merge_shards))

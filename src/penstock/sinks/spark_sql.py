@@ -1,4 +1,4 @@
-"""Names, values and types of rows as Spark SQL writes them."""
+"""Names, values and types in Spark SQL."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ INTEGER_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerT
 
 
 def quoted(name: str) -> str:
-    """An identifier as Spark SQL, whatever characters it holds."""
+    """A name as an identifier of Spark SQL. It may contain any character."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def text(value: str) -> str:
-    """A string literal of Spark SQL."""
+    """A text as a string literal of Spark SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def has(column: str, value: str) -> str:
-    """The condition that a column has a value."""
+    """The condition that a column equals a text."""
     return f"{quoted(column)} = {text(value)}"
 
 
 def spark_type(field: pa.Field) -> DataType:
+    """Spark's type for a field's Arrow type."""
     try:
         return from_arrow_type(field.type, prefer_timestamp_ntz=True)
     except Exception as error:
@@ -52,6 +53,7 @@ def spark_type(field: pa.Field) -> DataType:
 
 
 def column_definitions(struct: StructType) -> str:
+    """The column list of a CREATE TABLE."""
     return ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in struct.fields)
 
 
@@ -63,7 +65,7 @@ def table_properties(properties: dict[str, str]) -> str:
 
 
 def constant(spark: SparkSession, expression: str | None, kind: DataType) -> Any:
-    """The value of a column's default as Spark computes it, in the column's type; timestamps as text in
+    """Lets Spark compute the value of a column's default. Dates and timestamps are returned as text, in
     UTC."""
     if expression is None:
         return None
@@ -74,7 +76,7 @@ def constant(spark: SparkSession, expression: str | None, kind: DataType) -> Any
 
 
 def literal_form(value: Any, kind: DataType) -> Any:
-    """A value in a form from which Iceberg makes a literal of the type."""
+    """A value that `constant` returned, in the form that Iceberg's `Literal.to` accepts."""
     if isinstance(kind, TimestampType):
         return value.replace(" ", "T") + "+00:00"
     if isinstance(kind, TimestampNTZType):
@@ -87,7 +89,7 @@ def literal_form(value: Any, kind: DataType) -> Any:
 
 
 def holds(wide: DataType, kind: DataType) -> bool:
-    """Whether every value of `kind` is one of `wide` too, among types of one family."""
+    """Whether type `wide` can hold every value of type `kind`. False also if the types are not related."""
     if type(wide) in INTEGER_DIGITS and type(kind) in INTEGER_DIGITS:
         return INTEGER_DIGITS[type(wide)] >= INTEGER_DIGITS[type(kind)]
     if isinstance(wide, DecimalType):

@@ -56,7 +56,8 @@ from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.sinks.base import Sink, readable
-from penstock.sinks.files import FileWriter, Present, Rows, written
+from penstock.sinks.files import FileWriter, written
+from penstock.sinks.rows import Incomplete, Rows
 from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.errors import crossing, returned
@@ -347,7 +348,8 @@ class Cascades:
             *columns, DELETED, SEQUENCE,
             f.lit(None).cast("timestamp").alias(COMMIT_TIMESTAMP), present.cast("string").alias(PRESENT),
         )  # fmt: skip
-        return Rows(frame, present=Present({c.name: n for n, c in enumerate(schema.columns)}, strict=False))
+        places = {column.name: place for place, column in enumerate(schema.columns)}
+        return Rows(frame, Incomplete(places, target_is_complete=False))
 
     def corrected(self, found: Consequences, table: TablePlan, rows: Rows) -> Rows:
         """Rows of chunks, with the changes that foreign keys have made since the chunks were read."""

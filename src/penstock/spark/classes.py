@@ -191,7 +191,7 @@ def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
     """A thousand rows, made by tasks like those of a pipeline."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from penstock.sinks.files import Rows
+    from penstock.sinks.rows import Rows
 
     arrow = _arrow(schema, layout)
     spark_schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
@@ -199,9 +199,11 @@ def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
 
 
 def _few(spark: SparkSession, schema: Any) -> Any:
-    """The same, with a hundred of them also made in the driver, for sinks that can use that."""
-    here = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])
-    return replace(_rows(spark, schema, "latest"), newer=True, here=here)
+    """The same, of which the driver makes a hundred itself, for sinks that need no Spark job for few rows."""
+    from penstock.sinks.rows import Newer
+
+    few = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])
+    return replace(_rows(spark, schema, "latest"), kind=Newer(driver_side=few))
 
 
 def _made(arrow: pa.Schema, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

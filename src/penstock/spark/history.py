@@ -21,8 +21,8 @@ from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change
 from penstock.sinks.base import Commit, Ours, Sink, TableSink, change_sink
-from penstock.sinks.files import Rows
 from penstock.sinks.refusals import refuse_foreign
+from penstock.sinks.rows import Rows
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)

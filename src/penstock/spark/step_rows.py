@@ -16,7 +16,7 @@ from typing_extensions import assert_never
 from penstock.model.plan import ApplyEvents, EpochPlan, Kept, PlaceChunks, TablePlan
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.relaylog.outline import Outlines
-from penstock.sinks.files import Consume, Present, Projection, Rows, map_batches
+from penstock.sinks.rows import Consume, Incomplete, Projection, RowKind, Rows, map_batches
 from penstock.spark import strategy, tasks
 from penstock.spark.errors import crossing
 from penstock.spark.incomplete_images import IncompleteImages
@@ -57,7 +57,7 @@ class StepRows:
     def events(self, schema: TableSchema, step: ApplyEvents, outlines: Outlines) -> Rows:
         """The rows of the table's events. `outlines`: those that are known."""
         is_partial = step.mode != "changes" and self._images.is_partial(schema.table)
-        present = self._present(schema) if is_partial else None
+        incomplete = self._incomplete(schema) if is_partial else None
         positions = tuple(outlines.positions(schema.table, split) for split in step.splits)
         task = tasks.DecodeTask(
             schema.to_json(),
@@ -73,21 +73,20 @@ class StepRows:
         way = strategy.for_events(
             step, partial_images=is_partial, cores=self._cores, driver_bytes_max=self._driver_bytes_max
         )
+        kind = strategy.kind_of(way, incomplete, in_driver=partial(_in_driver, tasks.decode, task))
         match way:
             case strategy.TaskPerSplit():
-                return self._rows(schema, "changelog", tasks.decode, _per_split(task))
-            case strategy.SharesOfRange(tasks=count, newer=newer, driver_side=driver_side):
+                return self._rows(schema, "changelog", tasks.decode, _per_split(task), kind)
+            case strategy.SharesOfRange(tasks=count):
                 work = tuple(
                     replace(task, bucket=(share, count) if count > 1 else None) for share in range(count)
                 )
-                rows = self._rows(schema, "latest", tasks.decode, work, present)
-                here = partial(_in_driver, tasks.decode, task) if driver_side else None
-                return replace(rows, newer=newer, here=here)
-            case strategy.ShuffleByKey(tasks=count, newer=newer):
-                reduced = self._rows(schema, "latest", tasks.decode, _per_split(task), present).frame
+                return self._rows(schema, "latest", tasks.decode, work, kind)
+            case strategy.ShuffleByKey(tasks=count):
+                reduced = self._rows(schema, "latest", tasks.decode, _per_split(task), kind).frame
                 by_key = reduced.repartition(count, *[f"`{name.replace('`', '``')}`" for name in schema.key])
                 reduce = _reducer(task.table, self._types, str(schema.table))
-                return Rows(map_batches(by_key, reduce, reduced.schema), present=present, newer=newer)
+                return Rows(map_batches(by_key, reduce, reduced.schema), kind)
             case _:
                 assert_never(way)
 
@@ -106,31 +105,25 @@ class StepRows:
         )
         way = strategy.for_chunks(step, cores=self._cores, driver_bytes_max=self._driver_bytes_max)
         work = tuple(replace(task, chunks=step.chunks[share :: way.tasks]) for share in range(way.tasks))
-        rows = self._rows(schema, layout, tasks.place, work)
-        here = partial(_in_driver, tasks.place, task) if way.driver_side else None
-        return replace(rows, newer=way.newer, here=here)
+        kind = strategy.kind_of(way, None, in_driver=partial(_in_driver, tasks.place, task))
+        return self._rows(schema, layout, tasks.place, work, kind)
 
     def kept(self, kept: Kept, rows: Rows, layout: str) -> Rows:
         """The rows with only the columns that the target keeps."""
-        arrow = self.arrow(kept.schema, layout, partial_images=rows.present is not None)
+        arrow = self.arrow(kept.schema, layout, partial_images=rows.incomplete is not None)
         own = list(arrow.names)[len(kept.sources) :]
         projection = Projection(arrow, (*kept.sources, *own))
-        projected = rows.projected(projection, from_arrow_schema(arrow, prefer_timestamp_ntz=True))
-        if rows.present is None:
-            return projected
-        places = {
-            column.name: rows.present.places[source]
-            for column, source in zip(kept.schema.columns, kept.sources, strict=True)
-            if source is not None
-        }
-        return replace(projected, present=replace(rows.present, places=places))
+        schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
+        names = [column.name for column in kept.schema.columns]
+        sources = dict(zip(names, kept.sources, strict=True))
+        return rows.changed(projection, sources, lambda: map_batches(rows.frame, projection, schema))
 
-    def _present(self, schema: TableSchema) -> Present:
+    def _incomplete(self, schema: TableSchema) -> Incomplete:
         """Describes which columns the rows have. While the table's chunks, or a resnapshot that became
         pending in this epoch, are still to bring rows, a row may be missing at the target."""
         state = self._state.table(schema.table)
         places = {column.name: place for place, column in enumerate(schema.columns)}
-        return Present(places, strict=state is None or state.rows_read)
+        return Incomplete(places, target_is_complete=state is None or state.rows_read)
 
     def _rows(
         self,
@@ -138,9 +131,9 @@ class StepRows:
         layout: str,
         run: Callable[[Any], tasks.Batches],
         work: tuple[Any, ...],
-        present: Present | None = None,
+        kind: RowKind,
     ) -> Rows:
-        arrow = self.arrow(schema, layout, partial_images=present is not None)
+        arrow = self.arrow(schema, layout, partial_images=isinstance(kind, Incomplete))
         spark_schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
         count, name = len(work), str(schema.table)
 
@@ -148,7 +141,7 @@ class StepRows:
             indexes = self._spark.range(0, count, 1, count)
             return indexes.mapInArrow(tasks.run_tasks(run, work, name, consume), result)
 
-        return Rows(partial(make, None, spark_schema), make, present)
+        return Rows(partial(make, None, spark_schema), kind, make)
 
 
 def _per_split(task: tasks.DecodeTask) -> tuple[tasks.DecodeTask, ...]:

@@ -25,7 +25,7 @@ from penstock.model.plan import (
 from penstock.model.schema import TableId
 from penstock.relaylog.outline import Outlines
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing, Sink, change_sink, table_sink
-from penstock.sinks.files import Rows
+from penstock.sinks.rows import Rows
 from penstock.spark.cascades import Cascades, Consequences
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.step_rows import StepRows

@@ -8,9 +8,11 @@ step. All strategies produce the same rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.model.plan import ApplyEvents, Mode, PlaceChunks
+from penstock.sinks.rows import AnyOrder, Batches, Incomplete, Newer, RowKind
 from penstock.snapshot.driver_side import driver_places
 
 SHARE_BYTES = 24 * 1024**2
@@ -79,10 +81,27 @@ def for_events(
 
 
 def for_chunks(step: PlaceChunks, *, cores: int, driver_bytes_max: int) -> SharesOfChunks:
-    # Another step may have written newer changes that foreign keys made in the chunk's window.
     """The strategy for a step that places chunks."""
-    newer = step.newer and step.window is None
+    # The target has no rows with the keys of appended rows. For others, another step may have written newer
+    # changes that foreign keys made in the chunk's window.
+    newer = step.mode == "append" or (step.newer and step.window is None)
     return SharesOfChunks(min(cores, len(step.chunks)), newer, driver_places(step, driver_bytes_max))
+
+
+def kind_of(
+    way: EventStrategy | SharesOfChunks, incomplete: Incomplete | None, *, in_driver: Callable[[], Batches]
+) -> RowKind:
+    """What is known of the rows that are made in this way. `incomplete`: they may lack columns. `in_driver`:
+    makes them in this process."""
+    if incomplete is not None:
+        return incomplete
+    match way:
+        case SharesOfRange(newer=True, driver_side=True) | SharesOfChunks(newer=True, driver_side=True):
+            return Newer(in_driver)
+        case SharesOfRange(newer=True) | SharesOfChunks(newer=True) | ShuffleByKey(newer=True):
+            return Newer()
+        case _:
+            return AnyOrder()
 
 
 def mode_of(step: ApplyEvents, *, partial_images: bool) -> Mode:

@@ -21,7 +21,7 @@ from penstock.failures.messages import one_sentence
 from penstock.model.buckets import Buckets, BucketSum, HashBuckets, RangeBuckets
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.printable import argument
-from penstock.sinks.files import map_batches
+from penstock.sinks.rows import map_batches
 from penstock.sinks.spark_sql import quoted
 from penstock.spark.errors import returned
 from penstock.verify.check import Compared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.sinks.conftest import Place, column
 
-from penstock.errors import InternalError
+from penstock.errors import ConfigError, InternalError
 from penstock.model.schema import TableId
 from penstock.sinks.base import ChangeSink, Foreign, Missing, Ours, TableSink, table_sink
-from penstock.sinks.changelog.sink import STAGING, ParquetSink
+from penstock.sinks.changelog.sink import MARKER, MARKER_DRAFT, SCHEMA, STAGING, ParquetSink
 
 Make = Callable[..., Place]
 
@@ -158,9 +159,26 @@ def test_a_change_log_goes_on_under_new_names_and_types_and_keeps_what_was(
         ]  # fmt: skip
 
 
-def test_values_that_mean_nothing_in_another_type_become_null() -> None:
-    from penstock.sinks.files import converted
+def test_a_damaged_marker_is_a_clear_error(place: Make) -> None:
+    it = place("parquet").create()
+    (path(it) / MARKER).write_bytes(b"\xff{")
+    with pytest.raises(ConfigError, match=f"The change log of {it.table} is damaged") as raised:
+        it.sink.open(it.table)
+    assert "penstock resnapshot" in raised.value.hint
 
-    assert converted(pa.array(["1", "x", None, "-4"]), pa.int32()).to_pylist() == [1, None, None, -4]
-    assert converted(pa.array([20240229]), pa.date32()).to_pylist() == [None]
-    assert converted(pa.array([1.5, None]), pa.string()).to_pylist() == ["1.5", None]
+
+def test_what_a_killed_creation_has_left_is_no_target(place: Make) -> None:
+    it = place("parquet")
+    path(it).mkdir(parents=True)
+    (path(it) / MARKER_DRAFT).write_text("{")
+    assert it.sink.open(it.table) == Missing()
+    assert isinstance(it.create().sink.open(it.table), Ours)
+
+
+def test_others_may_read_a_change_log_as_far_as_the_umask_lets_them(place: Make) -> None:
+    before = os.umask(0o027)
+    try:
+        it = place("parquet").create()
+    finally:
+        os.umask(before)
+    assert {(path(it) / name).stat().st_mode & 0o777 for name in (MARKER, SCHEMA)} == {0o640}

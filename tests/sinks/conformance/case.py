@@ -30,8 +30,8 @@ from penstock.sinks.base import (
     readable,
     table_sink,
 )
-from penstock.sinks.files import Present, Rows
 from penstock.sinks.kind import SinkKind
+from penstock.sinks.rows import AnyOrder, Incomplete, Rows
 from penstock.sinks.spark_sql import spark_type
 
 _serial = itertools.count()
@@ -103,11 +103,11 @@ class Case:
 
     # rows
 
-    def latest(self, *rows: Values, present: Present | None = None) -> Rows:
+    def latest(self, *rows: Values, incomplete: Incomplete | None = None) -> Rows:
         """Rows of values, `_deleted`, `_sequence`, and `_present` if some lack columns."""
         own = [(DELETED, pa.bool_()), (SEQUENCE, pa.int64())]
-        own += [(PRESENT, pa.string())] if present is not None else []
-        return replace(self._rows(own, rows), present=present)
+        own += [(PRESENT, pa.string())] if incomplete is not None else []
+        return replace(self._rows(own, rows), kind=incomplete or AnyOrder())
 
     def changelog(self, *rows: Values) -> Rows:
         """Rows of values, `_change_type`, `_sequence`."""

@@ -14,7 +14,7 @@ from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.base import Foreign, Missing, Ours, readable
-from penstock.sinks.files import Present
+from penstock.sinks.rows import Incomplete
 
 INT, TEXT = pa.int32(), pa.string()
 
@@ -129,9 +129,9 @@ def test_null_is_a_value_of_every_type(tables: Case) -> None:
 def test_rows_that_lack_columns_are_completed_by_the_target_or_left_out(tables: Case) -> None:
     it = tables.again(arrow=pa.schema([("id", pa.int64()), ("a", TEXT), ("b", TEXT)])).create()
     it.append(1, (1, "a", "b", False, 10), (2, "a", "b", False, 10))
-    present = Present({"id": 0, "a": 1, "b": 2}, strict=False)
+    incomplete = Incomplete({"id": 0, "a": 1, "b": 2}, target_is_complete=False)
     rows = it.latest((1, "A", None, False, 20, "110"), (2, None, None, False, 21, None),
-                     (3, "A", None, False, 22, "110"), present=present)  # fmt: skip
+                     (3, "A", None, False, 22, "110"), incomplete=incomplete)  # fmt: skip
     assert it.tables.merge(it.table, rows, it.key, it.commit(2))
     assert it.rows() == [(1, "A", "b", 20), (2, None, None, 21)]
 

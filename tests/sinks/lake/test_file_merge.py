@@ -15,20 +15,21 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import SEEDS, Place, both, column
-from tests.sinks.lake.iceberg.test_small_commit import KEYS, files, folded, here, iceberg, summary, target
+from tests.sinks.lake.iceberg.test_small_commit import KEYS, few, files, folded, iceberg, summary, target
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import FIELD_ID, Rows
+from penstock.sinks.files import FIELD_ID
 from penstock.sinks.lake import lookup
 from penstock.sinks.lake.delta.format import DeltaFormat
 from penstock.sinks.lake.iceberg.format import IcebergFormat
 from penstock.sinks.lake.iceberg.manifests import Content, KeySpan
+from penstock.sinks.rows import Newer, Rows, ShardOf
 
 Make = Callable[..., Place]
 
 
 def newer(it: Place, *rows: tuple[Any, ...]) -> Rows:
-    return replace(it.latest(*rows), newer=True)
+    return replace(it.latest(*rows), kind=Newer())
 
 
 def by_files(it: Place) -> bool:
@@ -187,7 +188,7 @@ def test_rows_of_another_shard_with_the_same_key_stay(place: Make, kind: str) ->
     it = place(kind, arrow=pa.schema([("id", pa.int64()), ("shard", pa.string())])).create()
     it.sink.append(it.table, it.latest(*[(n, one, False, 1) for n in (1, 2) for one in "ab"]), it.commit(1))
     rows = newer(it, (1, "a", True, 5), (2, "a", False, 5), (3, "a", False, 5))
-    it.sink.merge(it.table, replace(rows, within=("shard", "a")), it.key, it.commit(2))
+    it.sink.merge(it.table, replace(rows, shard=ShardOf("shard", "a")), it.key, it.commit(2))
     assert by_files(it)
     assert it.rows() == [(1, "b", 1), (2, "a", 5), (2, "b", 1), (3, "a", 5)]
 
@@ -243,9 +244,9 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
             folded(it)
             continue
         if way == "compact":
-            iceberg(it)._maintenance.tidy(it.table)
+            iceberg(it)._maintenance.maintain(it.table)
             continue
-        made = it.latest(*rows) if way == "spark" else {"files": newer, "small": here}[way](it, *rows)
+        made = it.latest(*rows) if way == "spark" else {"files": newer, "small": few}[way](it, *rows)
         it.sink.merge(it.table, made, it.key, it.commit(epoch))
         assert way != "files" or by_files(it)
         for number, part, text, deleted, at in rows:
@@ -302,9 +303,9 @@ def test_a_date_of_the_year_0_is_a_date(place: Make, kind: str) -> None:
     """Python has none, MySQL has."""
     it = place(kind, arrow=pa.schema([("id", pa.date32()), ("day", pa.date32())])).create()
     first = -719528
-    it.sink.append(it.table, here(it, (first, first, False, 1), (first + 1, 0, False, 1)), it.commit(1))
-    rows = here(it, (first, first + 2, False, 5), (first + 3, first, False, 5))
-    it.sink.merge(it.table, replace(rows, newer=True), it.key, it.commit(2))
+    it.sink.append(it.table, few(it, (first, first, False, 1), (first + 1, 0, False, 1)), it.commit(1))
+    rows = few(it, (first, first + 2, False, 5), (first + 3, first, False, 5))
+    it.sink.merge(it.table, rows, it.key, it.commit(2))
     assert by_files(it)
     found = it.sink.read(it.table).selectExpr("CAST(id AS STRING)", "CAST(day AS STRING)").collect()
     days = ["0000-01-01", "0000-01-02", "0000-01-03", "0000-01-04"]

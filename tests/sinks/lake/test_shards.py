@@ -20,8 +20,8 @@ from penstock.errors import TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.shards import ShardRule
 from penstock.sinks.base import Commit, EvolvedColumn, Foreign, Missing, Ours, TableSink
-from penstock.sinks.files import Present, Rows
 from penstock.sinks.registry import open_sink
+from penstock.sinks.rows import Incomplete, Rows
 
 Make = Callable[..., Place]
 ID = ("id", pa.int32())
@@ -300,7 +300,9 @@ def test_rows_that_lack_columns_are_completed_by_rows_of_their_own_shard(merged:
         from pyspark.sql.functions import lit
 
         rows = shard.rows((key, name, None, False, 20))
-        return Rows(rows.frame.withColumn("_present", lit("110")), present=Present(places, strict=True))
+        return Rows(
+            rows.frame.withColumn("_present", lit("110")), Incomplete(places, target_is_complete=True)
+        )
 
     assert one.sink.merge(one.table, partial(one, 1, "b"), one.key, one.commit(2))
     assert it.all("id", "name", "v") == [(1, 1, "b", 5), (2, 2, "B", 6)]

@@ -1,17 +1,18 @@
-"""A change log in Parquet: one directory per table, in it one per commit. Append-only.
+"""A change log in Parquet files: one directory per table, which contains one directory per commit.
 
-Why a reader never sees half an epoch nor one twice: files are written below `_staging/`, which readers skip,
-and appear by one rename of their directory to `penstock_commit=e…s…`. That this directory exists is the
-record of the commit; `_penstock.json` keeps the newest one too, so that old directories may be deleted. Spark
-and pyarrow read the table's directory as it is, and `penstock_commit` as one more column.
+A reader never sees half an epoch, and never an epoch twice. Files are written below `_staging/`, which
+readers skip. Then one rename of their directory to `penstock_commit=e…s…` makes them visible. The existence
+of this directory records the commit. `_penstock.json` records the newest commit, too, so that old directories
+may be deleted. Spark and pyarrow read the table's directory directly, with `penstock_commit` as one more
+column.
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import shutil
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.types import StringType, StructField, StructType
 
-from penstock.disk.replace import sync
+from penstock.disk.replace import PUBLIC, replace_by, replace_file, sync
+from penstock.errors import ConfigError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableId, TableSchema
+from penstock.printable import argument
 from penstock.sinks.base import (
     FORMAT,
     Commit,
@@ -36,7 +39,7 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.changelog.registration import ParquetOptions
-from penstock.sinks.files import WRITTEN, FileWriter, Rows, converted, written
+from penstock.sinks.files import WRITTEN, FileWriter, written
 from penstock.sinks.names import (
     OWN_COLUMNS,
     directory_name,
@@ -52,13 +55,16 @@ from penstock.sinks.refusals import (
     refuse_foreign,
     refuse_shared,
 )
+from penstock.sinks.rows import Rows, converted
 from penstock.sinks.spark_sql import holds, spark_type
 
 PARTITION = "penstock_commit"
 MARKER = "_penstock.json"
+"""The file that makes a directory a change log: its pipeline, source table, columns and newest commit."""
+MARKER_DRAFT = "_penstock.json.tmp"
 STAGING = "_staging"
 SCHEMA = "_common_metadata"
-"""Spark takes the schema of a directory from this file, so a column added later is seen."""
+"""Spark reads the schema of the directory from this file, so that it sees columns that were added later."""
 
 _OWN_FIELDS = (
     pa.field(CHANGE_TYPE, pa.string()),
@@ -74,7 +80,6 @@ class ParquetSink:
         self.before_images = options.before_images
         self._spark = spark
         self._pipeline = pipeline
-        self._markers = threading.Lock()
 
     def check(self) -> None:
         check_directory(self._root)
@@ -83,8 +88,9 @@ class ParquetSink:
         path = self.path(table)
         marker = self._marker(table)
         if marker is None:
+            leftovers = {STAGING, MARKER_DRAFT}  # of a process that was killed while it created the target
             if not path.exists() or (
-                path.is_dir() and all(entry.name == STAGING for entry in path.iterdir())
+                path.is_dir() and all(entry.name in leftovers for entry in path.iterdir())
             ):
                 return Missing()
             cure = "Name another `sink.path`, or move what is there away."
@@ -92,7 +98,9 @@ class ParquetSink:
         if marker["pipeline"] != self._pipeline:
             cure = "Name another `sink.namespace` or `sink.path`, or remove it if nobody needs it."
             return Foreign(str(path), f"the change log of pipeline {marker['pipeline']}", cure)
-        columns = tuple(name for name in source_columns(_schema(marker).names) if name not in _gone(marker))
+        columns = tuple(
+            name for name in source_columns(_schema(marker).names) if name not in _dropped(marker)
+        )
         return Ours(self._last_commit(table, marker), columns, not any(path.glob(f"{PARTITION}=*")))
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
@@ -119,11 +127,11 @@ class ParquetSink:
             return False
         staged = self._staged(table, commit)
         marker = self._marker(table)
-        writer = FileWriter(str(staged), _schema(marker), optional=_gone(marker))
+        writer = FileWriter(str(staged), _schema(marker), optional=_dropped(marker))
         files = set(written(rows.through(writer, WRITTEN)))
         staged.mkdir(parents=True, exist_ok=True)
         for path in staged.iterdir():
-            if str(path) not in files:  # of a task that failed and was tried again
+            if str(path) not in files:  # left by a task that failed and was run again
                 path.unlink()
         return self._publish(table, staged, commit)
 
@@ -143,9 +151,9 @@ class ParquetSink:
     def evolve(
         self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
     ) -> bool:
-        """A change log says what was: files stay as they are, and the new columns hold from here on. A column
-        that was renamed begins under its new name; a dropped one stays readable. Only where one name would
-        have two types that no reader takes for one, older files are converted, each atomically."""
+        """Existing files stay as they are, and new files have the new columns. A renamed column continues
+        under its new name; a dropped column stays readable. If a column's old and new type cannot be read as
+        one, older files are converted, each atomically."""
         if self._done(table, commit):
             return False
         refuse_columns(table, [column.field.name for column in columns])
@@ -153,7 +161,7 @@ class ParquetSink:
         assert marker is not None
         known = {field.name.lower(): field for field in _schema(marker) if field.name not in OWN_COLUMNS}
         fields = [
-            _from_here_on(column.field, known.get(column.field.name.lower()), narrowing) for column in columns
+            _new_field(column.field, known.get(column.field.name.lower()), narrowing) for column in columns
         ]
         for field in fields:
             old = known.pop(field.name.lower(), None)
@@ -181,8 +189,7 @@ class ParquetSink:
                         values = [converted(chunk, field.type) for chunk in group.column(place).chunks]
                         column = pa.chunked_array(values, field.type)
                         writer.write_table(group.set_column(place, field, column))
-            sync(draft)
-            draft.replace(path)
+            replace_by(path, draft)
 
     def version(self, table: TableId) -> str | None:
         last = self._last_commit(table, self._marker(table))
@@ -220,6 +227,7 @@ class ParquetSink:
         for file in staged.iterdir():
             sync(file)
         sync(staged)
+        # Not `replace_by`: this is a directory, and if one with this name exists, the rename must fail.
         staged.rename(self.path(table) / f"{PARTITION}={_directory(commit)}")
         sync(self.path(table))
         marker = self._marker(table)
@@ -238,28 +246,35 @@ class ParquetSink:
         return max(found, default=None)
 
     def _marker(self, table: TableId) -> dict[str, Any] | None:
+        path = self.path(table)
         try:
-            marker: dict[str, Any] = json.loads((self.path(table) / MARKER).read_text("utf-8"))
+            marker: dict[str, Any] = json.loads((path / MARKER).read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except ValueError as error:
+            raise ConfigError(
+                f"The change log of {table} is damaged: {path / MARKER} is not JSON.",
+                hint=f"Restore the file. If it is lost, move {path} away, run `penstock resnapshot FILE "
+                f"{argument(table)}` and start the pipeline: a new change log begins with every row.",
+                table=str(table),
+                target=str(path),
+            ) from error
         return marker
 
     def _write_marker(self, table: TableId, marker: dict[str, Any]) -> None:
         path = self.path(table)
         path.mkdir(parents=True, exist_ok=True)
-        temporary = path / f"{MARKER}.tmp"
-        temporary.write_text(json.dumps(marker, ensure_ascii=False), "utf-8")
-        sync(temporary)
-        temporary.replace(path / MARKER)
-        # After the marker, which is what counts; written again on the next commit if we are killed in
-        # between.
-        summary = path / f"{SCHEMA}.tmp"
-        pq.write_metadata(_schema(marker), summary)
-        summary.replace(path / SCHEMA)
+        data = json.dumps(marker, ensure_ascii=False).encode()
+        replace_file(path / MARKER, data, durable=True, draft=path / MARKER_DRAFT, mode=PUBLIC)
+        # After the marker, which counts. After a kill in between, the next commit writes it.
+        schema = io.BytesIO()
+        pq.write_metadata(_schema(marker), schema)
+        replace_file(path / SCHEMA, schema.getvalue(), durable=False, mode=PUBLIC)
 
 
 def _directory(commit: Commit) -> str:
-    """Sorts like the commits, and no reader takes it for a number or a date."""
+    """The name of the commit's directory, after `penstock_commit=`. Names sort like commits, and no reader
+    mistakes one for a number or a date."""
     return f"e{commit.epoch:012d}s{commit.step:04d}"
 
 
@@ -268,17 +283,17 @@ def _commit(pipeline: str, directory: str) -> Commit:
     return Commit(pipeline, int(epoch), int(step))
 
 
-def _from_here_on(field: pa.Field, old: pa.Field | None, narrowing: Narrowing) -> pa.Field:
-    """The column in new files: of the wider type where that holds what the new one can."""
+def _new_field(field: pa.Field, old: pa.Field | None, narrowing: Narrowing) -> pa.Field:
+    """The column in new files. With `narrowing` "keep", it keeps a wider type that holds every new value."""
     if old is None:
         return field.with_nullable(True)
-    field = field.with_name(old.name)  # a name in other letters is the same name to readers
+    field = field.with_name(old.name)  # names that differ only in case are the same to readers
     keeps = narrowing == "keep" and holds(spark_type(old), spark_type(field))
     return old if keeps else field.with_nullable(True)
 
 
 def _reads_as(old: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether files with the old type are read by plain readers as the new one."""
+    """Whether common readers can read files with the old type as the new type."""
     if old == kind:
         return True
     integers = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
@@ -292,8 +307,8 @@ def _schema(marker: dict[str, Any] | None) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(marker["schema"])))
 
 
-def _gone(marker: dict[str, Any] | None) -> frozenset[str]:
-    """Columns that the source has no longer; they stay readable."""
+def _dropped(marker: dict[str, Any] | None) -> frozenset[str]:
+    """Columns that the source no longer has. They stay readable."""
     return frozenset(marker.get("gone", ())) if marker is not None else frozenset()
 
 

@@ -1,5 +1,5 @@
-"""Changes as JSON lines on standard output, to try things out. At least once: a sink that prints cannot look
-up what it has printed."""
+"""Prints changes as JSON lines on standard output, to try things out. After a kill, changes may be printed
+again: there is no record of what was printed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,11 @@ from pyspark.sql.functions import col, lit, struct, to_json
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import printable_json
-from penstock.sinks.base import (
-    Commit,
-    EvolvedColumn,
-    Missing,
-    Narrowing,
-    Ours,
-    TargetState,
-)
+from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Ours, TargetState
 from penstock.sinks.console.registration import ConsoleOptions
-from penstock.sinks.files import Rows
 from penstock.sinks.names import source_columns
 from penstock.sinks.refusals import check_pipeline, is_recorded
+from penstock.sinks.rows import Rows
 
 
 class ConsoleSink:

@@ -1,1 +1,5 @@
-"""Lake tables: targets that are the tables as they are at the source. `iceberg` and `delta` are formats."""
+"""Lake tables: each target is a copy of its source table.
+
+`sink.py` has the sink, `format.py` says what it needs of a table format, and `iceberg/` and `delta/` are the
+two formats. `shards.py` lets several source tables share a target.
+"""

@@ -17,8 +17,8 @@ from pyspark.sql.types import DataType, StructType
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
-from penstock.sinks.files import Rows
 from penstock.sinks.lake.evolve import Change
+from penstock.sinks.rows import Rows
 
 
 class LakeFormat(Protocol):
@@ -115,7 +115,7 @@ class LakeFormat(Protocol):
         """Whether existing rows get values that must be computed and written."""
 
     def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
-        """Creates the changes' temporary columns (`Change.aside`) where they are missing, and fills them.
+        """Creates the changes' temporary columns (`Change.temporary`) where they are missing, and fills them.
         Records no commit."""
 
     def change_columns(

@@ -1,7 +1,7 @@
-"""Rows of data files looked up by their keys: what deletion vectors are made of.
+"""Finds rows of data files by their keys, to mark them as deleted in deletion vectors.
 
-Of a data file only the key's columns are read. Columns are told by their field ids, which the files of
-Iceberg and of Delta carry, so a column may have been renamed or widened since a file was written.
+Only the key's columns of a data file are read. Columns are found by field id, which files of both Iceberg and
+Delta contain. So a column may have been renamed or widened since a file was written.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from penstock.sinks.lake.vectors import Inline, Vector
 
 LOCAL_THREADS = 2
 LOCAL_ROWS_MAX = 4_000_000
-"""Rows whose keys are looked at in this process; beyond, Spark's tasks share the files."""
+"""Up to this many rows are searched in this process. More are shared among Spark's tasks."""
 
 BATCH_ROWS = 100_000
-"""Rows looked through at a time: a join takes some hundred bytes of each."""
+"""Rows that are searched at a time: a join needs some hundred bytes for each."""
 KEYS_MAX = 1_000_000
-"""Keys that are looked for at a time: a hundred MB where they are short texts."""
+"""Keys that are searched for at a time: a hundred MB if they are short texts."""
 
 _FILE = "_file"
 _OF_FILE = "_of_file"
@@ -40,13 +40,13 @@ _UNSEARCHABLE = -1
 
 
 NEWEST = 2**62
-"""Sequence of keys that concern whatever is there."""
+"""A sequence for keys that concern the rows of all data files."""
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A Parquet file of keys: values of the columns with these field ids. It concerns the rows of data files
-    with a lower `sequence`."""
+    """A Parquet file of keys, which are values of the columns with these field ids. They concern only rows in
+    data files with a lower `sequence`."""
 
     path: str
     fields: tuple[int, ...]
@@ -55,7 +55,8 @@ class KeyFile:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file by the name its table gives it, the local path it has, and what is gone from it already."""
+    """A data file: its location in the table's metadata, its local path, its number of rows, and the rows
+    that are deleted already."""
 
     location: str
     path: str
@@ -65,17 +66,18 @@ class DataFile:
 
 
 class Unsearchable(Exception):
-    """A file lacks a column of the key, or is not where it can be read."""
+    """A file lacks a column of the key, or cannot be read here."""
 
 
 Found = tuple[str, bytes, int]
-"""A data file's location, the bitmap of its rows that are gone, their number; 0: no more than before."""
+"""A data file's location, the bitmap of all its deleted rows, and their number. 0: no more than before."""
 
 
-def rows_gone(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
-    """What `gone` finds, here or in Spark's tasks."""
+def deleted_rows(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
+    """The rows with these keys, and those that are deleted already, for each data file. Runs Spark's tasks if
+    there are many rows. Raises `Unsearchable`."""
     if sum(file.rows for file in files) <= LOCAL_ROWS_MAX:
-        return gone(files, keys, threads=LOCAL_THREADS)
+        return search(files, keys, threads=LOCAL_THREADS)
     count = min(len(files), max(1, spark.sparkContext.defaultParallelism))
     shares = tuple(tuple(files[share::count]) for share in range(count))
 
@@ -83,8 +85,8 @@ def rows_gone(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[Key
         for batch in indexes:
             for share in batch.column(0).to_pylist():
                 try:
-                    found = gone(shares[share], keys)
-                except Unsearchable as why:  # Spark would make it an error of its own
+                    found = search(shares[share], keys)
+                except Unsearchable as why:  # an exception would reach the driver as one of Spark's
                     found = [(str(why), b"", _UNSEARCHABLE)]
                 kinds = (pa.string(), pa.binary(), pa.int64())
                 columns = [pa.array([one[n] for one in found], kind) for n, kind in enumerate(kinds)]
@@ -98,11 +100,11 @@ def rows_gone(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[Key
     return everything
 
 
-def gone(files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1) -> list[Found]:
-    """Looks the keys up in data files, all of both together: there may be hundreds of small ones of either,
-    of which none is worth a join of its own."""
-    before = [BitMap64() if file.vector is None else vectors.read(file.vector) for file in files]
-    bitmaps = [BitMap64(bitmap) for bitmap in before]
+def search(files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1) -> list[Found]:
+    """Searches all data files for all keys together. There may be hundreds of small files of both kinds, and
+    a join of each pair would take too long."""
+    earlier = [BitMap64() if file.vector is None else vectors.read(file.vector) for file in files]
+    bitmaps = [BitMap64(bitmap) for bitmap in earlier]
     by_columns: dict[tuple[int, ...], list[KeyFile]] = {}
     for one in sorted(keys, key=lambda one: one.sequence):
         by_columns.setdefault(one.fields, []).append(one)
@@ -119,7 +121,7 @@ def gone(files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1
                 for _ in pool.map(look, shares, [part] * threads, [fields] * threads):
                     pass
     counts = [
-        len(after) if len(after) > len(earlier) else 0 for after, earlier in zip(bitmaps, before, strict=True)
+        len(after) if len(after) > len(before) else 0 for after, before in zip(bitmaps, earlier, strict=True)
     ]
     return [
         (file.location, bitmap.serialize() if count else b"", count)
@@ -128,8 +130,8 @@ def gone(files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1
 
 
 def _parts(files: Sequence[KeyFile]) -> Iterator[tuple[int, pa.Table]]:
-    """The keys of several files with the same columns, each once with its greatest sequence, as many at a
-    time as may be held; and the greatest sequence of all of these."""
+    """The keys of files that have the same columns, in parts of at most `KEYS_MAX`. A part has each key once,
+    with the key's greatest sequence. With each part comes the greatest sequence in it."""
     waiting: list[pa.Table] = []
     newest = 0
     for file in files:
@@ -156,7 +158,7 @@ def _distinct(keys: Sequence[pa.Table]) -> pa.Table:
 def _found(
     files: Sequence[tuple[int, DataFile]], keys: pa.Table, fields: Sequence[int]
 ) -> Iterator[tuple[int, Any]]:
-    """Positions of the rows with one of the keys, in pieces, each with the number of its file."""
+    """Positions of the rows with one of the keys, in pieces, each with the index of its file."""
     names = [str(number) for number in fields]
     for rows in _gathered(files, keys.schema.remove(keys.schema.get_field_index(_SEQUENCE)), fields):
         found = rows.join(keys, names, join_type="inner", use_threads=False)
@@ -170,12 +172,12 @@ def _found(
 def _gathered(
     files: Sequence[tuple[int, DataFile]], schema: pa.Schema, fields: Sequence[int]
 ) -> Iterator[pa.Table]:
-    """The key's columns of all files, with each row's file, that one's sequence, and position."""
+    """The key's columns of all files, with each row's file, the file's sequence, and the row's position."""
     waiting: list[pa.Table] = []
     for number, file in files:
         start = 0
         for batch in _batches(file.path, fields):
-            rows = _fitted(batch, schema)
+            rows = _in_types(batch, schema)
             end = start + batch.num_rows
             rows = rows.append_column(_FILE, pa.array(np.full(batch.num_rows, number)))
             rows = rows.append_column(_OF_FILE, pa.array(np.full(batch.num_rows, file.sequence)))
@@ -189,14 +191,14 @@ def _gathered(
 
 
 def _columns(path: str, fields: Sequence[int]) -> pa.Table:
-    """Columns of a small Parquet file, named by their field ids."""
+    """Columns of a small Parquet file. Their field ids become their names."""
     with pq.ParquetFile(path) as file:
         names = _names(file, fields, path)
         return file.read(columns=names).select(names).rename_columns([str(number) for number in fields])
 
 
 def _batches(path: str, fields: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    # Spark writes timestamps as INT96, and few of them fit into Arrow's nanoseconds.
+    # Spark writes timestamps as INT96. As nanoseconds, Arrow's default, many would overflow.
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
         names = _names(file, fields, path)
         for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
@@ -211,8 +213,8 @@ def _names(file: pq.ParquetFile, fields: Sequence[int], path: str) -> list[str]:
     return [known[number] for number in fields]
 
 
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """In the types of the keys: a column may have been widened since the file was written."""
+def _in_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """The batch in the types of the keys. A column may have been widened since the file was written."""
     try:
         arrays = [batch.column(field.name).cast(field.type) for field in schema]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

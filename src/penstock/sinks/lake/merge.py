@@ -1,4 +1,4 @@
-"""Spark's MERGE of rows in the layout `latest` into a target, and the columns that a target has."""
+"""Merges rows into a target with Spark's MERGE, and says which columns a target has."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from penstock.errors import TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.files import Present, Rows
 from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.names import source_columns
+from penstock.sinks.rows import Incomplete, Rows
 from penstock.sinks.spark_sql import has, quoted, spark_type
 
 
 def target_type(arrow: pa.Schema) -> StructType:
-    """Columns of a merged table: the source's, all nullable, then `_sequence`."""
+    """The columns of a new target: the source's, all nullable, then `_sequence`."""
     names = source_columns(arrow.names)
     fields = [StructField(name, spark_type(arrow.field(name))) for name in names]
     return StructType([*fields, StructField(SEQUENCE, LongType())])
 
 
 def live_rows(frame: DataFrame) -> DataFrame:
-    """Rows and columns of a `latest` frame as a merged table has them."""
+    """The rows of a frame in the layout `latest` that a target should hold, with the target's columns."""
     from pyspark.sql.functions import col
 
     if DELETED in frame.columns:
@@ -41,12 +41,13 @@ def live_rows(frame: DataFrame) -> DataFrame:
 
 
 def merge(session: SparkSession, table: TableId, target: str, rows: Rows, key: tuple[str, ...]) -> None:
-    """Merges rows of layout `latest` into a target, in this session.
+    """Merges rows in the layout `latest` into a target, in this session.
 
-    Raises `TableError` if a row that lacks columns is in the log and should be in the target, but is not.
+    Raises `TableError` if a row lacks columns and the complete target has no such row
+    (`Incomplete.target_is_complete`).
     """
     with shared_view(rows.frame) as view:
-        if rows.present is not None and rows.present.strict:
+        if rows.incomplete is not None and rows.incomplete.target_is_complete:
             _require_rows(session, table, target, view, rows, key)
         session.sql(merge_sql(target, view, rows, key))
 
@@ -71,35 +72,35 @@ def _require_rows(
 def _match(rows: Rows, key: tuple[str, ...]) -> str:
     types = {field.name: field.dataType for field in rows.frame.schema.fields}
     parts = [f"t.{quoted(name)} {_equality(types[name])} s.{quoted(name)}" for name in key]
-    if rows.within is not None:
-        parts.append(f"t.{has(*rows.within)}")  # a constant: it prunes files
+    if rows.shard is not None:
+        parts.append(f"t.{has(rows.shard.column, rows.shard.value)}")  # a constant: it prunes files
     return " AND ".join(parts)
 
 
 def merge_sql(target: str, view: str, rows: Rows, key: tuple[str, ...]) -> str:
-    columns, present = (*source_columns(rows.frame.columns), SEQUENCE), rows.present
+    columns, incomplete = (*source_columns(rows.frame.columns), SEQUENCE), rows.incomplete
     match = _match(rows, key)
     newer = f"s.{SEQUENCE} > t.{SEQUENCE}"
-    updates = ", ".join(f"t.{quoted(name)} = {_new_value(name, present)}" for name in columns)
-    whole = "" if present is None else f" AND s.{PRESENT} IS NULL"
+    updates = ", ".join(f"t.{quoted(name)} = {_new_value(name, incomplete)}" for name in columns)
+    complete = "" if incomplete is None else f" AND s.{PRESENT} IS NULL"
     names = ", ".join(quoted(name) for name in columns)
     values = ", ".join(f"s.{quoted(name)}" for name in columns)
     return (
         f"MERGE INTO {target} AS t USING {view} AS s ON {match} "
         f"WHEN MATCHED AND {newer} AND s.{DELETED} THEN DELETE "
         f"WHEN MATCHED AND {newer} THEN UPDATE SET {updates} "
-        f"WHEN NOT MATCHED AND NOT s.{DELETED}{whole} THEN INSERT ({names}) VALUES ({values})"
+        f"WHEN NOT MATCHED AND NOT s.{DELETED}{complete} THEN INSERT ({names}) VALUES ({values})"
     )
 
 
-def _new_value(name: str, present: Present | None) -> str:
-    """What an update sets a column to: the log's value, or the target's own where the log has none."""
+def _new_value(name: str, incomplete: Incomplete | None) -> str:
+    """The value that an update gives to a column: the log's, or the target's own if the log has none."""
     value = f"s.{quoted(name)}"
-    if present is None or name == SEQUENCE:
+    if incomplete is None or name == SEQUENCE:
         return value
-    place = present.places.get(name)
-    said = "" if place is None else f" OR substring(s.{PRESENT}, {place + 1}, 1) = '1'"
-    return f"CASE WHEN s.{PRESENT} IS NULL{said} THEN {value} ELSE t.{quoted(name)} END"
+    place = incomplete.places.get(name)
+    present = "" if place is None else f" OR substring(s.{PRESENT}, {place + 1}, 1) = '1'"
+    return f"CASE WHEN s.{PRESENT} IS NULL{present} THEN {value} ELSE t.{quoted(name)} END"
 
 
 def _equality(kind: DataType) -> str:

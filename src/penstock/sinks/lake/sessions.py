@@ -1,4 +1,4 @@
-"""Spark sessions whose options belong to one write, and what crosses from the JVM."""
+"""Spark sessions for single writes, and helpers around sessions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 class Sessions:
-    """Sessions of one Spark application, lent to one write at a time.
+    """A pool of sessions. Each is used for one write at a time.
 
-    Some options of a commit (Iceberg's snapshot properties in a MERGE, Delta's transaction id) can be given
-    only as options of the session, and several tables are written at once: so each write has a session to
-    itself.
+    Some options of a commit (Iceberg's snapshot properties in a MERGE, Delta's transaction identifier) can be
+    set only on a session, and several tables are written at once. So each write needs a session of its own.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -26,6 +25,7 @@ class Sessions:
 
     @contextmanager
     def lend(self, options: dict[str, str]) -> Iterator[SparkSession]:
+        """A session that has these options for the time of the `with` block."""
         try:
             session = self._idle.get_nowait()
         except queue.Empty:
@@ -41,9 +41,9 @@ class Sessions:
 
 
 def activate(spark: SparkSession) -> None:
-    """Makes it the session of the calling thread. Spark's parser asks that one for its options; a thread
-    without a session has Spark's defaults, with which `${…}` in a name is replaced. `spark.sql` needs no
-    such help."""
+    """Makes `spark` the active session of the calling thread. Spark's parser takes its options from the
+    active session; without one it has Spark's defaults, and replaces `${…}` in names. `spark.sql` does this
+    by itself."""
     spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(  # type: ignore[union-attr]
         spark._jsparkSession
     )
@@ -51,7 +51,7 @@ def activate(spark: SparkSession) -> None:
 
 @contextmanager
 def shared_view(frame: DataFrame) -> Iterator[str]:
-    """A name under which every session sees the frame."""
+    """A view of the frame that every session sees, for the time of the `with` block. Returns its name."""
     name = f"penstock_{uuid.uuid4().hex}"
     frame.createGlobalTempView(name)
     try:
@@ -61,7 +61,7 @@ def shared_view(frame: DataFrame) -> Iterator[str]:
 
 
 def java_map(spark: SparkSession, values: Any) -> dict[str, str]:
-    """A map of strings from the JVM, in one call however large it is."""
+    """Copies a map of strings from the JVM in one call, which is fast even if it is large."""
     mapper = spark._jvm.com.fasterxml.jackson.databind.ObjectMapper()  # type: ignore[union-attr]
     found: dict[str, str] = json.loads(mapper.writeValueAsString(values))
     return found

@@ -1,16 +1,16 @@
-"""Many source tables in one target: each shard has the part of it that its own name marks.
+"""Lets several source tables, the *shards*, share a target. A column of the target names each row's shard.
 
-`ShardedSink` offers `TableSink` over a `LakeSink`. To whoever plans, writes, verifies or repairs, a
-shard is a table like any other, and its target is that part: so every promise that is kept table by table is
-kept for shards too. What it comes to at the target:
+`ShardedSink` is a `TableSink` over a `LakeSink`. To its callers a shard is a table like any other, and the
+shard's target is the part of the shared target with its rows. So every promise about a table also holds for a
+shard:
 
-- Every row has the shard's name in a column; every write names it in its condition (merge, delete, set), so
-  no operation reaches the rows of another shard, and equal keys of two shards never meet.
-- Every commit is recorded under its source table (`Commit.source`), so an epoch that is done again finds for
-  each shard by itself what of it is there.
-- What each shard has of the columns is a property of the target, written in the transaction that changes the
-  columns (`union.py` says what they are).
-- Two shards never write at once: a lock for each target, held from the first look to the commit.
+- The condition of every MERGE, DELETE and UPDATE contains the shard's name. So no operation changes rows of
+  another shard, and equal keys of two shards never collide.
+- Every commit is recorded with its source table (`Commit.source`). So when an epoch is repeated, each shard
+  finds its own commits.
+- The columns of each shard are a property of the target (`Claim`). It is written in the transaction that
+  changes the target's columns, which `union.py` works out.
+- Two shards never write at once. Each target has a lock, from looking at its columns to the commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.change import SEQUENCE
@@ -41,24 +41,24 @@ from penstock.sinks.base import (
     TableSink,
     TargetState,
 )
-from penstock.sinks.files import Consume, Rows, then
 from penstock.sinks.lake.sessions import Sessions
 from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.lake.union import Claim, Joined, agree_on_key, joined
 from penstock.sinks.names import OWN_COLUMNS, refuse_own_names, source_columns
 from penstock.sinks.refusals import is_recorded, refuse_foreign
+from penstock.sinks.rows import Batches, Rows, ShardOf
 from penstock.sinks.spark_sql import has, quoted, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CLAIM = "penstock.shard."
-"""Properties of a target: what each shard has of it."""
+"""Prefix of the properties of a target that hold the shards' claims."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The part of `target` that the table `shard` has."""
+    """The part of `target` with the rows of the table `shard`."""
 
     shard: TableId
     rule: ShardRule
@@ -80,11 +80,13 @@ class Part:
 
 
 def with_shards(lake: LakeSink, shards: Shards, spark: SparkSession) -> TableSink:
-    """The sink itself where no tables are merged."""
+    """The sink for pipelines that may have shards. Without shards, it is `lake` itself."""
     return ShardedSink(lake, shards, spark) if shards else lake
 
 
 class ShardedSink:
+    """See the module's docstring. Tables that are not shards are passed on to the `LakeSink`."""
+
     def __init__(self, lake: LakeSink, shards: Shards, spark: SparkSession) -> None:
         self._lake = lake
         self._shards = shards
@@ -135,7 +137,7 @@ class ShardedSink:
     def clear(self, table: TableId) -> None:
         part = self._part(table)
         if part is not None:
-            raise ConfigError(f"The target of {table} is also that of other tables: it is not made anew.")
+            raise ConfigError(f"The target of {table} also holds other tables, so it cannot be recreated.")
         self._lake.clear(table)
 
     def drop(self, table: TableId) -> None:
@@ -151,7 +153,7 @@ class ShardedSink:
                 self._lake.drop(part.target)
                 return
             self._sql(f"DELETE FROM {self._lake.name(part.target)} WHERE {part.condition}")
-            left = joined(table, self._held(part), [], claims)
+            left = joined(table, self._target_columns(part), [], claims)
             self._evolve(part, left, None, None)
 
     def identity(self, table: TableId) -> str | None:
@@ -166,9 +168,9 @@ class ShardedSink:
             return self._lake.append(table, rows, commit)
         with self._locked(part):
             commit = part.commit(commit)
-            if self._is_done(part, commit):
+            if self._is_recorded(part, commit):
                 return False
-            return self._lake.append(part.target, self._marked(part, rows), commit)
+            return self._lake.append(part.target, self._with_target_columns(part, rows), commit)
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         part = self._part(table)
@@ -176,12 +178,12 @@ class ShardedSink:
             return self._lake.merge(table, rows, key, commit)
         with self._locked(part):
             commit = part.commit(commit)
-            if self._is_done(part, commit):
+            if self._is_recorded(part, commit):
                 return False
             claims = self._claims(part)
             if set(claims[table].key) != set(key):
                 self._change_key(part, key, claims)
-            return self._lake.merge(part.target, self._marked(part, rows), key, commit)
+            return self._lake.merge(part.target, self._with_target_columns(part, rows), key, commit)
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
@@ -203,13 +205,13 @@ class ShardedSink:
     def evolve(
         self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
     ) -> bool:
-        """A type that became narrower is kept: other shards may still have the wider one."""
+        """A column always keeps a wider type, because other shards may still need it."""
         part = self._part(table)
         if part is None:
             return self._lake.evolve(table, columns, commit, narrowing=narrowing)
         with self._locked(part):
             commit = part.commit(commit)
-            if self._is_done(part, commit):
+            if self._is_recorded(part, commit):
                 return False
             self._refuse_column(part, [column.field for column in columns])
             known = self._claims(part)[table]
@@ -233,7 +235,7 @@ class ShardedSink:
         self._lake.close()
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
-        """Of a shard: its rows, in its columns."""
+        """A shard's rows, with its own columns."""
         part = self._part(table)
         if part is None:
             return self._lake.read(table, version)
@@ -241,7 +243,7 @@ class ShardedSink:
         claim = self._claims(part)[table]
         there = {name.lower(): name for name in frame.columns}
         columns = [(there[name.lower()], name) for name in claim.columns if name.lower() in there]
-        chosen = [frame[quoted(held)].alias(name) for held, name in columns]
+        chosen = [frame[quoted(at_target)].alias(name) for at_target, name in columns]
         return frame.select(*chosen, frame[SEQUENCE])
 
     # --------------------------------------------------------------------------------------------------------
@@ -255,9 +257,9 @@ class ShardedSink:
         with self._locks[part.target]:
             yield
 
-    def _is_done(self, part: Part, commit: Commit) -> bool:
-        """Looked at before anything else: rows of an epoch that is done again may have columns that the
-        target has no more."""
+    def _is_recorded(self, part: Part, commit: Commit) -> bool:
+        """Asked before anything else: when an epoch is repeated, its rows may have columns that the target
+        has lost since."""
         return is_recorded(commit, self._lake.last_commit(part.target, commit.source))
 
     def _sql(self, statement: str) -> None:
@@ -271,8 +273,8 @@ class ShardedSink:
             if name.startswith(CLAIM)
         }
 
-    def _held(self, part: Part) -> StructType:
-        """The target's columns but for the one that tells shards apart."""
+    def _target_columns(self, part: Part) -> StructType:
+        """The target's columns without the shard column."""
         columns = self._lake.columns(part.target)
         return StructType([field for field in columns if field.name != part.rule.shard_column])
 
@@ -280,24 +282,24 @@ class ShardedSink:
         column = part.rule.shard_column
         if column.lower() in {field.name.lower() for field in fields}:
             raise TableError(
-                f"{part.shard} has a column `{column}`, which is the one that tells shards apart in "
+                f"{part.shard} has a column `{column}`, which is the name of the shard column in "
                 f"{part.target}.",
                 hint="Give `shard_column` in `merge_shards` another name, and drop the target if there is "
-                f"one; or leave {part.shard} out of `merge_shards`.",
+                f"one. Or leave {part.shard} out of `merge_shards`.",
                 table=str(part.shard),
             )
 
     def _join(
         self, part: Part, columns: Sequence[EvolvedColumn], claim: Claim, commit: Commit | None
     ) -> None:
-        """The shard has these columns of its target from here on."""
+        """Gives the shard these columns in its target."""
         stored = [
             replace(
                 one, field=pa.field(one.field.name, to_arrow_type(self._lake.stored(spark_type(one.field))))
             )
             for one in columns
         ]
-        found = joined(part.shard, self._held(part), stored, self._claims(part))
+        found = joined(part.shard, self._target_columns(part), stored, self._claims(part))
         name = self._lake.name(part.target)
         if found.added:
             added = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in found.added)
@@ -322,60 +324,56 @@ class ShardedSink:
         name, value = part.property, replace(claims[part.shard], key=key).to_json()
         self._lake.set_property(part.target, name, value)
 
-    def _marked(self, part: Part, rows: Rows) -> Rows:
+    def _with_target_columns(self, part: Part, rows: Rows) -> Rows:
         """The rows with all columns of the target, under its names."""
-        from pyspark.sql import functions as f
-
         frame = rows.frame
-        sources = {name.lower(): name for name in source_columns(frame.columns)}
-        held = self._held(part)
-        fields = {field.name: field.dataType for field in held if field.name in source_columns(held.names)}
-        places = {name: sources.pop(name.lower(), None) for name in fields}
-        if sources:
+        own = source_columns(frame.columns)
+        columns = self._target_columns(part)
+        fields = [field for field in columns if field.name in source_columns(columns.names)]
+        by_lower = {name.lower(): name for name in own}
+        sources = {field.name: by_lower.pop(field.name.lower(), None) for field in fields}
+        if by_lower:
             raise InternalError(
-                f"The target of {part.shard} lacks the columns {', '.join(sources.values())}."
+                f"The target of {part.shard} lacks the columns {', '.join(by_lower.values())}."
             )
-        kinds = {field.name: field.dataType for field in frame.schema}
-        columns = []
-        for name, source in places.items():
-            value = f.lit(None) if source is None else f.col(quoted(source))
-            same = source is not None and kinds[source] == fields[name]
-            columns.append((value if same else value.cast(fields[name])).alias(name))
-        by, own = part.rule.shard_column, [name for name in frame.columns if name in OWN_COLUMNS]
-        marked = frame.select(*columns, f.lit(str(part.shard)).alias(by), *own)
-        mark = Mark(
-            tuple((name, source, to_arrow_type(fields[name])) for name, source in places.items()),
-            (by, str(part.shard)),
+        shard = ShardOf(part.rule.shard_column, str(part.shard))
+        change = TargetColumns(
+            tuple((field.name, sources[field.name], to_arrow_type(field.dataType)) for field in fields), shard
         )
+        return rows.changed(change, sources, lambda: _target_frame(frame, fields, sources, shard), shard)
 
-        def make(consume: Consume, result: str) -> DataFrame:
-            return rows.through(lambda batches: consume(mark(batches)), result)
 
-        present = rows.present
-        if present is not None:
-            said = {
-                name: present.places[source] for name, source in places.items() if source in present.places
-            }
-            present = replace(present, places=said)
-        within = (by, str(part.shard))
-        return Rows(marked, make, present, within, newer=rows.newer, here=then(mark, rows.here))
+def _target_frame(
+    frame: DataFrame, fields: Sequence[StructField], sources: Mapping[str, str | None], shard: ShardOf
+) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    kinds = {field.name: field.dataType for field in frame.schema}
+    columns = []
+    for field in fields:
+        source = sources[field.name]
+        value = f.lit(None) if source is None else f.col(quoted(source))
+        if source is None or kinds[source] != field.dataType:
+            value = value.cast(field.dataType)
+        columns.append(value.alias(field.name))
+    own = [name for name in frame.columns if name in OWN_COLUMNS]
+    return frame.select(*columns, f.lit(shard.value).alias(shard.column), *own)
 
 
 @dataclass(frozen=True)
-class Mark:
-    """Batches of a shard's rows as batches of its target's. `columns`: each one's name, the column that fills
-    it (None: NULL) and its type. Pickles."""
+class TargetColumns:
+    """Gives batches of a shard's rows all columns of its target. `columns`: of each its name, the column that
+    fills it (None: NULL) and its type. Pickles."""
 
     columns: tuple[tuple[str, str | None, pa.DataType], ...]
-    shard: tuple[str, str]
+    shard: ShardOf
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        by, shard = self.shard
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
             arrays = {
                 name: pa.nulls(batch.num_rows, kind) if source is None else batch.column(source)
                 for name, source, kind in self.columns
             }
-            arrays[by] = pa.repeat(shard, batch.num_rows)
+            arrays[self.shard.column] = pa.repeat(self.shard.value, batch.num_rows)
             arrays |= {name: batch.column(name) for name in batch.schema.names if name in OWN_COLUMNS}
             yield pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))

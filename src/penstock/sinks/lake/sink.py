@@ -1,8 +1,8 @@
-"""Tables in a lake format: what every format does in the same way.
+"""The sink for tables in a lake format. It does what is the same in every format.
 
-A `LakeFormat` knows how its tables are stored. This sink decides: is the commit recorded already? Can few
-changes be committed without a Spark job? Can the tasks write files that take the place of the rows they
-replace? Only then does Spark merge. Whatever did it, the commit stands in the target afterwards.
+A `LakeFormat` knows how its tables are stored. For each write, this sink tries in turn: is the commit
+recorded already? Can few rows be committed without a Spark job? Can Spark's tasks write the data files
+themselves? If not, Spark's own writer or MERGE does it. In each case the target then records the commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from penstock.sinks.base import (
     Ours,
     TargetState,
 )
-from penstock.sinks.files import Rows
 from penstock.sinks.lake.evolve import changes
 from penstock.sinks.lake.format import LakeFormat, MovableFormat
 from penstock.sinks.lake.merge import merge, target_type
@@ -47,6 +46,7 @@ from penstock.sinks.refusals import (
     refuse_shared,
     shape,
 )
+from penstock.sinks.rows import Rows
 
 
 class LakeSink:
@@ -96,8 +96,7 @@ class LakeSink:
 
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
-            with self.format.exclusive(table):
-                self.format.remove(table)
+            self._remove(table)
 
     def clear(self, table: TableId) -> None:
         try:
@@ -105,12 +104,17 @@ class LakeSink:
             refuse_foreign(table, found)
             if isinstance(found, Ours):
                 self._refuse_other_source(table)
-            self.drop(table)
+                self._remove(table)
         except (Py4JJavaError, PySparkException):  # it cannot be opened
             if not self.format.remove_files(table):
                 raise
         else:
-            self.format.remove_files(table)
+            if isinstance(found, Missing):
+                self.format.remove_files(table)  # remains of an interrupted `create`
+
+    def _remove(self, table: TableId) -> None:
+        with self.format.exclusive(table):
+            self.format.remove(table)
 
     def identity(self, table: TableId) -> str | None:
         if not isinstance(self.format, MovableFormat) or not isinstance(self.open(table), Ours):
@@ -196,7 +200,7 @@ class LakeSink:
         """See `Sink.evolve`. `properties` of the target (None: remove it) change in the same transaction.
         `commit` None: no commit is recorded.
 
-        Values that have to be computed are first written to temporary columns (`Change.aside`). Then one
+        Values that have to be computed are first written to temporary columns (`Change.temporary`). Then one
         transaction renames, drops, adds and reorders all columns, and replaces the old columns by the
         temporary ones. So no reader ever sees a column half converted."""
         if commit is not None and self._target_unless_recorded(table, commit) is None:
@@ -213,7 +217,7 @@ class LakeSink:
             form.change_columns(table, present, changed, computed, commit, properties or {})
         return True
 
-    # what shards need to know of their common target -------------------------------------------------------
+    # what shards need to know of their shared target -------------------------------------------------------
 
     def name(self, table: TableId) -> str:
         """The target's name as Spark SQL."""
@@ -223,7 +227,7 @@ class LakeSink:
         return self.format.columns(table)
 
     def stored(self, kind: DataType) -> DataType:
-        """The type by which the format keeps a type."""
+        """The type in which the format stores values of a type."""
         return self.format.stored(kind)
 
     def properties(self, table: TableId) -> dict[str, str]:
@@ -255,11 +259,11 @@ class LakeSink:
     # --------------------------------------------------------------------------------------------------------
 
     def _refuse_other_source(self, table: TableId) -> None:
-        """Raises `TableError` if the target was made for another table."""
+        """Raises `TableError` if the target was created for another table."""
         refuse_shared(table, self.name(table), self.properties(table).get(SOURCE))
 
     def _target_unless_recorded(self, table: TableId, commit: Commit) -> Any | None:
-        """The target as it is now, if it lacks the commit."""
+        """The target as it is now. None: it has recorded the commit already."""
         check_pipeline(commit, self._pipeline)
         target = self.format.load(table)
         return None if is_recorded(commit, self.format.last_commit(target, commit.source)) else target

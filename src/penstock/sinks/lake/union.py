@@ -1,16 +1,18 @@
-"""The columns of a target that several source tables have together: the union of theirs, by name.
+"""Works out the columns of a target that several source tables share: the union of their columns, by name.
+Pure.
 
-Pure: from the columns the target has, what each shard has claimed of them, and the columns one shard is to
-have from here on, to the columns of the target and the values that rows of this shard get. Nothing here
-touches a value of another shard:
+The input is the target's columns, the claims of all shards, and the new columns of one shard. The result is
+the target's new columns, and the values that rows of this shard get. Values of other shards never change:
 
-- A column that another shard has too gets a type that holds all values of both, or the shard is refused.
-- A column that the shard gives up stays while another has it; the shard's own rows have NULL in it then.
-- A column that no other shard has is the shard's own, and changes as the column of any target does.
+- If another shard has the same column, the column gets a type that holds all values of both. If there is no
+  such type, the shard is refused.
+- If the shard loses a column that another shard has, the column stays, with NULL in the shard's own rows.
+- A column that no other shard has changes like the column of any target.
 
-A step that was killed half way is worked out again, so what is done before it is recorded must not matter
-the second time: values are only ever set to constants. A column that goes on under another name while other
-shards keep the old one would need more, so that the shard is read again.
+If the process is killed during a schema change, the change is worked out and made again. So every change
+before the commit must be repeatable: values are only set to constants. If a column is renamed while another
+shard keeps the old name, its values would have to be copied, which is not repeatable. Then the shard is read
+again.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType, DoubleType)
 
 
 def common_type(one: DataType, other: DataType) -> DataType | None:
-    """The narrowest type that holds every value of both exactly; None: there is none."""
+    """The narrowest type that holds every value of both types exactly. None: there is none."""
     if one == other:
         return one
     if type(one) in INTEGER_DIGITS and type(other) in INTEGER_DIGITS:
@@ -68,7 +70,7 @@ def _decimal(kind: DataType) -> DecimalType | None:
 
 @dataclass(frozen=True)
 class Claim:
-    """What one shard has of its target: its columns, by the names they have at the source, and its key."""
+    """A shard's columns, by their names at the source, and its key."""
 
     columns: tuple[str, ...]
     key: tuple[str, ...]
@@ -87,8 +89,8 @@ class Claim:
 
 @dataclass
 class Joined:
-    """`columns`: all of the target's from here on, without the shard column. `added`: those of them that have
-    to be there before values are set. `values`: by column, what the shard's rows get: Spark SQL."""
+    """`columns`: the target's new columns, without the shard column. `added`: those that must exist before
+    values are set. `values`: for a column, the value that the shard's rows get, in Spark SQL."""
 
     columns: list[EvolvedColumn] = field(default_factory=list)
     added: list[StructField] = field(default_factory=list)
@@ -97,16 +99,18 @@ class Joined:
 
 def joined(
     shard: TableId,
-    held: StructType,
+    present: StructType,
     columns: Sequence[EvolvedColumn],
     claims: Mapping[TableId, Claim],
 ) -> Joined:
-    """`held`: the target's columns. `columns`: those of `shard` from here on, in types as the target stores
-    them; `before` as the shard knows them. `claims`: of all shards, what they have until now."""
+    """`present`: the target's columns so far, without the shard column. `columns`: the new columns of
+    `shard`, in the types in which the target stores them. `claims`: those of all shards so far.
+
+    Raises `TableError` if a column cannot be shared, or if the shard must be read again."""
     others = {name.lower() for table, claim in claims.items() if table != shard for name in claim.columns}
     own = {name.lower() for name in claims[shard].columns} if shard in claims else set()
-    names = set(source_columns(held.names))
-    there = {one.name.lower(): one for one in held if one.name in names}
+    names = set(source_columns(present.names))
+    there = {one.name.lower(): one for one in present if one.name in names}
     leaving = {c.before.lower() for c in columns if c.before and c.before.lower() != c.field.name.lower()}
     found: dict[str, EvolvedColumn] = {}
     result = Joined()
@@ -123,27 +127,27 @@ def joined(
             found[before] = EvolvedColumn(column.field, there[before].name)
         elif name in there:
             if name in leaving:
-                raise _again(shard, column, "has the name that another one had")
-            present = there[name]
+                raise _again(shard, column, "has the former name of another column")
+            old = there[name]
             kind = _kind(column)
             if name in others:
-                kind = _widened(shard, column, present.dataType)
-            found[name] = EvolvedColumn(_arrow(present.name, kind), present.name)
+                kind = _widened(shard, column, old.dataType)
+            found[name] = EvolvedColumn(_arrow(old.name, kind), old.name)
             if before is None and (column.default is not None or name in own):
-                if column.default is not None and kind != present.dataType:
-                    raise _again(shard, column, "was added with a default, in another type than it had")
-                result.values[present.name] = _constant(column.default, present.dataType)
+                if column.default is not None and kind != old.dataType:
+                    raise _again(shard, column, "was added with a default, in another type than before")
+                result.values[old.name] = _constant(column.default, old.dataType)
         elif column.default is not None:
             result.added.append(StructField(column.field.name, _kind(column)))
             result.values[column.field.name] = _constant(column.default, _kind(column))
             found[name] = EvolvedColumn(column.field, column.field.name)
         else:
             found[name] = EvolvedColumn(column.field, None)
-    for name, present in there.items():
+    for name, old in there.items():
         if name not in found and name in others:
-            found[name] = EvolvedColumn(_arrow(present.name, present.dataType), present.name)
+            found[name] = EvolvedColumn(_arrow(old.name, old.dataType), old.name)
             if name in own:
-                result.values[present.name] = "NULL"
+                result.values[old.name] = "NULL"
     order = [*there, *[name for name in found if name not in there]]
     result.columns = [found[name] for name in order if name in found]
     return result
@@ -173,11 +177,11 @@ def _widened(shard: TableId, column: EvolvedColumn, present: DataType) -> DataTy
     if wide is not None:
         return wide
     raise TableError(
-        f"The column {column.field.name} of {shard} arrives as {_kind(column).simpleString()}, and is "
-        f"{present.simpleString()} in the target that other tables share: no type holds both exactly.",
-        hint="Give it types in all shards that go together, then run "
-        f"`penstock resnapshot FILE {argument(shard)}`; or leave the table out of `merge_shards`. "
-        "Where all shards have the new type by now: stop the pipeline, drop the target, and `resnapshot` all "
+        f"The column {column.field.name} of {shard} has the type {_kind(column).simpleString()}, but "
+        f"{present.simpleString()} in the target that it shares: no type holds both exactly.",
+        hint="Give the column related types in all shards, then run "
+        f"`penstock resnapshot FILE {argument(shard)}`. Or leave the table out of `merge_shards`. "
+        "If all shards have the new type by now, stop the pipeline, drop the target, and `resnapshot` all "
         "its shards.",
         table=str(shard),
     )

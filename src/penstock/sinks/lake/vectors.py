@@ -1,8 +1,9 @@
-"""Deletion vectors: which rows of a data file are gone, as a roaring bitmap.
+"""Deletion vectors: which rows of a data file are deleted, as a roaring bitmap.
 
-Iceberg and Delta frame one in the same way: the length of what follows (big-endian), a magic number, the
-bitmap in the portable 64-bit format of the RoaringFormatSpec, and the CRC32 of the last two (big-endian).
-Source: the Puffin specification of Apache Iceberg (blob type `deletion-vector-v1`), Delta's PROTOCOL.md.
+Iceberg and Delta store a vector in the same way: the length of magic number and bitmap (big-endian), the
+magic number, the bitmap in the portable 64-bit format of the RoaringFormatSpec, and the CRC32 of magic number
+and bitmap (big-endian). Source: the Puffin specification of Apache Iceberg (blob type `deletion-vector-v1`),
+and Delta's PROTOCOL.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MAGIC = b"\xd1\xd3\x39\x64"
 
 @dataclass(frozen=True)
 class Vector:
-    """Where a deletion vector stands: bytes `[offset, offset + size)` of a local file."""
+    """A deletion vector in a local file, at the bytes `[offset, offset + size)`."""
 
     path: str
     offset: int
@@ -29,18 +30,19 @@ class Vector:
 
 @dataclass(frozen=True)
 class Inline:
-    """A deletion vector that stands in the table's log: magic number and bitmap."""
+    """A deletion vector in the table's log: magic number and bitmap."""
 
     content: bytes
 
 
 def framed(bitmap: bytes) -> bytes:
+    """A bitmap with length, magic number and checksum."""
     content = _MAGIC + bitmap
     return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
 
 
 def read(vector: Vector | Inline) -> BitMap64:
-    """Positions of the rows that are gone, counted from 0."""
+    """Positions of the deleted rows, counted from 0. Raises `InternalError` if there is no intact vector."""
     if isinstance(vector, Inline):
         content, whole = vector.content, True
     else:
@@ -51,6 +53,6 @@ def read(vector: Vector | Inline) -> BitMap64:
         whole = len(blob) == vector.size >= 12 and blob == framed(content[4:])
     if not whole or content[:4] != _MAGIC:
         if isinstance(vector, Inline):
-            raise InternalError("What stands in a table's log is no deletion vector.")
-        raise InternalError(f"{vector.path} has no deletion vector at byte {vector.offset}.")
+            raise InternalError("A deletion vector in a table's log is damaged.")
+        raise InternalError(f"{vector.path} has no intact deletion vector at byte {vector.offset}.")
     return BitMap64.deserialize(content[4:])

@@ -34,10 +34,10 @@ from penstock.sinks.base import (
     Ours,
     TargetState,
 )
-from penstock.sinks.files import Rows, converted
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sinks.names import directory_name, refuse_columns, refuse_own_names, source_columns
 from penstock.sinks.refusals import check_directory, check_pipeline, is_recorded, refuse_foreign
+from penstock.sinks.rows import Rows, converted
 
 STATE = "target.json"
 
@@ -228,8 +228,8 @@ def _merged(held: pa.Table, rows: Rows, key: tuple[str, ...]) -> pa.Table:
         elif said is None:
             found[at] = row
         elif old is not None:
-            assert rows.present is not None
-            has = {name for name, place in rows.present.places.items() if said[place] == "1"}
+            assert rows.incomplete is not None
+            has = {name for name, place in rows.incomplete.places.items() if said[place] == "1"}
             found[at] = old | {name: row[name] for name in (*has, SEQUENCE)}
     return _fitted(list(found.values()), held.schema)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.conftest import spark_jobs
 from tests.sinks.conftest import Place
-from tests.sinks.lake.iceberg.test_small_commit import here
+from tests.sinks.lake.iceberg.test_small_commit import few
 
 from penstock.sinks.lake.delta.checksum import Checksums
 from penstock.sinks.lake.delta.format import DeltaFormat
@@ -42,10 +41,10 @@ def asked(it: Place) -> Any:
 
 def grown(it: Place) -> Place:
     """With rows of three commits, of which the last two took some from the first."""
-    it.sink.append(it.table, here(it, *[(n, f"a{n}", False, 1) for n in range(9)]), it.commit(1))
+    it.sink.append(it.table, few(it, *[(n, f"a{n}", False, 1) for n in range(9)]), it.commit(1))
     for epoch in (2, 3):
-        rows = here(it, (epoch, "b", False, epoch), (9 - epoch, None, True, epoch))
-        it.sink.merge(it.table, replace(rows, newer=True), it.key, it.commit(epoch))
+        rows = few(it, (epoch, "b", False, epoch), (9 - epoch, None, True, epoch))
+        it.sink.merge(it.table, rows, it.key, it.commit(epoch))
     return it
 
 
@@ -90,7 +89,7 @@ def test_without_a_checksum_a_commit_is_still_known(place: Make) -> None:
     it = grown(place("delta").create())
     asked(it)
     assert it.sink.last_commit(it.table, "") == it.commit(3)
-    again = replace(here(it, (1, "again", False, 9)), newer=True)
+    again = few(it, (1, "again", False, 9))
     assert not it.sink.merge(it.table, again, it.key, it.commit(3))
     assert it.sink.merge(it.table, again, it.key, it.commit(4))
     assert (1, "again", 9) in it.rows()

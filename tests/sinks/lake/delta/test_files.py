@@ -17,12 +17,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyroaring import BitMap64
 from tests.sinks.conftest import SEEDS, Place, column
-from tests.sinks.lake.iceberg.test_small_commit import here
+from tests.sinks.lake.iceberg.test_small_commit import few
 from tests.sinks.lake.test_file_merge import by_files, files_of, merge_from, newer, seen
 
 from penstock.errors import InternalError
 from penstock.sinks.base import Commit
-from penstock.sinks.files import Rows
 from penstock.sinks.lake.delta import format as delta_format
 from penstock.sinks.lake.delta import vectors
 from penstock.sinks.lake.delta.files import statistics
@@ -30,6 +29,7 @@ from penstock.sinks.lake.delta.format import DeltaFormat
 from penstock.sinks.lake.delta.merge import KeySpan
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Inline, Vector, framed, read
+from penstock.sinks.rows import Rows
 
 Make = Callable[..., Place]
 
@@ -48,7 +48,7 @@ def live_files(it: Place) -> list[dict[str, Any]]:
     return list(delta(it)._commits.checksums.files(delta(it).load(it.table)))
 
 
-@pytest.mark.parametrize("make", [newer, here], ids=["by tasks", "here"])
+@pytest.mark.parametrize("make", [newer, few], ids=["by tasks", "by the driver"])
 def test_rows_are_added_without_sparks_writer(place: Make, make: Callable[..., Rows]) -> None:
     it = place("delta").create()
     rows = make(it, (1, "a", False, 1), (2, None, False, 2), (3, "c", True, 3))
@@ -59,8 +59,8 @@ def test_rows_are_added_without_sparks_writer(place: Make, make: Callable[..., R
 
 def test_few_rows_are_merged_without_a_spark_job_for_them(place: Make) -> None:
     it = place("delta").create()
-    it.sink.append(it.table, here(it, (1, "a", False, 1), (2, "b", False, 1)), it.commit(1))
-    rows = replace(here(it, (1, "A", False, 5), (2, None, True, 5), (3, "c", False, 5)), newer=True)
+    it.sink.append(it.table, few(it, (1, "a", False, 1), (2, "b", False, 1)), it.commit(1))
+    rows = few(it, (1, "A", False, 5), (2, None, True, 5), (3, "c", False, 5))
     assert it.sink.merge(it.table, rows, it.key, it.commit(2))
     assert by_files(it) and it.rows() == [(1, "A", 5), (3, "c", 5)]
 
@@ -77,7 +77,7 @@ def test_a_commit_without_a_row_is_recorded(place: Make) -> None:
 def test_a_file_whose_rows_are_all_gone_goes(place: Make) -> None:
     it = place("delta").create()
     for epoch, rows in enumerate([[1, 2], [3, 4, 5]], start=1):
-        it.sink.append(it.table, here(it, *[(n, "a", False, 1) for n in rows]), it.commit(epoch))
+        it.sink.append(it.table, few(it, *[(n, "a", False, 1) for n in rows]), it.commit(epoch))
     it.sink.merge(it.table, newer(it, *[(n, "", True, 5) for n in (1, 3)]), it.key, it.commit(3))
     assert sorted(file["deletionVector"]["cardinality"] for file in live_files(it)) == [1, 1]
     it.sink.merge(it.table, newer(it, (2, "", True, 6), (5, "", True, 6)), it.key, it.commit(4))
@@ -146,7 +146,7 @@ def test_no_column_of_the_rows_is_left_out_silently(place: Make) -> None:
     it = place("delta").create()
     it.arrow = pa.schema([*it.arrow, pa.field("more", pa.int32())])
     with pytest.raises(Exception, match="lacks the column more") as caught:
-        it.sink.append(it.table, here(it, (1, "a", 7, False, 1)), it.commit(1))
+        it.sink.append(it.table, few(it, (1, "a", 7, False, 1)), it.commit(1))
     assert isinstance(caught.value, InternalError)
 
 
@@ -162,7 +162,7 @@ def test_spark_skips_files_by_what_is_told_of_them(place: Make) -> None:
     it = place("delta").create()
     for epoch in range(4):
         rows = [(epoch * 10 + n, f"name {epoch}", False, 1) for n in range(10)]
-        it.sink.append(it.table, here(it, *rows), it.commit(epoch + 1))
+        it.sink.append(it.table, few(it, *rows), it.commit(epoch + 1))
     frame = it.sink.read(it.table)
     for condition, number in [("id = 25", 1), ("name = 'name 3'", 1), ("id >= 20", 2), ("id > 99", 0)]:
         found = frame.where(condition)
@@ -175,8 +175,8 @@ def test_spark_skips_files_by_what_is_told_of_them(place: Make) -> None:
 
 def test_what_delta_answers_from_statistics_is_right(place: Make) -> None:
     it = place("delta", arrow=pa.schema([("id", pa.int64()), ("day", pa.date32())])).create()
-    it.sink.append(it.table, here(it, (1, 5, False, 1), (2, None, False, 1)), it.commit(1))
-    it.sink.append(it.table, here(it, (3, -719528, False, 1), (4, 7, False, 1)), it.commit(2))
+    it.sink.append(it.table, few(it, (1, 5, False, 1), (2, None, False, 1)), it.commit(1))
+    it.sink.append(it.table, few(it, (3, -719528, False, 1), (4, 7, False, 1)), it.commit(2))
     wanted = ["COUNT(*)", "MIN(id)", "MAX(id)", "CAST(MIN(day) AS STRING)", "CAST(MAX(day) AS STRING)"]
 
     def found() -> tuple[Any, ...]:
@@ -218,7 +218,7 @@ def test_other_versions_and_other_housekeeping_see_the_same_rows(place: Make) ->
 def test_small_files_are_put_together_now_and_then(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_format, "PACK_COMMITS", 5)
     it = place("delta").create()
-    it.sink.append(it.table, here(it, *[(n, "a", False, 1) for n in range(20)]), it.commit(1))
+    it.sink.append(it.table, few(it, *[(n, "a", False, 1) for n in range(20)]), it.commit(1))
     for epoch in range(2, 6):
         assert len(live_files(it)) == epoch - 1
         it.sink.merge(it.table, newer(it, (epoch, "b", False, epoch)), it.key, it.commit(epoch))
@@ -293,7 +293,7 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
     more = False
     for epoch in range(1, 21):
         keys = choose.sample([(n, p) for n in range(8) for p in "ab"], choose.randint(1, 8))
-        way = choose.choice(["files", "files", "files", "here", "spark", "compact", "truncate", "evolve"])
+        way = choose.choice(["files", "files", "files", "driver", "spark", "compact", "truncate", "evolve"])
         if way == "compact":
             it.sink.compact(it.table)
         elif way == "truncate":
@@ -308,8 +308,8 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
                 (*key, f"{epoch}", *([epoch] * more), choose.random() < 0.3, epoch * 10) for key in keys
             ]
             made = it.latest(*rows) if way == "spark" else newer(it, *rows)
-            if way == "here":
-                made = replace(here(it, *rows), newer=True)
+            if way == "driver":
+                made = few(it, *rows)
             it.sink.merge(it.table, made, it.key, it.commit(epoch))
             assert by_files(it) == (way != "spark")
             for number, part, *values, deleted, at in rows:

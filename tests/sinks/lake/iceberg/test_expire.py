@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.sinks.conftest import Place
-from tests.sinks.lake.iceberg.test_small_commit import here, iceberg, target
+from tests.sinks.lake.iceberg.test_small_commit import few, iceberg, target
 
 from penstock.sinks.lake.iceberg import maintenance
 from penstock.sinks.lake.iceberg.maintenance import MIB
@@ -34,16 +34,16 @@ def kept(place: Make, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(maintenance, "TIERS", (Tier(MIB, 4 * MIB, 2),))
     it = place("iceberg", config=FEW).create()
     for epoch in range(1, 5):
-        it.sink.merge(it.table, here(it, (epoch, "a", False, epoch)), it.key, it.commit(epoch))
+        it.sink.merge(it.table, few(it, (epoch, "a", False, epoch)), it.key, it.commit(epoch))
     return it
 
 
 def replaced(it: Place) -> None:
     """They are, and the snapshots that replaced them are forgotten as well: that is when Iceberg removes."""
     for epoch in range(5, 7):
-        iceberg(it)._maintenance.tidy(it.table)
-        it.sink.merge(it.table, here(it, (1, "b", False, epoch)), it.key, it.commit(epoch))
-    iceberg(it)._maintenance.tidy(it.table)
+        iceberg(it)._maintenance.maintain(it.table)
+        it.sink.merge(it.table, few(it, (1, "b", False, epoch)), it.key, it.commit(epoch))
+    iceberg(it)._maintenance.maintain(it.table)
 
 
 NOW = [(1, "b", 6), *[(n, "a", n) for n in range(2, 5)]]
@@ -66,7 +66,7 @@ def test_a_query_that_has_begun_goes_on(kept: Place, monkeypatch: pytest.MonkeyP
 
     now = time.time() + 601
     monkeypatch.setattr(time, "time", lambda: now)
-    iceberg(kept)._maintenance.tidy(kept.table)
+    iceberg(kept)._maintenance.maintain(kept.table)
     assert not known & parquet(kept)
     assert lists(kept) == []
     assert kept.rows() == NOW
@@ -84,7 +84,7 @@ def test_what_is_cut_off_is_done_again(kept: Place, monkeypatch: pytest.MonkeyPa
     (folder / "0-cut.json").write_text('["file:/nowh')
     now = time.time() + 601
     monkeypatch.setattr(time, "time", lambda: now)
-    iceberg(kept)._maintenance.tidy(kept.table)
+    iceberg(kept)._maintenance.maintain(kept.table)
     assert not known & parquet(kept) and lists(kept) == []
     assert (folder / "notes.txt").exists()
     assert kept.rows() == NOW
@@ -111,18 +111,18 @@ def test_a_file_of_vectors_stays_as_long_as_one_of_them_is_needed(
     monkeypatch.setattr("penstock.sinks.lake.iceberg.files.Classes.lists_files", lambda self, io: lists_files)
     it = place("iceberg", config={**FEW, "files_age": "0s"}).create()
     for epoch, ids in ((1, (1, 2)), (2, (3, 4))):
-        it.sink.merge(it.table, here(it, *[(id, "a", False, epoch) for id in ids]), it.key, it.commit(epoch))
-    iceberg(it)._maintenance.tidy(it.table)
-    it.sink.merge(it.table, here(it, (1, "b", False, 3), (3, "b", False, 3)), it.key, it.commit(3))
-    iceberg(it)._maintenance.tidy(it.table)
+        it.sink.merge(it.table, few(it, *[(id, "a", False, epoch) for id in ids]), it.key, it.commit(epoch))
+    iceberg(it)._maintenance.maintain(it.table)
+    it.sink.merge(it.table, few(it, (1, "b", False, 3), (3, "b", False, 3)), it.key, it.commit(3))
+    iceberg(it)._maintenance.maintain(it.table)
     (both,) = puffins(it)  # vectors of both files
     for epoch in range(4, 8):  # those of the first file are replaced, and that is forgotten
-        it.sink.merge(it.table, here(it, (2, "b", False, epoch)), it.key, it.commit(epoch))
-        iceberg(it)._maintenance.tidy(it.table)
+        it.sink.merge(it.table, few(it, (2, "b", False, epoch)), it.key, it.commit(epoch))
+        iceberg(it)._maintenance.maintain(it.table)
     assert both.exists()
     assert it.rows() == [(1, "b", 3), (2, "b", 7), (3, "b", 3), (4, "a", 2)]
     for epoch in range(8, 12):
-        it.sink.merge(it.table, here(it, (4, "b", False, epoch)), it.key, it.commit(epoch))
-        iceberg(it)._maintenance.tidy(it.table)
+        it.sink.merge(it.table, few(it, (4, "b", False, epoch)), it.key, it.commit(epoch))
+        iceberg(it)._maintenance.maintain(it.table)
     assert not both.exists()
     assert it.rows() == [(1, "b", 3), (2, "b", 7), (3, "b", 3), (4, "b", 11)]

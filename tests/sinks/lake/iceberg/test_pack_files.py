@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import Place, column
-from tests.sinks.lake.iceberg.test_small_commit import files, folded, here, iceberg, summary, target
+from tests.sinks.lake.iceberg.test_small_commit import few, files, folded, iceberg, summary, target
 from tests.sinks.lake.test_file_merge import newer
 
 from penstock.sinks.lake.iceberg import maintenance
@@ -41,7 +41,7 @@ def commits(it: Place, numbers: range, text: str = "a") -> None:
     """Small ones, each of three rows, two of which the one before had."""
     for n in numbers:
         rows = [(key, text, False, n) for key in range(n, n + 3)]
-        it.sink.merge(it.table, here(it, *rows), it.key, it.commit(n))
+        it.sink.merge(it.table, few(it, *rows), it.key, it.commit(n))
 
 
 def test_rows_and_their_identity_stay_while_files_become_one(place: Make) -> None:
@@ -70,7 +70,7 @@ def test_files_from_before_columns_changed_are_read_as_the_table_is_now(place: M
                ("count", pa.int64(), None, "7"), ("price", pa.decimal128(9, 2), None, "1.50"),
                ("note", pa.string(), None, "'new'"), ("nothing", pa.int32(), None, None)]  # fmt: skip
     it.evolve(6, *[column(name, kind, old, default=default) for name, kind, old, default in changed])
-    it.sink.merge(it.table, here(it, (2**40, "b", 8, 2, "n", None, False, 7)), it.key, it.commit(7))
+    it.sink.merge(it.table, few(it, (2**40, "b", 8, 2, "n", None, False, 7)), it.key, it.commit(7))
     before = whole(it)
     assert packed(it)
     assert len(file_sizes(target(it))) == 1
@@ -88,7 +88,7 @@ def test_what_cannot_be_taken_over_as_it_is_goes_through_spark(
     assert before[0][2] == date(2020, 2, 2)
     assert not packed(it), "a default that is not told as the value itself"
     monkeypatch.setattr(maintenance, "TIERS", (TIER,))
-    iceberg(it)._maintenance.tidy(it.table)
+    iceberg(it)._maintenance.maintain(it.table)
     assert len(file_sizes(target(it))) == 1
     assert it.rows() == before
 
@@ -108,7 +108,7 @@ def test_files_from_before_partitions_were_removed_go_through_spark(
     with pytest.raises(Unsearchable, match="other partitions"):
         packed(it)
     monkeypatch.setattr(maintenance, "TIERS", (TIER,))
-    iceberg(it)._maintenance.tidy(it.table)
+    iceberg(it)._maintenance.maintain(it.table)
     assert len(file_sizes(target(it))) == 1
     assert it.rows() == before and summary(it)["total-equality-deletes"] == "0"
 
@@ -142,8 +142,8 @@ def test_rows_deleted_meanwhile_stay_deleted_when_newer_ones_have_come(
     it = place("iceberg").create()
     commits(it, range(1, 5))
     before = target(it)
-    it.sink.merge(it.table, here(it, (3, "", True, 5)), it.key, it.commit(5))
-    it.sink.merge(it.table, here(it, (90, "new", False, 6)), it.key, it.commit(6))
+    it.sink.merge(it.table, few(it, (3, "", True, 5)), it.key, it.commit(5))
+    it.sink.merge(it.table, few(it, (90, "new", False, 6)), it.key, it.commit(6))
     expected = it.rows()
     rewrites(it, before)
     assert it.rows() == expected and len(expected) == 6
@@ -157,7 +157,7 @@ def test_rows_deleted_meanwhile_stay_deleted_when_others_are_deleted(place: Make
     commits(it, range(1, 5))
     before = target(it)
     for n in (5, 6, 7):
-        it.sink.merge(it.table, here(it, (n - 3, "", True, n)), it.key, it.commit(n))
+        it.sink.merge(it.table, few(it, (n - 3, "", True, n)), it.key, it.commit(n))
     expected = it.rows()
     rewrites(it, before)
     assert it.rows() == expected and len(expected) == 3
@@ -192,8 +192,8 @@ def test_files_that_others_put_together_meanwhile_are_left(place: Make) -> None:
 def test_files_of_which_no_row_is_left_go(place: Make) -> None:
     it = place("iceberg").create()
     for n in range(1, 5):
-        it.sink.merge(it.table, here(it, (1, "a", False, n)), it.key, it.commit(n))
-    it.sink.merge(it.table, here(it, (1, "a", True, 9)), it.key, it.commit(9))
+        it.sink.merge(it.table, few(it, (1, "a", False, n)), it.key, it.commit(n))
+    it.sink.merge(it.table, few(it, (1, "a", True, 9)), it.key, it.commit(9))
     assert packed(it)
     assert file_sizes(target(it)) == [] and it.rows() == []
 
@@ -230,7 +230,7 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
             stale = target(it)
         else:
             rows = [(n, f"{epoch}", choose.random() < 0.3, epoch) for n in choose.sample(range(12), 4)]
-            it.sink.merge(it.table, here(it, *rows), it.key, it.commit(epoch))
+            it.sink.merge(it.table, few(it, *rows), it.key, it.commit(epoch))
             for number, text, deleted, at in rows:
                 model.pop(number, None)
                 if not deleted:

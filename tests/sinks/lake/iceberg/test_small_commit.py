@@ -18,7 +18,6 @@ from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import NOW, SEEDS, Place, column
 
 from penstock.model.schema import TableId
-from penstock.sinks.files import Rows
 from penstock.sinks.lake import vectors
 from penstock.sinks.lake.iceberg import maintenance, puffin
 from penstock.sinks.lake.iceberg.fold_deletes import fold
@@ -28,12 +27,13 @@ from penstock.sinks.lake.iceberg.pack_files import Tier
 from penstock.sinks.lake.iceberg.small_commit import SMALL
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Vector
+from penstock.sinks.rows import Newer, Rows
 
 Make = Callable[..., Place]
 
 
-def here(it: Place, *rows: tuple[Any, ...]) -> Rows:
-    """Few and new rows; Spark would find nothing."""
+def few(it: Place, *rows: tuple[Any, ...]) -> Rows:
+    """Newer rows that the driver makes itself. A Spark job that needs their DataFrame fails."""
     own = [pa.field("_deleted", pa.bool_()), pa.field("_sequence", pa.int64()),
            pa.field("_commit_timestamp", pa.timestamp("us", "UTC"))]  # fmt: skip
     schema = pa.schema([*it.arrow, *own])
@@ -44,7 +44,7 @@ def here(it: Place, *rows: tuple[Any, ...]) -> Rows:
     def never() -> Any:
         raise AssertionError("a Spark job for this")
 
-    return Rows(never, here=lambda: iter([batch]))
+    return Rows(never, Newer(driver_side=lambda: iter([batch])))
 
 
 def iceberg(it: Place) -> IcebergFormat:
@@ -72,8 +72,8 @@ def summary(it: Place) -> dict[str, str]:
 
 def test_small_rows_replace_those_of_their_keys_without_a_spark_job(place: Make) -> None:
     it = place("iceberg").create()
-    assert it.sink.append(it.table, here(it, (1, "a", False, 1), (2, "b", False, 2)), it.commit(1))
-    changed = here(it, (1, "A", False, 5), (2, None, True, 6), (3, "c", False, 7), (9, None, True, 8))
+    assert it.sink.append(it.table, few(it, (1, "a", False, 1), (2, "b", False, 2)), it.commit(1))
+    changed = few(it, (1, "A", False, 5), (2, None, True, 6), (3, "c", False, 7), (9, None, True, 8))
     assert it.sink.merge(it.table, changed, it.key, it.commit(2))
     assert not it.sink.merge(it.table, changed, it.key, it.commit(2)), "it is recorded"
     assert it.rows() == [(1, "A", 5), (3, "c", 7)]
@@ -83,13 +83,13 @@ def test_small_rows_replace_those_of_their_keys_without_a_spark_job(place: Make)
 def test_rows_and_deletes_of_one_commit_do_not_meet(place: Make) -> None:
     it = place("iceberg").create()
     for epoch in range(1, 6):
-        it.sink.merge(it.table, here(it, (1, f"v{epoch}", False, epoch)), it.key, it.commit(epoch))
+        it.sink.merge(it.table, few(it, (1, f"v{epoch}", False, epoch)), it.key, it.commit(epoch))
         assert it.rows() == [(1, f"v{epoch}", epoch)]
 
 
-def test_turned_off_everything_goes_through_spark(place: Make) -> None:
+def test_turned_off_every_commit_has_a_spark_job(place: Make) -> None:
     it = place("iceberg", config={"equality_deletes": False}).create()
-    rows = replace(it.latest((1, "a", False, 1)), here=here(it, (1, "no", False, 1)).here)
+    rows = replace(it.latest((1, "a", False, 1)), kind=few(it, (1, "no", False, 1)).kind)
     it.sink.merge(it.table, rows, it.key, it.commit(1))
     assert it.rows() == [(1, "a", 1)] and SMALL not in summary(it)
 
@@ -97,7 +97,7 @@ def test_turned_off_everything_goes_through_spark(place: Make) -> None:
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
 def test_a_floating_point_key_is_merged_by_spark(place: Make, kind: pa.DataType) -> None:
     it = place("iceberg", arrow=pa.schema([("id", kind), ("name", pa.string())])).create()
-    rows = replace(it.latest((1.5, "a", False, 1)), here=here(it, (1.5, "no", False, 1)).here)
+    rows = replace(it.latest((1.5, "a", False, 1)), kind=few(it, (1.5, "no", False, 1)).kind)
     it.sink.merge(it.table, rows, it.key, it.commit(1))
     assert it.rows() == [(1.5, "a", 1)]
 
@@ -105,7 +105,7 @@ def test_a_floating_point_key_is_merged_by_spark(place: Make, kind: pa.DataType)
 def test_a_null_in_the_key_is_merged_by_spark(place: Make) -> None:
     """A zero date has no value in Arrow."""
     it = place("iceberg", arrow=pa.schema([("id", pa.date32()), ("name", pa.string())])).create()
-    rows = replace(it.latest((None, "a", False, 1)), here=here(it, (None, "no", False, 1)).here)
+    rows = replace(it.latest((None, "a", False, 1)), kind=few(it, (None, "no", False, 1)).kind)
     it.sink.merge(it.table, rows, it.key, it.commit(1))
     assert it.rows() == [(None, "a", 1)]
 
@@ -113,7 +113,7 @@ def test_a_null_in_the_key_is_merged_by_spark(place: Make) -> None:
 def test_a_partitioned_target_is_merged_by_spark(place: Make) -> None:
     it = place("iceberg").create()
     it.spark.sql(f"ALTER TABLE {iceberg(it).name(it.table)} ADD PARTITION FIELD name")
-    rows = replace(it.latest((1, "a", False, 1)), here=here(it, (1, "no", False, 1)).here)
+    rows = replace(it.latest((1, "a", False, 1)), kind=few(it, (1, "no", False, 1)).kind)
     it.sink.merge(it.table, rows, it.key, it.commit(1))
     assert it.rows() == [(1, "a", 1)]
 
@@ -121,12 +121,12 @@ def test_a_partitioned_target_is_merged_by_spark(place: Make) -> None:
 def test_a_writer_that_was_replaced_meanwhile_adds_nothing(place: Make) -> None:
     """It has loaded the table and found its commit missing; then another adds it."""
     it = place("iceberg").create()
-    it.sink.merge(it.table, here(it, (1, "a", False, 1)), it.key, it.commit(1))
+    it.sink.merge(it.table, few(it, (1, "a", False, 1)), it.key, it.commit(1))
     sink, stale = iceberg(it), target(it)
-    it.sink.merge(it.table, here(it, (2, "b", False, 2)), it.key, it.commit(2))
+    it.sink.merge(it.table, few(it, (2, "b", False, 2)), it.key, it.commit(2))
     present = files(it)
     with pytest.raises(Py4JJavaError, match="conflict"):
-        sink._small.write(stale, here(it, (2, "b", False, 2)), it.key, it.commit(2))
+        sink._small.write(stale, few(it, (2, "b", False, 2)), it.key, it.commit(2))
     assert it.rows() == [(1, "a", 1), (2, "b", 2)] and files(it) == present
 
 
@@ -150,7 +150,7 @@ def test_keys_of_every_type_are_found_by_readers_and_by_the_fold(place: Make, ki
     it = place("iceberg", arrow=pa.schema([("id", arrow), ("name", pa.string())])).create()
     first = [(value, "old", False, 1) for value in values]
     it.sink.append(it.table, it.latest(*first), it.commit(1))
-    it.sink.merge(it.table, here(it, *[(v, "new", n == 0, 5) for n, v in enumerate(values)]), it.key,
+    it.sink.merge(it.table, few(it, *[(v, "new", n == 0, 5) for n, v in enumerate(values)]), it.key,
                   it.commit(2))  # fmt: skip
     expected = sorted((value, "new", 5) for value in values[1:])
     assert [row[1:] for row in it.rows()] == [("new", 5)] * 3
@@ -166,11 +166,11 @@ def test_a_fold_leaves_vectors_that_later_folds_and_merges_build_on(place: Make)
     it.sink.append(it.table, it.latest(*[(n, "x", False, 1) for n in range(100)]), it.commit(1))
     for epoch, number in enumerate(range(0, 60, 10), start=2):
         rows = [(n, "x", True, epoch) for n in range(number, number + 5)]
-        it.sink.merge(it.table, here(it, *rows), it.key, it.commit(epoch))
+        it.sink.merge(it.table, few(it, *rows), it.key, it.commit(epoch))
         if epoch % 2:
             assert folded(it)
     it.sink.merge(it.table, it.latest((99, "x", True, 50)), it.key, it.commit(20))
-    it.sink.merge(it.table, here(it, (98, "x", True, 51), (97, "y", True, 51)), it.key, it.commit(21))
+    it.sink.merge(it.table, few(it, (98, "x", True, 51), (97, "y", True, 51)), it.key, it.commit(21))
     assert folded(it) and not folded(it), "nothing is left to do"
     gone = {n for start in range(0, 60, 10) for n in range(start, start + 5)} | {98, 99}
     assert it.rows() == sorted((n, "x", 1) for n in range(100) if n not in gone)
@@ -180,9 +180,9 @@ def test_a_fold_leaves_vectors_that_later_folds_and_merges_build_on(place: Make)
 def test_small_commits_during_a_fold_stand(place: Make) -> None:
     it = place("iceberg").create()
     it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(10)]), it.commit(1))
-    it.sink.merge(it.table, here(it, (1, "b", False, 5), (2, "b", False, 5)), it.key, it.commit(2))
+    it.sink.merge(it.table, few(it, (1, "b", False, 5), (2, "b", False, 5)), it.key, it.commit(2))
     before = target(it)
-    it.sink.merge(it.table, here(it, (2, "c", False, 6), (3, "c", False, 6)), it.key, it.commit(3))
+    it.sink.merge(it.table, few(it, (2, "c", False, 6), (3, "c", False, 6)), it.key, it.commit(3))
     assert folded(it, before), "it knows nothing of the third commit"
     expected = dict.fromkeys(range(10), ("a", 1)) | {1: ("b", 5), 2: ("c", 6), 3: ("c", 6)}
     assert it.rows() == sorted((n, *value) for n, value in expected.items())
@@ -193,7 +193,7 @@ def test_small_commits_during_a_fold_stand(place: Make) -> None:
 def test_a_fold_that_met_another_writer_of_vectors_is_given_up(place: Make) -> None:
     it = place("iceberg").create()
     it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(10)]), it.commit(1))
-    it.sink.merge(it.table, here(it, (1, "b", False, 5)), it.key, it.commit(2))
+    it.sink.merge(it.table, few(it, (1, "b", False, 5)), it.key, it.commit(2))
     before = target(it)
     it.sink.merge(it.table, it.latest((4, "d", False, 7)), it.key, it.commit(3))
     present = files(it)
@@ -209,7 +209,7 @@ def test_a_fold_that_met_files_being_put_together_is_given_up(place: Make) -> No
     it = place("iceberg").create()
     it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(10)]), it.commit(1))
     before = target(it)
-    it.sink.merge(it.table, here(it, (1, "b", False, 5)), it.key, it.commit(2))
+    it.sink.merge(it.table, few(it, (1, "b", False, 5)), it.key, it.commit(2))
     with_deletes = target(it)
     rewrite(it.spark, before, {"rewrite-all": "true"})
     assert it.rows() == sorted([*[(n, "a", 1) for n in range(10) if n != 1], (1, "b", 5)])
@@ -223,9 +223,9 @@ def test_a_fold_that_met_files_being_put_together_is_given_up(place: Make) -> No
 def test_a_key_that_was_widened_is_found_in_older_files(place: Make) -> None:
     it = place("iceberg", arrow=pa.schema([("id", pa.int32()), ("name", pa.string())])).create()
     it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in (1, 2, 3)]), it.commit(1))
-    it.sink.merge(it.table, here(it, (3, "d", False, 2)), it.key, it.commit(2))
+    it.sink.merge(it.table, few(it, (3, "d", False, 2)), it.key, it.commit(2))
     it.evolve(3, column("id", pa.int64(), "id"), column("label", pa.string(), "name"))
-    it.sink.merge(it.table, here(it, (1, "b", False, 5), (2**40, "c", False, 6)), it.key, it.commit(4))
+    it.sink.merge(it.table, few(it, (1, "b", False, 5), (2**40, "c", False, 6)), it.key, it.commit(4))
     assert it.rows() == [(1, "b", 5), (2, "a", 1), (3, "d", 2), (2**40, "c", 6)]
     assert folded(it)
     assert it.rows() == [(1, "b", 5), (2, "a", 1), (3, "d", 2), (2**40, "c", 6)]
@@ -237,32 +237,32 @@ def test_a_key_column_that_older_files_lack_makes_them_be_written_again(place: M
     it.evolve(2, *[column(n, k, n) for n, k in (("id", pa.int64()), ("name", pa.string()))],
               column("part", pa.int64(), default="7"))  # fmt: skip
     key = ("id", "part")
-    it.sink.merge(it.table, here(it, (1, "b", 7, False, 5), (2, "c", 8, False, 6)), key, it.commit(3))
+    it.sink.merge(it.table, few(it, (1, "b", 7, False, 5), (2, "c", 8, False, 6)), key, it.commit(3))
     expected = [(1, "b", 7, 5), (2, "a", 7, 1), (2, "c", 8, 6)]
     assert it.rows() == expected
     with pytest.raises(Unsearchable, match="field id"):
         folded(it)
-    iceberg(it)._maintenance.tidy(it.table)
+    iceberg(it)._maintenance.maintain(it.table)
     assert it.rows() == expected and summary(it)["total-equality-deletes"] == "0"
 
 
 def test_compacting_changes_no_row_and_leaves_few_files(place: Make) -> None:
     it = place("iceberg").create()
     for epoch in range(1, 21):
-        it.sink.merge(it.table, here(it, (epoch, "a", False, epoch), (epoch - 1, "b", False, epoch)), it.key,
+        it.sink.merge(it.table, few(it, (epoch, "a", False, epoch), (epoch - 1, "b", False, epoch)), it.key,
                       it.commit(epoch))  # fmt: skip
     rows = it.rows()
     done = it.sink.compact(it.table)
     assert (done.before, done.after) == (20, 1)
     assert it.rows() == rows == sorted([*[(n, "b", n + 1) for n in range(20)], (20, "a", 20)])
     again = it.commit(20)
-    assert not it.sink.merge(it.table, here(it, (1, "z", False, 99)), it.key, again), "still recorded"
+    assert not it.sink.merge(it.table, few(it, (1, "z", False, 99)), it.key, again), "still recorded"
 
 
 def test_many_small_commits_are_tidied_in_the_background(place: Make) -> None:
     it = place("iceberg", config={"fold_commits": 4, "snapshots_max": 3, "snapshots_keep": 2}).create()
     for epoch in range(1, 10):
-        it.sink.merge(it.table, here(it, (epoch % 3, str(epoch), False, epoch)), it.key, it.commit(epoch))
+        it.sink.merge(it.table, few(it, (epoch % 3, str(epoch), False, epoch)), it.key, it.commit(epoch))
     it.sink.close()  # what is going on is waited for
     assert it.rows() == [(0, "9", 9), (1, "7", 7), (2, "8", 8)]
     left = [one for one in target(it).history() if one is not None]
@@ -272,7 +272,7 @@ def test_many_small_commits_are_tidied_in_the_background(place: Make) -> None:
 def test_a_pipeline_that_ends_leaves_no_equality_deletes(place: Make) -> None:
     it = place("iceberg").create()
     for epoch in range(1, 11):
-        it.sink.merge(it.table, here(it, (epoch % 3, str(epoch), False, epoch)), it.key, it.commit(epoch))
+        it.sink.merge(it.table, few(it, (epoch % 3, str(epoch), False, epoch)), it.key, it.commit(epoch))
     assert summary(it)["total-equality-deletes"] != "0"
     it.sink.close()
     assert summary(it)["total-equality-deletes"] == "0"
@@ -284,7 +284,7 @@ def test_small_files_are_put_together_in_the_background(place: Make, monkeypatch
     monkeypatch.setattr(maintenance, "TIERS", (Tier(MIB, 4 * MIB, 4),))
     it = place("iceberg", config={"fold_commits": 8}).create()
     for epoch in range(1, 9):
-        it.sink.merge(it.table, here(it, (epoch, "a", False, epoch)), it.key, it.commit(epoch))
+        it.sink.merge(it.table, few(it, (epoch, "a", False, epoch)), it.key, it.commit(epoch))
     deadline = time.monotonic() + 60
     while len(file_sizes(target(it))) > 1 and time.monotonic() < deadline:
         time.sleep(0.05)  # polls a condition, with a limit
@@ -297,7 +297,7 @@ def test_spark_meets_no_equality_deletes_when_it_writes(place: Make, write: str)
     """It takes minutes where there are many."""
     it = place("iceberg").create()
     for epoch in range(1, 4):
-        it.sink.merge(it.table, here(it, (epoch, "7", False, epoch)), it.key, it.commit(epoch))
+        it.sink.merge(it.table, few(it, (epoch, "7", False, epoch)), it.key, it.commit(epoch))
     number = target(it).currentSnapshot().snapshotId()
     if write == "merge":
         it.sink.merge(it.table, it.latest((2, "b", False, 4)), it.key, it.commit(4))
@@ -311,15 +311,15 @@ def test_spark_meets_no_equality_deletes_when_it_writes(place: Make, write: str)
 
 def test_a_version_that_is_held_outlives_the_others(place: Make) -> None:
     it = place("iceberg", config={"snapshots_max": 1, "snapshots_keep": 1}).create()
-    it.sink.merge(it.table, here(it, (1, "a", False, 1)), it.key, it.commit(1))
+    it.sink.merge(it.table, few(it, (1, "a", False, 1)), it.key, it.commit(1))
     held = it.sink.hold(it.table)
     assert held == it.sink.version(it.table) == it.sink.hold(it.table)
     assert summary(it)["total-equality-deletes"] == "0", "whoever holds it is going to read all of it"
     for epoch in range(2, 6):
-        it.sink.merge(it.table, here(it, (1, str(epoch), False, epoch)), it.key, it.commit(epoch))
+        it.sink.merge(it.table, few(it, (1, str(epoch), False, epoch)), it.key, it.commit(epoch))
     unheld = it.sink.version(it.table)
-    it.sink.merge(it.table, here(it, (1, "z", False, 9)), it.key, it.commit(9))
-    iceberg(it)._maintenance.tidy(it.table)
+    it.sink.merge(it.table, few(it, (1, "z", False, 9)), it.key, it.commit(9))
+    iceberg(it)._maintenance.maintain(it.table)
     assert it.rows(held) == [(1, "a", 1)]
     with pytest.raises(Exception, match="snapshot"):
         it.rows(unheld)
@@ -339,14 +339,14 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
             folded(it)
             continue
         if way == "compact":
-            iceberg(it)._maintenance.tidy(it.table)
+            iceberg(it)._maintenance.maintain(it.table)
             continue
         if way == "truncate":
             if choose.random() < 0.3:
                 it.sink.truncate(it.table, it.commit(epoch), sequence=sequence)
                 model = {}
             continue
-        it.sink.merge(it.table, (here(it, *rows) if way == "small" else it.latest(*rows)), it.key,
+        it.sink.merge(it.table, (few(it, *rows) if way == "small" else it.latest(*rows)), it.key,
                       it.commit(epoch))  # fmt: skip
         for number, text, deleted, at in rows:
             model.pop(number, None)
@@ -373,8 +373,8 @@ def test_a_table_has_its_files_in_its_own_folder_whatever_it_is_called(place: Ma
     """Read as a URL, these would be names of other folders, also outside of the warehouse."""
     it = place("iceberg", table=TableId("shop", name)).create()
     before = set(it.config.path.parent.rglob("*.parquet")) if it.config.path else set()
-    assert it.sink.append(it.table, here(it, (1, "a", False, 1)), it.commit(1))
-    assert it.sink.merge(it.table, here(it, (1, "b", False, 2)), it.key, it.commit(2))
+    assert it.sink.append(it.table, few(it, (1, "a", False, 1)), it.commit(1))
+    assert it.sink.merge(it.table, few(it, (1, "b", False, 2)), it.key, it.commit(2))
     assert it.rows() == [(1, "b", 2)]
     assert it.config.path is not None
     new = set(it.config.path.parent.rglob("*.parquet")) - before

@@ -1,6 +1,6 @@
-"""The Delta sink.
+"""Delta tables.
 
-`sink.py` is what a pipeline calls; `merge.py` merges epochs by files and deletion vectors, without a MERGE by
-Spark; `commits.py` says which commits a table holds and makes those of our own; `files.py` makes files known
-to Delta, `vectors.py` writes and finds deletion vectors as Delta has them.
+`format.py` is what `LakeSink` calls. `merge.py` merges epochs by files and deletion vectors, without a MERGE
+by Spark. `commits.py` finds our commits in a table and writes new ones. `files.py` describes data files to
+Delta, `vectors.py` writes and finds deletion vectors, and `checksum.py` reads Delta's checksum files.
 """

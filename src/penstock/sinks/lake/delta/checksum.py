@@ -1,8 +1,8 @@
-"""What the checksum file of a Delta snapshot tells. Asked otherwise, Delta rebuilds the table's state from
-its log with a Spark job (0.8 s, and 6 s in a JVM that has just started), for each commit anew.
+"""Reads the checksum files of Delta tables, which is fast. Without them, Delta rebuilds the table's state
+from its log by a Spark job for each commit: 0.8 s, or 6 s in a JVM that has just started.
 
-A checksum file stands beside a log entry and is about exactly that version: what it says of transactions and
-files is complete, or it does not say it (PROTOCOL.md, "Version Checksum File"). Then Delta is asked.
+A checksum file belongs to one log entry, and describes exactly that version. Its lists of transactions and
+files are complete, or missing (PROTOCOL.md, "Version Checksum File"). If one is missing, Delta is asked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 FILES_MAX = 500
-"""Data files of a table up to which a checksum has their entries; each commit writes them anew."""
+"""Tables with more data files have no list of them in their checksums, because each commit rewrites it."""
 
 _RETENTION = "delta.setTransactionRetentionDuration"
 
@@ -24,10 +24,10 @@ class Checksums:
         self._jvm: Any = spark._jvm
 
     def transaction(self, snapshot: Any, application: str) -> int | None:
-        """The newest version that an application has committed."""
+        """The newest transaction version of an application."""
         if snapshot.metadata().configuration().get(_RETENTION).isEmpty():
-            known = self._of(snapshot, "setTransactions")
-            if known is not None:  # a table has one for each source table
+            known = self._entries(snapshot, "setTransactions")
+            if known is not None:  # one for each source table of the target
                 return max(
                     (int(one["version"]) for one in known if one["appId"] == application), default=None
                 )
@@ -35,23 +35,23 @@ class Checksums:
         return int(version.get()) if version.isDefined() else None
 
     def files(self, snapshot: Any) -> Sequence[dict[str, Any]]:
-        """What the log says of each data file, in one call however many they are."""
-        known = self._of(snapshot, "allFiles")
+        """The log's entries for all data files, read from the JVM in one call."""
+        known = self._entries(snapshot, "allFiles")
         if known is not None:
             return known
         rows = self._json(snapshot.allFiles().toJSON().collectAsList())
         return [json.loads(row) for row in rows]
 
     def is_empty(self, snapshot: Any) -> bool:
-        """Whether there is no data file."""
+        """Whether the table has no data files."""
         checksum = snapshot.checksumOpt()
         counted = checksum.get() if checksum.isDefined() else None
         return bool((snapshot.numOfFiles() if counted is None else counted.numFiles()) == 0)
 
-    def _of(self, snapshot: Any, name: str) -> list[dict[str, Any]] | None:
+    def _entries(self, snapshot: Any, name: str) -> list[dict[str, Any]] | None:
         checksum = snapshot.checksumOpt()
-        told = getattr(checksum.get(), name)() if checksum.isDefined() else checksum
-        return self._json(told.get()) if told.isDefined() else None
+        entries = getattr(checksum.get(), name)() if checksum.isDefined() else checksum
+        return self._json(entries.get()) if entries.isDefined() else None
 
     def _json(self, values: Any) -> Any:
         return json.loads(

@@ -1,9 +1,9 @@
-"""Where a Delta table says which of our commits it holds, and how commits of our own are made.
+"""Finds our commits in Delta tables, and commits files without Spark.
 
-The key is Delta's transaction identifier; where a write by Spark left no log entry to carry it, a property
-of the table. A commit of our own is made from the very snapshot in which its key was not found. Delta refuses
-it if the same application has committed since, or, where the table was read for it, if rows were added to
-the table or files removed from it.
+A commit is recorded as Delta's transaction identifier. If a write by Spark made no log entry, it is recorded
+as a property of the table. A commit without Spark starts from the snapshot in which it was found to be
+missing. Delta refuses it if the same application has committed since. If the table was read for the commit,
+Delta also refuses it if rows have been added or files removed since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMIT = "penstock.commit"
 _STEP_BITS = 16
 
 Action = dict[str, Any]
-"""An entry of Delta's log, as the log has it in JSON."""
+"""An entry of Delta's log in its JSON form."""
 
 
 class Commits:
@@ -35,7 +35,7 @@ class Commits:
         self.checksums = Checksums(spark)
 
     def last(self, snapshot: Any, source: str) -> Commit | None:
-        """The newest commit of a source table; empty: of the one source the target has."""
+        """The newest commit with this `Commit.source`."""
         version = self.checksums.transaction(snapshot, application(Commit(self._pipeline, 0, 0, source)))
         written = commit_of(self._pipeline, version, source) if version is not None else None
         recorded = snapshot.metadata().configuration().get(property_of(source))
@@ -43,24 +43,24 @@ class Commits:
         return max((one for one in (written, noted) if one is not None), default=None)
 
     def begin(self, snapshot: Any) -> Any:
-        """A transaction from a snapshot."""
+        """Starts a transaction from a snapshot."""
         scala = self._jvm.scala
         return snapshot.deltaLog().startTransaction(scala.Option.empty(), scala.Option.apply(snapshot))
 
     def end(self, transaction: Any, commit: Commit | None, operation: Any, actions: Iterable[Any]) -> None:
-        """Commits with the key, if there is one."""
+        """Commits the transaction, and records `commit` if there is one."""
         found = list(actions)
         if commit is not None:
             kind = self._jvm.org.apache.spark.sql.delta.actions.SetTransaction
-            # Where a table bounds how long keys are kept, Delta forgets those without a time at once.
+            # If a table limits how long identifiers are kept, Delta drops those without a time at once.
             written = self._jvm.scala.Option.apply(int(time.time() * 1000))
             found.append(kind(application(commit), transaction_version(commit), written))
         transaction.commit(self._jvm.PythonUtils.toSeq(found), operation)
 
     def write(self, snapshot: Any, commit: Commit, actions: Iterable[Action], *, reads: bool) -> None:
-        """Commits changes of files. `reads`: what they are follows from what the table held."""
+        """Commits changes of files. `reads`: they depend on the rows in the table."""
         transaction = self.begin(snapshot)
-        # What `txnVersion` does beside looking the version up, for which it would rebuild the table's state.
+        # `txnVersion` does the same, but also looks up the version, for which it rebuilds the table's state.
         transaction.readTxn().addOne(application(commit))
         if reads:
             transaction.readWholeTable()
@@ -69,28 +69,27 @@ class Commits:
         self.end(transaction, commit, self._update(commit), made)
 
     def _update(self, commit: Commit) -> Any:
-        """What the table's history calls it."""
+        """The operation that DESCRIBE HISTORY shows."""
         streaming = getattr(self._jvm.org.apache.spark.sql.delta, "DeltaOperations$StreamingUpdate")
         mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
         return streaming(mode, commit.pipeline, commit.epoch, self._jvm.scala.Option.empty())
 
 
 def transaction_version(commit: Commit) -> int:
-    """Epoch and step as one number that grows with them."""
+    """Epoch and step as one number. Later commits have greater ones."""
     if commit.step >= 1 << _STEP_BITS:
-        raise InternalError(
-            f"Step {commit.step} of an epoch: more than Delta's transaction version has room for."
-        )
+        raise InternalError(f"Step {commit.step} of an epoch does not fit into Delta's transaction version.")
     return (commit.epoch << _STEP_BITS) | commit.step
 
 
 def commit_of(pipeline: str, version: int, source: str = "") -> Commit:
+    """The commit for which `transaction_version` returned this version."""
     return Commit(pipeline, version >> _STEP_BITS, version & ((1 << _STEP_BITS) - 1), source)
 
 
 def application(commit: Commit) -> str:
-    """The program, in Delta's sense, whose versions grow: each source table of a target is one. It is an
-    option of the session, in whose values Spark replaces `${…}`."""
+    """Delta's application id for the commit. Each source table of a target has its own. Spark replaces `${…}`
+    in values of session options, so a name that contains it is hashed."""
     if "${" in commit.source:
         return f"penstock+{commit.pipeline}+{hashlib.sha256(commit.source.encode()).hexdigest()}"
     return f"penstock-{commit.pipeline}" + (f"-{commit.source}" if commit.source else "")

@@ -1,5 +1,4 @@
-"""Files of a Delta table that were written by us, not by Spark: how to write them, and how Delta learns of
-them."""
+"""Writes files of Delta tables without Spark, and describes them in Delta's log."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ from penstock.sinks.lake.delta.commits import Action
 from penstock.sinks.lake.sessions import java_map
 
 STATS_TEXT_MAX = 32
-"""Letters of a text that statistics hold; Delta's own default."""
+"""Texts with more characters get no bounds in statistics. Delta's own default."""
 STATS_COLUMNS_MAX = 32
-"""Columns that statistics are about; Delta's own default."""
+"""Number of columns that have statistics. Delta's own default."""
 
 _ARROW = {
     "boolean": pa.bool_(),
@@ -39,17 +38,17 @@ _ARROW = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-"""Delta's names of the types that a target can have; decimals are told by their parameters."""
+"""Delta's names of the types that a target can have, except decimals, which have parameters."""
 
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _ID = "delta.columnMapping.id"
 
 _KNOWN_OF_FIELDS = {_PHYSICAL_NAME, _ID, "delta.typeChanges", "comment"}
-"""Metadata of a column that leave its values as they are. A generated or an identity column has others."""
+"""Metadata of columns whose values are written as they are. Generated and identity columns have others."""
 
 _KNOWN_FEATURES = {
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck",
-    # Without effect unless a property (below) or a column's metadata says so.
+    # These have no effect unless a property (below) or a column's metadata turns them on.
     "appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns", "invariants",
 }  # fmt: skip
 
@@ -58,8 +57,8 @@ _CONSTRAINTS = "delta.constraints."
 
 
 def file_writer(spark: SparkSession, snapshot: Any) -> FileWriter | None:
-    """Writes data files of a table without Spark. None: the table needs Spark's writer, because somebody gave
-    it partitions, a feature that asks something of writers, or a place that is not a local directory."""
+    """A writer for data files of a table. None: the table needs Spark's writer, because it has partitions or
+    a feature that is not supported here, or is not in a local directory."""
     folder, metadata = data_folder(snapshot), snapshot.metadata()
     if folder is None or not _is_plain(spark, snapshot) or metadata.partitionColumns().nonEmpty():
         return None
@@ -78,8 +77,8 @@ def file_writer(spark: SparkSession, snapshot: Any) -> FileWriter | None:
 
 
 def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
-    """Writes keys in the types that the target has. None: two values of the key can be equal at the source
-    and differ here, or there is no such column."""
+    """A writer for files of keys, in the target's types. None: the target lacks a column of the key, or the
+    column holds floating-point numbers, of which the source takes 0 and -0 as equal."""
     if not set(key) <= set(writer.columns):
         return None
     fields = [writer.fields.field(writer.columns.index(name)) for name in key]
@@ -89,24 +88,25 @@ def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
 
 
 def takes_vectors(snapshot: Any) -> bool:
+    """Whether deletion vectors are enabled for the table."""
     wanted = snapshot.metadata().configuration().get("delta.enableDeletionVectors")
     return bool(wanted.isDefined() and wanted.get() == "true")
 
 
 def data_folder(snapshot: Any) -> Path | None:
-    """The local directory of a table; None: it is none."""
+    """The table's directory. None: it is not local."""
     url = snapshot.deltaLog().dataPath().toUri()
     return Path(url.getPath()) if url.getScheme() in (None, "file") else None
 
 
 def local_path(folder: Path, location: str) -> Path | None:
-    """Of a file of the table in `folder`, as its log names it. None: it is not here."""
+    """The path of a file that the log of the table in `folder` names. None: it is not local."""
     url = urlsplit(location)
     return folder / unquote(url.path) if url.scheme in ("", "file") else None
 
 
 def _is_plain(spark: SparkSession, snapshot: Any) -> bool:
-    """Whether the table asks nothing of its writers that is not done here."""
+    """Whether the table needs nothing from writers but what is done here."""
     protocol = json.loads(snapshot.protocol().json())["protocol"]
     features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
     if protocol["minWriterVersion"] != 7 or features - _KNOWN_FEATURES:
@@ -128,7 +128,7 @@ def _arrow_type(name: Any) -> pa.DataType | None:
 
 
 def added(path: str) -> Action:
-    """The log's entry for a data file that stands in the table's directory itself."""
+    """The log entry that adds a data file. The file is in the table's directory itself."""
     file = Path(path)
     size, stats = file.stat().st_size, statistics(pq.read_metadata(path))
     return {
@@ -144,15 +144,15 @@ def added(path: str) -> Action:
 
 
 def removed(file: dict[str, Any]) -> Action:
-    """The log's entry for a data file that the table has no longer; `file` is the one by which it came."""
+    """The log entry that removes a data file. `file`: the entry that added it."""
     kept = ("path", "partitionValues", "size", "tags", "deletionVector", "stats")
-    told = {name: file[name] for name in kept if file.get(name) is not None}
-    gone = {"deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}
-    return {"remove": {**told, **gone}}
+    known = {name: file[name] for name in kept if file.get(name) is not None}
+    new = {"deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}
+    return {"remove": {**known, **new}}
 
 
-def marked(file: dict[str, Any], stats: dict[str, Any], vector: dict[str, Any]) -> Action:
-    """The log's entry for a data file that a table has, with another deletion vector."""
+def with_vector(file: dict[str, Any], stats: dict[str, Any], vector: dict[str, Any]) -> Action:
+    """The log entry that gives a data file another deletion vector."""
     wider = {**stats, "tightBounds": False}
     return {"add": {**file, "dataChange": True, "stats": json.dumps(wider), "deletionVector": vector}}
 
@@ -160,8 +160,8 @@ def marked(file: dict[str, Any], stats: dict[str, Any], vector: dict[str, Any]) 
 def statistics(
     footer: pq.FileMetaData, *, text_max: int = STATS_TEXT_MAX, columns_max: int = STATS_COLUMNS_MAX
 ) -> dict[str, Any]:
-    """Of a file as Delta has them, by the columns' names in it: numbers of rows and NULLs, and the bounds of
-    integers, dates, and texts of at most `text_max` letters."""
+    """A file's statistics in Delta's form: the numbers of rows and NULLs, and the bounds of integers, dates,
+    and texts of at most `text_max` characters. Columns have their names in the file."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -173,11 +173,11 @@ def statistics(
         if not all(one.has_null_count for one in found):
             continue
         nulls[field.name] = sum(one.null_count for one in found)
-        held = [one for one, group in zip(found, groups, strict=True) if one.null_count < group.num_values]
-        if not held or not all(one.has_min_max for one in held):
+        counted = [one for one, group in zip(found, groups, strict=True) if one.null_count < group.num_values]
+        if not counted or not all(one.has_min_max for one in counted):
             continue
-        low = _told(min(one.min_raw for one in held), field.type, text_max)
-        high = _told(max(one.max_raw for one in held), field.type, text_max)
+        low = _bound(min(one.min_raw for one in counted), field.type, text_max)
+        high = _bound(max(one.max_raw for one in counted), field.type, text_max)
         if low is not None and high is not None:
             least[field.name], greatest[field.name] = low, high
     return {
@@ -189,8 +189,8 @@ def statistics(
     }
 
 
-def _told(value: Any, kind: pa.DataType, text_max: int) -> int | str | None:
-    """A value as statistics give it, from the one that Parquet stores; None: they do not."""
+def _bound(value: Any, kind: pa.DataType, text_max: int) -> int | str | None:
+    """A value that Parquet stores, in the form of Delta's statistics. None: it has no such form."""
     if pa.types.is_integer(kind):
         return int(value)
     if kind == pa.string():

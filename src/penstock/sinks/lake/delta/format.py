@@ -1,11 +1,8 @@
 """Delta tables, one directory per table, with deletion vectors.
 
-Why a replay changes nothing: the commit's key is Delta's own transaction identifier (`txnAppId`,
-`txnVersion`), which Delta stores in the same log entry as the rows. Delta ignores a second write under one
-version, so the version counts epoch and step.
-
-Appends write Parquet in the tasks themselves and commit it here (`sinks/files.py`); so do merges, where all
-that the target has of the rows' keys is older (`merge.py`).
+Why a repeated write changes nothing: the commit is Delta's own transaction identifier (`txnAppId`,
+`txnVersion`), which Delta stores in the same log entry as the rows. Delta ignores a second write with the
+same version, so the version is made of epoch and step.
 """
 
 from __future__ import annotations
@@ -39,13 +36,8 @@ from penstock.disk.replace import sync
 from penstock.failures.messages import one_sentence
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
-from penstock.sinks.base import (
-    Commit,
-    Compacted,
-    Foreign,
-    Missing,
-)
-from penstock.sinks.files import WRITTEN, Rows, written
+from penstock.sinks.base import Commit, Compacted, Foreign, Missing
+from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
 from penstock.sinks.lake.delta.files import added, file_writer
 from penstock.sinks.lake.delta.merge import FileMerges
@@ -53,39 +45,34 @@ from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.lake.evolve import Change, assignments
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, java_map
-from penstock.sinks.names import (
-    OWN_COLUMNS,
-    directory_name,
-    namespace_levels,
-)
-from penstock.sinks.refusals import (
-    check_directory,
-    is_recorded,
-)
+from penstock.sinks.names import OWN_COLUMNS, directory_name, namespace_levels
+from penstock.sinks.refusals import check_directory, is_recorded
+from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import column_definitions, holds, quoted, table_properties, text
 
 log = logging.getLogger(__name__)
 
-_GONE = ".gone-"
+_REPLACED = ".gone-"
+"""Prefix of directories of replaced targets, until they are deleted."""
 
 PACK_COMMITS = 200
-"""Commits to a table after which its small files are put together."""
+"""Number of commits to a table after which its small files are merged."""
 _PACKING = {
     "spark.databricks.delta.optimize.minFileSize": str(16 * 1024**2),
     "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024**2),
     "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.5",
 }
-"""Large files stay, unless half of their rows are gone."""
+"""Large files are not rewritten unless half of their rows are deleted."""
 
 _CREATING = {"spark.databricks.delta.allFilesInCrc.enabled": "false"}
-"""Of a table without files Delta knows that its checksum has none; told to list them, it asks Spark."""
+"""A new table has no files. With this option on, Delta would run a Spark job to list them."""
 
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     # Column names may hold any character, and columns can be renamed and dropped without rewriting files.
     "delta.columnMapping.mode": "name",
     "delta.feature.timestampNtz": "supported",
-    # Small epochs make commits by the second, and each checkpoint writes the whole state anew.
+    # Small epochs commit every second, and each checkpoint writes the whole state of the table.
     "delta.checkpointInterval": "100",
 }
 
@@ -137,7 +124,7 @@ class DeltaFormat:
                 f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({column_definitions(columns)}) "
                 f"USING delta {table_properties({**_PROPERTIES, **properties})}"
             )
-        return False  # it does not say who made it
+        return False  # Spark does not say whether this statement created it
 
     def remove(self, table: TableId) -> None:
         shutil.rmtree(self.path(table))
@@ -159,37 +146,39 @@ class DeltaFormat:
         identity: Callable[[TableId], str | None],
         refuse: Callable[[TableId], None],
     ) -> list[Move]:
-        """A Delta table is its directory: its log names files relative to it. Directories change names one at
-        a time, so every target is first laid aside under its identity, and then under its new name."""
+        """A Delta table is its directory, in which the log names files by relative paths. Only one directory
+        can be renamed at a time. So each target is first renamed to a temporary name with its identity, and
+        then to its new name."""
         self._forget_paths()
         waiting = [move for move in moves if identity(move.target) != move.identity]
         for move in waiting:
             if identity(move.source) == move.identity:
-                _rename(self.path(move.source), self._aside(move))
+                _rename(self.path(move.source), self._temporary(move))
         self._forget_paths()
         for move in waiting:
-            if self._aside(move).exists():
+            if self._temporary(move).exists():
                 self._make_room(move, refuse)
-                _rename(self._aside(move), self.path(move.target))
-        for leftover in self._root.glob(f"{_GONE}*"):
+                _rename(self._temporary(move), self.path(move.target))
+        for leftover in self._root.glob(f"{_REPLACED}*"):
             shutil.rmtree(leftover)
         self._forget_paths()
         return [move for move in waiting if identity(move.target) != move.identity]
 
-    def _aside(self, move: Move) -> Path:
+    def _temporary(self, move: Move) -> Path:
         return self._root / f".moving-{move.identity}"
 
     def _make_room(self, move: Move, refuse: Callable[[TableId], None]) -> None:
-        """Moved away first: a directory half removed would be nobody's."""
+        """Renames a target that is replaced. It is deleted later: a directory that is deleted only in part
+        would not be recognised as ours."""
         refuse(move.target)
         path = self.path(move.target)
         if path.exists():
-            _rename(path, self._root / f"{_GONE}{move.identity}")
+            _rename(path, self._root / f"{_REPLACED}{move.identity}")
 
     def _forget_paths(self) -> None:
         self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
-    # what a target says -------------------------------------------------------------------------------------
+    # what a loaded target says ------------------------------------------------------------------------------
 
     def properties(self, target: Any) -> dict[str, str]:
         convert = self._jvm.scala.jdk.javaapi.CollectionConverters
@@ -210,7 +199,7 @@ class DeltaFormat:
     # writes -------------------------------------------------------------------------------------------------
 
     def exclusive(self, table: TableId) -> AbstractContextManager[None]:
-        return nullcontext()  # Delta refuses a commit whose premises have changed
+        return nullcontext()  # Delta itself refuses commits that conflict
 
     def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
         prefix = "spark.databricks.delta.write."
@@ -221,26 +210,28 @@ class DeltaFormat:
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        return False  # appends and merges of files need no Spark job either, where rows are few
+        return False  # `append_files` and `merge_files` need no Spark job for few rows, either
 
     def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
         writer = file_writer(self._spark, target)
         if writer is None:
             return False
-        here = rows.here
-        files = list(writer.files(here())) if here else written(rows.through(writer, WRITTEN))
+        if rows.driver_side is not None:
+            files = list(writer.files(rows.driver_side()))
+        else:
+            files = written(rows.through(writer, WRITTEN))
         self._commits.write(target, commit, map(added, files), reads=False)
-        self._noted(table)
+        self._count_commit(table)
         return True
 
     def append_by_spark(self, table: TableId, rows: Rows, commit: Commit) -> None:
-        by_spark = self._fitted(table, live_rows(rows.frame)).write.format("delta").mode("append")
+        by_spark = self._in_target_types(table, live_rows(rows.frame)).write.format("delta").mode("append")
         for name, value in self._transaction(commit).items():
             by_spark = by_spark.option(name, value)
         by_spark.save(str(self.path(table)))
 
-    def _fitted(self, table: TableId, frame: DataFrame) -> DataFrame:
-        """Delta's appends take no type but the column's own, which may be wider than the source's."""
+    def _in_target_types(self, table: TableId, frame: DataFrame) -> DataFrame:
+        """The frame in the target's types. Delta's appends do not cast to a wider type."""
         kinds = {field.name.lower(): field.dataType for field in self.columns(table)}
         columns = [
             frame[quoted(field.name)].cast(kinds.get(field.name.lower(), field.dataType)).alias(field.name)
@@ -253,15 +244,14 @@ class DeltaFormat:
     ) -> bool:
         if not self._merges.write(target, rows, key, commit):
             return False
-        self._noted(table)
+        self._count_commit(table)
         return True
 
     def truncate(self, table: TableId, commit: Commit) -> bool:
         return False
 
     def record(self, table: TableId, commit: Commit) -> None:
-        """A write that changed no row leaves no log entry, and with it no key: then it is recorded by
-        itself."""
+        """A write that changed no row makes no log entry. Then the commit becomes a table property."""
         if not is_recorded(commit, self.last_commit(self.load(table), commit.source)):
             self.set_property(table, property_of(commit.source), str(commit))
 
@@ -280,13 +270,13 @@ class DeltaFormat:
         return widens(old, kind)
 
     def needs_computing(self, change: Change) -> bool:
-        """Delta has no defaults for rows that exist."""
+        """Delta has no defaults for existing rows."""
         return change.how == "convert" or (change.how == "add" and change.default is not None)
 
     def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
-        missing = [change for change in computed if change.aside not in present.names]
+        missing = [change for change in computed if change.temporary not in present.names]
         if missing:
-            columns = ", ".join(f"{quoted(c.aside)} {c.kind.simpleString()}" for c in missing)
+            columns = ", ".join(f"{quoted(c.temporary)} {c.kind.simpleString()}" for c in missing)
             self._spark.sql(f"ALTER TABLE {self.name(table)} ADD COLUMNS ({columns})")
         self._spark.sql(f"UPDATE {self.name(table)} SET {assignments(present, computed)}")
 
@@ -310,7 +300,7 @@ class DeltaFormat:
         snapshot = self.load(table)
         now = snapshot.metadata()
         fields = {field["name"]: field for field in json.loads(now.schemaString())["fields"]}
-        wanted = [_field(change, fields, aside=change in computed) for change in changed]
+        wanted = [_field(change, fields, computed=change in computed) for change in changed]
         wanted += [fields[name] for name in OWN_COLUMNS if name in fields]
         text_ = json.dumps({"type": "struct", "fields": wanted})
         transaction = self._commits.begin(snapshot)
@@ -336,10 +326,10 @@ class DeltaFormat:
         operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
         self._commits.end(transaction, commit, operation, [])
 
-    # reads and care -----------------------------------------------------------------------------------------
+    # reads and maintenance ----------------------------------------------------------------------------------
 
     def hold(self, table: TableId) -> str | None:
-        return self.version(self.load(table))  # nothing is removed before Delta's own retention
+        return self.version(self.load(table))  # Delta deletes no file before its own retention time
 
     def read(self, table: TableId, version: str | None) -> DataFrame:
         reader = self._spark.read.format("delta")
@@ -352,8 +342,8 @@ class DeltaFormat:
         self._spark.sql(f"OPTIMIZE {self.name(table)}")
         return Compacted(before, self._files(table))
 
-    def _noted(self, table: TableId) -> None:
-        """There is one commit more, and each leaves small files. Now and then these are put together."""
+    def _count_commit(self, table: TableId) -> None:
+        """Counts a commit. Each leaves small files, which are merged after `PACK_COMMITS` commits."""
         self._written[table] = self._written.get(table, 0) + 1
         if self._written[table] < PACK_COMMITS:
             return
@@ -361,8 +351,8 @@ class DeltaFormat:
         try:
             with self._sessions.lend(_PACKING) as session:
                 session.sql(f"OPTIMIZE {self.name(table)}")
-        except (Py4JJavaError, PySparkException) as error:  # no row changes: it may wait for the next time
-            log.info("%s: OPTIMIZE is put off: %s", table, one_sentence(error))
+        except (Py4JJavaError, PySparkException) as error:  # no row changes, so it can wait
+            log.info("%s: OPTIMIZE failed and is tried again later: %s", table, one_sentence(error))
 
     def _files(self, table: TableId) -> int:
         return int(self._spark.sql(f"DESCRIBE DETAIL {self.name(table)}").collect()[0]["numFiles"])
@@ -381,18 +371,19 @@ class DeltaFormat:
 
 
 def _rename(path: Path, name: Path) -> None:
-    """Durable when it returns."""
+    """Renames a directory. The new name is durable when this returns. Nothing is replaced: the rename fails
+    if the name is that of a directory with files."""
     name.parent.mkdir(parents=True, exist_ok=True)
     path.rename(name)
     for folder in {path.parent, name.parent}:
         sync(folder)
 
 
-def _field(change: Change, fields: dict[str, Any], *, aside: bool) -> dict[str, Any]:
-    """The column in the table's metadata; its own metadata say where in the files its values are."""
+def _field(change: Change, fields: dict[str, Any], *, computed: bool) -> dict[str, Any]:
+    """A column in the table's schema. The column's metadata tell where in the files its values are."""
     kind = json.loads(change.kind.json())
-    if aside:
-        return {**fields[change.aside], "name": change.name}
+    if computed:
+        return {**fields[change.temporary], "name": change.name}
     if change.before is None:
         return {"name": change.name, "type": kind, "nullable": True, "metadata": {}}
     return {**fields[change.before], "name": change.name, "type": kind}

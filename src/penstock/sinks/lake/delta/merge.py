@@ -1,10 +1,10 @@
-"""Epochs without a MERGE: the tasks that make the rows write them as data files, no row is shuffled, and what
-the target has of their keys is marked as gone by deletion vectors. One commit of both.
+"""Merges epochs without a MERGE. The tasks that decode the rows write them as data files, without a shuffle.
+Deletion vectors mark the target's rows with the same keys as deleted. One commit adds both.
 
-As in Iceberg (`lake/iceberg/merge.py` says what is saved), rows simply take the place of those with their
-keys: right where all that the target has of them is older (`ApplyEvents.newer`). The commit is made from the
-snapshot that was looked through, and in which this very commit was not found; Delta refuses it if anybody
-has added rows or removed files since.
+As in Iceberg (`lake/iceberg/merge.py` says why this is faster), new rows replace those with the same keys.
+That is right if all of these are older (`Newer`). The commit starts from the snapshot that was searched for
+keys and in which this commit was found to be missing. Delta refuses it if anybody has added rows or removed
+files since.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import MERGED, FileWriter, MergeWriter, Rows, by_content, field_id, merged
+from penstock.sinks.files import MERGED, FileWriter, MergeWriter, by_content, field_id, merged
 from penstock.sinks.lake.delta import vectors
 from penstock.sinks.lake.delta.commits import Action, Commits
 from penstock.sinks.lake.delta.files import (
@@ -28,12 +28,13 @@ from penstock.sinks.lake.delta.files import (
     file_writer,
     key_writer,
     local_path,
-    marked,
     removed,
     statistics,
     takes_vectors,
+    with_vector,
 )
-from penstock.sinks.lake.lookup import DataFile, KeyFile, Unsearchable, rows_gone
+from penstock.sinks.lake.lookup import DataFile, KeyFile, Unsearchable, deleted_rows
+from penstock.sinks.rows import Newer, Rows
 
 
 class FileMerges:
@@ -42,18 +43,21 @@ class FileMerges:
         self._commits = commits
 
     def write(self, snapshot: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        """Puts rows of layout `latest` in the place of what the target has of their keys. False, with nothing
-        done: the table or these rows need a MERGE."""
-        if not rows.newer or rows.present is not None or not takes_vectors(snapshot):
+        """Replaces the target's rows that have the same keys as these, in the layout `latest`. False, with
+        nothing done: the table or these rows need a MERGE."""
+        if not isinstance(rows.kind, Newer) or not takes_vectors(snapshot):
             return False
         writer = file_writer(self._spark, snapshot)
         if writer is None:
             return False
-        keys = key_writer(writer, key if rows.within is None else (*key, rows.within[0]))
+        keys = key_writer(writer, key if rows.shard is None else (*key, rows.shard.column))
         if keys is None:
             return False
         task = MergeWriter(writer, keys)
-        found = by_content(task.files(rows.here())) if rows.here else merged(rows.through(task, MERGED))
+        if rows.driver_side is not None:
+            found = by_content(task.files(rows.driver_side()))
+        else:
+            found = merged(rows.through(task, MERGED))
         try:
             done = not found["null"] and self._replace(snapshot, found["rows"], found["keys"], keys, commit)
         finally:
@@ -68,14 +72,14 @@ class FileMerges:
         self, snapshot: Any, new: Sequence[str], keys: Sequence[str], writer: FileWriter, commit: Commit
     ) -> bool:
         try:
-            marks = list(self._marks(snapshot, keys, writer)) if keys else []
+            deletes = list(self._deletes(snapshot, keys, writer)) if keys else []
         except Unsearchable:
             return False
-        self._commits.write(snapshot, commit, [*marks, *map(added, new)], reads=True)
+        self._commits.write(snapshot, commit, [*deletes, *map(added, new)], reads=True)
         return True
 
-    def _marks(self, snapshot: Any, keys: Sequence[str], writer: FileWriter) -> Iterator[Action]:
-        """Takes the rows with these keys from the files that have them."""
+    def _deletes(self, snapshot: Any, keys: Sequence[str], writer: FileWriter) -> Iterator[Action]:
+        """The log entries that delete the rows with these keys."""
         folder = data_folder(snapshot)
         assert folder is not None, "it has a writer"
         numbers = tuple(number for field in writer.fields if (number := field_id(field)) is not None)
@@ -89,7 +93,7 @@ class FileMerges:
                 files[location], known[location] = file, stats
                 searched.append(_data_file(folder, file, stats))
         partly = []
-        for location, bitmap, count in rows_gone(self._spark, searched, lookups):
+        for location, bitmap, count in deleted_rows(self._spark, searched, lookups):
             if not count:
                 continue
             if count == known[location]["numRecords"]:
@@ -99,13 +103,13 @@ class FileMerges:
         placed = vectors.write(folder, [(bitmap, count) for _, bitmap, count in partly]) if partly else []
         for (location, _, _), vector in zip(partly, placed, strict=True):
             yield removed(files[location])
-            yield marked(files[location], known[location], vector)
+            yield with_vector(files[location], known[location], vector)
 
 
 def _data_file(folder: Path, file: dict[str, Any], stats: dict[str, Any]) -> DataFile:
     path, rows = local_path(folder, file["path"]), stats.get("numRecords")
     if path is None or rows is None:
-        raise Unsearchable(f"{file['path']} is elsewhere, or nobody has counted its rows")
+        raise Unsearchable(f"{file['path']} is not local, or has no row count")
     descriptor = file.get("deletionVector")
     vector = None if descriptor is None else vectors.place(folder, descriptor)
     return DataFile(file["path"], str(path), rows, vector)
@@ -113,8 +117,8 @@ def _data_file(folder: Path, file: dict[str, Any], stats: dict[str, Any]) -> Dat
 
 @dataclass(frozen=True)
 class KeySpan:
-    """The least and the greatest values of a key's columns, as Delta's statistics have them: texts in the
-    order of their code points, which is that of their bytes."""
+    """The least and the greatest values of a key's columns, in the form of Delta's statistics. Texts are
+    ordered by their code points, which is the same as the order of their bytes."""
 
     least: dict[str, Any]
     greatest: dict[str, Any]
@@ -129,7 +133,7 @@ class KeySpan:
         )
 
     def may_be_in(self, stats: dict[str, Any]) -> bool:
-        """Whether a data file with these statistics may have a row with one of the keys."""
+        """Whether a data file with these statistics may contain a row with one of the keys."""
         lower, upper = stats.get("minValues", {}), stats.get("maxValues", {})
         for name, least in self.least.items():
             low, high = lower.get(name), upper.get(name)

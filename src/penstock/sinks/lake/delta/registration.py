@@ -36,9 +36,9 @@ def _spark_options(options: DeltaOptions, conf: Mapping[str, str], state: Path) 
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.databricks.delta.allFilesInCrc.thresholdNumFiles": str(FILES_MAX),
-        # In other zones Delta checks what checksums say of files against the whole log, at each commit.
+        # In other time zones, Delta compares the files in a checksum with the whole log at each commit.
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-        # Our frames are decoded from the log: reading one twice gives equal rows, so no copy is made first.
+        # Reading one of our frames twice gives equal rows, so Delta need not copy it first.
         "spark.databricks.delta.merge.materializeSource": "none",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     }
@@ -60,7 +60,7 @@ DELTA = SinkKind(
     example=lambda folder: DeltaOptions(type="delta", path=folder),
     keeps_tables=True,
     merges_shards=True,
-    # Named one by one: what else Delta's poms ask for is in PySpark already, partly in other versions.
+    # Delta's other dependencies are in PySpark already, some of them in other versions.
     jars=(
         "io.delta:delta-spark_4.1_2.13:4.4.0",
         "io.delta:delta-storage:4.4.0",

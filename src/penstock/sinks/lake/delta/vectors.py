@@ -1,4 +1,5 @@
-"""Deletion vectors as Delta has them: several in one file beside the data files, told of by descriptors.
+"""Deletion vectors of Delta tables. Files beside the data files contain several each, and descriptors in the
+log point to them.
 
 Source: Delta's PROTOCOL.md, "Deletion Vector Descriptor Schema" and "Deletion Vector File Storage Format".
 """
@@ -17,11 +18,11 @@ from penstock.sinks.lake.vectors import Inline, Vector, framed
 
 _VERSION = b"\x01"
 _FRAME_BYTES = 8
-"""Length before the content and checksum after it, which Delta does not count."""
+"""Bytes of the length before a vector and of the checksum after it. Delta's sizes do not include them."""
 
 _DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _RFC1924 = _DIGITS[:10] + _DIGITS[36:] + _DIGITS[10:36] + b"!#$%&()*+-;<=>?@^_`{|}~"
-"""The digits of Python's base 85, in their order."""
+"""The digits of Python's base 85."""
 _Z85 = _DIGITS + b".-:+=^!/*?&<>()[]{}@%$#"
 
 _UUID_LETTERS = 20
@@ -30,7 +31,8 @@ Descriptor = dict[str, Any]
 
 
 def write(folder: Path, vectors: Sequence[tuple[bytes, int]]) -> list[Descriptor]:
-    """A durable file of vectors, each a serialised bitmap and the number of rows that are gone."""
+    """Writes a durable file of vectors, each a serialised bitmap and the number of deleted rows. Its name is
+    new, so nothing is replaced, and nobody reads it before a commit names it."""
     name = uuid.uuid4()
     found = []
     with open(folder / _file_name(name), "xb") as file:
@@ -51,23 +53,25 @@ def write(folder: Path, vectors: Sequence[tuple[bytes, int]]) -> list[Descriptor
 
 
 def place(folder: Path, descriptor: Descriptor) -> Vector | Inline:
-    """Where a vector of the table in `folder` is to be read."""
+    """Where the vector of a descriptor is, in the table in `folder`. Raises `Unsearchable` for kinds that are
+    not supported."""
     kind, text, size = (descriptor[name] for name in ("storageType", "pathOrInlineDv", "sizeInBytes"))
     if kind == "i":
         return Inline(from_z85(text)[:size])
     if kind != "u" or descriptor.get("offset") is None:
-        raise Unsearchable(f"a deletion vector is stored in a way that is not known here: {kind}")
+        raise Unsearchable(f"a deletion vector is stored in an unknown way: {kind}")
     prefix, encoded = text[:-_UUID_LETTERS], text[-_UUID_LETTERS:]
     path = folder / prefix / _file_name(uuid.UUID(bytes=from_z85(encoded)))
     return Vector(str(path), descriptor["offset"], size + _FRAME_BYTES)
 
 
 def z85(data: bytes) -> str:
-    """ZeroMQ's base 85 (RFC 32/Z85) of a multiple of four bytes."""
+    """Bytes in ZeroMQ's base 85 (RFC 32/Z85). Their number is a multiple of four."""
     return base64.b85encode(data).translate(bytes.maketrans(_RFC1924, _Z85)).decode()
 
 
 def from_z85(text: str) -> bytes:
+    """The bytes for a text that `z85` returned."""
     return base64.b85decode(text.encode().translate(bytes.maketrans(_Z85, _RFC1924)))
 
 

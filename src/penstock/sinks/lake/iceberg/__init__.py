@@ -1,7 +1,8 @@
 """Iceberg tables.
 
-`small_commit.py` commits small epochs without a Spark job, as equality deletes. `fold_deletes.py` turns those
-into deletion vectors. `maintenance.py` does that beside the stream, and also expires snapshots (`expire.py`)
-and puts small files together (`pack_files.py`). `commits.py` says which commits a table holds, `manifests.py`
-which files, and `files.py` makes new files known to Iceberg.
+`format.py` is what `LakeSink` calls. `small_commit.py` commits small epochs without a Spark job, as equality
+deletes. `merge.py` merges larger epochs by files and deletion vectors. `maintenance.py` runs in the
+background: it converts equality deletes into deletion vectors (`fold_deletes.py`), merges small files
+(`pack_files.py`) and expires snapshots (`expire.py`). `commits.py` finds our commits in a table,
+`manifests.py` lists its files, and `files.py` describes new files to Iceberg.
 """

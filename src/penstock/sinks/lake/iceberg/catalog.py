@@ -1,8 +1,8 @@
-"""The catalog of the targets, asked without SQL: for Spark, reading and planning a statement takes many times
-as long as the catalog takes for what it says, and there may be a thousand tables to make.
+"""Calls Spark's catalog directly instead of by SQL. Spark needs much longer to parse and plan a statement
+than the catalog needs to execute it, and there may be a thousand tables to create.
 
-Names are given as lists of levels, not as text: Spark's parser replaces `${…}` in all that it reads, unless
-the session of the calling thread says otherwise, and not every thread has one.
+Names are lists of levels, not text. Spark's parser would replace `${…}` in a text unless the calling thread
+has an active session that turns this off, and not every thread has one.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ PROPERTIES = {
     "write.metadata.previous-versions-max": "50",
     # Every commit reads and writes the list of manifests more than once.
     "commit.manifest.min-count-to-merge": "16",
-    # Housekeeping commits beside a stream that commits several times a second.
+    # Maintenance commits while the stream commits several times a second.
     "commit.retry.num-retries": "20",
     "commit.retry.min-wait-ms": "20",
     "commit.retry.max-wait-ms": "500",
 }
-"""Of the tables that are made; `sink.py` says what was measured."""
+"""Properties of new tables. `format.py` says what was measured."""
 
 
 class Catalog:
-    """`name`: as Spark's session has it. Places of tables are levels: those of the namespace, then the name
-    of the table. Thread-safe."""
+    """The catalog with this name in the Spark session. A table is given by the levels of its namespace and
+    then its name. Thread-safe."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         jvm: Any = spark._jvm
@@ -55,15 +55,15 @@ class Catalog:
         self._text = jvm.java.lang.String
         self._guard = threading.Lock()
         self._namespaces: dict[tuple[str, ...], Any] = {}
-        """Those that are there, as Java's arrays."""
+        """Namespaces that exist, as Java arrays."""
 
     def open(self) -> Any:
-        """Sets the catalog up. Spark does so on first use, and Iceberg's own lookup of tables does not count
-        as use."""
+        """The catalog's Java object. The first call lets Spark set up the catalog; Iceberg's own lookup of
+        tables would not."""
         return self._spark._jsparkSession.sessionState().catalogManager().catalog(self._name)
 
     def table_name(self, levels: Sequence[str]) -> str:
-        """As Spark SQL."""
+        """The table's name in Spark SQL."""
         return ".".join(quoted(level) for level in (self._name, *levels))
 
     def load(self, levels: Sequence[str]) -> Any:
@@ -73,14 +73,14 @@ class Catalog:
     def exists(self, levels: Sequence[str]) -> bool:
         return bool(self.open().tableExists(self._identifier_of(levels)))
 
-    def make(self, levels: Sequence[str], columns: StructType, properties: Mapping[str, str]) -> bool:
-        """Makes a table, and the namespaces above it. False: there is one meanwhile."""
+    def create(self, levels: Sequence[str], columns: StructType, properties: Mapping[str, str]) -> bool:
+        """Creates a table and its namespaces. False: the table exists already."""
         *namespace, name = levels
         user = self._spark.sparkContext.sparkUser()
-        told = {**properties, "provider": "iceberg", "owner": user}  # as with a statement
+        full = {**properties, "provider": "iceberg", "owner": user}  # as CREATE TABLE sets them
         try:
             place = self._identifier(self._namespace(tuple(namespace)), name)
-            values = self._read_json(json.dumps(told), self._map)
+            values = self._read_json(json.dumps(full), self._map)
             self.open().createTable(place, self._type(columns.json()), self._transforms, values)
         except (Py4JJavaError, PySparkException):
             with self._guard:

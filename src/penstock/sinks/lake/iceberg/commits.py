@@ -1,5 +1,5 @@
-"""Where an Iceberg table says which of our commits it holds: in a property of each snapshot, and in
-properties of the table (`sink.py` argues why both)."""
+"""Finds and records our commits in an Iceberg table: in a property of each snapshot, and in properties of the
+table. `format.py` says why both are needed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from penstock.sinks.base import Commit
 COMMIT = "penstock.commit"
 
 KNOWN_MAX = 100_000
-"""Snapshots remembered: 20 MB."""
+"""Number of snapshots whose commits are kept in memory: 20 MB."""
 
 
 class Commits:
-    """Reads and writes what tables of one pipeline say. Snapshots never change: each is looked at once."""
+    """Commits of one pipeline. Snapshots never change, so each is read once."""
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
         self._known: dict[int, tuple[Commit | None, int | None]] = {}
 
     def last(self, target: Any, source: str) -> Commit | None:
-        """The newest commit of a source table; empty: of the one source the target has."""
+        """The newest commit with this `Commit.source`."""
         ancestry: list[tuple[int, str | None]] = []
         snapshot = target.currentSnapshot()
         at = None if snapshot is None else snapshot.snapshotId()
@@ -55,7 +55,7 @@ class Commits:
     def record(
         updater: Any, target: Any, commit: Commit | None, properties: Mapping[str, str | None] | None = None
     ) -> None:
-        """As properties of the table: the commit, and others (None: it goes)."""
+        """Sets properties of the table: the commit, and others (None: removes one)."""
         change = updater.updateProperties()
         if commit is not None:
             snapshot = target.currentSnapshot()
@@ -74,12 +74,12 @@ def property_of(source: str) -> str:
 
 
 def last_commit(recorded: str | None, ancestry: list[tuple[int, str | None]]) -> Commit | None:
-    """The newest commit in a table, from its property (`COMMIT@SNAPSHOT`) and its snapshots, newest first.
+    """The newest commit in a table, from its property (`COMMIT@SNAPSHOT`) and its snapshots.
 
-    `ancestry` ends with the first snapshot that carries a commit of this pipeline, or with `expired` where
-    older ones have been removed, or with the first snapshot of the table. The property holds while its
-    snapshot has not been rolled back: that is, while it is among these, or cannot be (ancestry was cut, or it
-    belongs to no snapshot).
+    `ancestry`: snapshots with their commits (None: none of this pipeline), newest first. It ends with the
+    first that has a commit of this pipeline, or with `expired` if older snapshots have been removed, or with
+    the table's first snapshot. The property counts unless its snapshot has been rolled back: if the snapshot
+    is among these, or may be an older one that has been removed, or if the property names no snapshot.
     """
     found = next((Commit.parse(value) for _, value in ancestry if value not in (None, "expired")), None)
     if recorded is None:

@@ -1,17 +1,17 @@
-"""Old snapshots are forgotten at once, and what only they named is removed some time later.
+"""Expires old snapshots, and deletes files that only they used some time later.
 
-Every commit writes down all snapshots of its table, and small commits make several a second, so only some
-minutes of them can be kept. A query over a large table may take longer, and reads the files of the snapshot
-that it began with. Iceberg would remove these together with the snapshot; here their names are written down
-in the table's own directory, and a later call removes them.
+Every commit rewrites the list of all snapshots, and small commits make several a second. So only some minutes
+of snapshots can be kept. A query over a large table may take longer, and reads the files of the snapshot with
+which it started. Iceberg would delete these files together with the snapshot. Here their names are written to
+a list in the table's directory, and a later call deletes them.
 
-Iceberg has two ways to find what nobody needs any more. The one it chooses by itself (incremental cleanup)
-goes by the files that expired snapshots removed. It takes a file of deletion vectors for removed when the
-first of its vectors is, though vectors of other data files are still in it, and it misses other files. The
-other one compares with what the remaining snapshots hold. It is taken where snapshots are expired by number.
+Iceberg has two ways to find files that are no longer needed. The one that it chooses itself (incremental
+cleanup) looks at files that expired snapshots removed. It deletes a file of deletion vectors once the first
+vector in it is removed, although other vectors in it may still be needed, and it misses other files. The
+second way compares with the files of the remaining snapshots. Iceberg uses it if snapshots are expired by id,
+which is done here.
 
-A process that is killed between the two, or while it writes the list, leaves files that nothing names, as a
-killed writer does.
+If the process is killed before the list is complete, files are left that no snapshot and no list names.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from penstock.sinks.lake.iceberg.files import Classes, each, listed
+from penstock.sinks.lake.iceberg.files import Classes, closeable_items, java_items
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
 log = logging.getLogger(__name__)
 
 FOLDER = "expired"
-"""In the table's directory: a file for each time, named by when that was (milliseconds)."""
+"""Directory of the lists, in the table's directory. The name of a list starts with its time in
+milliseconds."""
 VECTORS = ".puffin"
-"""How names of files with deletion vectors end, also of those that Spark writes."""
+"""Suffix of files with deletion vectors, also of those that Spark writes."""
 
 
 def expire(classes: Classes, target: Any, options: IcebergOptions) -> None:
-    """Snapshots older than the configured age go, and those beyond the configured number, but for the newest
-    ones."""
+    """Expires snapshots by the options `snapshots_age`, `snapshots_max` and `snapshots_keep`, and deletes
+    files by `files_age`."""
     now_ms = int(time.time() * 1000)
     expired = _expired(target, options, now_ms)
     if expired:
@@ -46,7 +47,7 @@ def expire(classes: Classes, target: Any, options: IcebergOptions) -> None:
         for number in expired:
             change.expireSnapshotId(number)
         collected, note = classes.collector()
-        # Without these two, defaults of the table would expire others as well.
+        # Without these two, defaults of the table would expire other snapshots as well.
         change.expireOlderThan(0).retainLast(options.snapshots_keep).deleteWith(note).commit()
         target.refresh()
         if not classes.lists_files(target.io()):
@@ -61,11 +62,11 @@ def expire(classes: Classes, target: Any, options: IcebergOptions) -> None:
         if moment_ms <= now_ms - options.files_age:
             for name in _unneeded(classes, target, _read(target, location)):
                 target.io().deleteFile(name)
-            target.io().deleteFile(location)  # last: what is cut off here is done again
+            target.io().deleteFile(location)  # last: after a kill, the list is worked off again
 
 
 def _expired(target: Any, options: IcebergOptions, now_ms: int) -> list[int]:
-    """Numbers of the snapshots that go. One that has a name (a tag, a branch) stays."""
+    """Ids of the snapshots to expire. A snapshot with a tag or branch is kept."""
     newest_first = [(one.timestampMillis(), one.snapshotId()) for one in target.snapshots()][::-1]
     before_ms = now_ms - options.snapshots_age
     if len(newest_first) > options.snapshots_max:
@@ -76,12 +77,12 @@ def _expired(target: Any, options: IcebergOptions, now_ms: int) -> list[int]:
 
 
 def _unneeded(classes: Classes, target: Any, names: Sequence[str]) -> list[str]:
-    """Of the files in a list: those that no snapshot needs. Lists of earlier versions were made by the
-    incremental cleanup.
+    """The files in a list that no snapshot needs. Lists that earlier versions of Penstock wrote come from the
+    incremental cleanup, so they may contain files that are needed.
 
-    Only files with deletion vectors can be needed still. Their vectors were added by one commit, which is
-    expired or has a name (a tag), so a vector that any remaining snapshot holds is held by the first of an
-    unbroken row of them, or by one that has a name.
+    Only files with deletion vectors can be. One commit added all vectors of such a file, and that commit is
+    expired or has a tag. So it is enough to look at the first snapshot of each unbroken series, and at those
+    with a tag.
     """
     if not any(name.endswith(VECTORS) for name in names):
         return list(names)
@@ -92,7 +93,7 @@ def _unneeded(classes: Classes, target: Any, names: Sequence[str]) -> list[str]:
     for number in first | (named & remaining.keys()):
         for manifest in remaining[number].deleteManifests(target.io()):
             entries = classes.delete_manifest(manifest, target.io(), target.specs())
-            needed |= {one.location() for one in each(entries)}
+            needed |= {one.location() for one in closeable_items(entries)}
     return [name for name in names if name not in needed]
 
 
@@ -109,7 +110,7 @@ def _read(target: Any, location: str) -> list[str]:
     try:
         found: list[str] = json.loads(bytes(stream.readAllBytes()))
     except ValueError:
-        log.warning("%s is cut off: the files that it named stay.", location)
+        log.warning("%s is incomplete: the files that it lists are not deleted.", location)
         return []
     finally:
         stream.close()
@@ -117,12 +118,14 @@ def _read(target: Any, location: str) -> list[str]:
 
 
 def _lists(target: Any) -> Iterator[tuple[int, str]]:
-    """Those that are there: since when, and where."""
+    """The lists that exist: time in milliseconds, and location."""
     try:
-        found = [one.location() for one in listed(target.io().listPrefix(f"{target.location()}/{FOLDER}/"))]
+        found = [
+            one.location() for one in java_items(target.io().listPrefix(f"{target.location()}/{FOLDER}/"))
+        ]
     except Py4JJavaError as error:
         if "FileNotFound" in str(error.java_exception):
-            return  # nothing has ever been written down
+            return  # no list has ever been written
         raise
     for location in found:
         moment, _, rest = location.rpartition("/")[2].partition("-")

@@ -1,5 +1,4 @@
-"""Files of an Iceberg table that were written by us, not by Spark: how to write them, and how Iceberg learns
-of them."""
+"""Writes files of Iceberg tables without Spark, and describes them to Iceberg."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ from penstock.sinks.files import FIELD_ID, FileWriter, field_id
 BOUND_BYTES_MAX = 256
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 RESERVED_IDS = 2147483447
-"""From here on field ids are of Iceberg's own columns. Source: its specification, reserved field ids."""
+"""Field ids from here on are reserved for Iceberg's own columns. Source: Iceberg's specification, "Reserved
+Field IDs"."""
 CODEC = "write.parquet.compression-codec"
 
 _ARROW = {
@@ -36,12 +36,12 @@ _ARROW = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-"""Iceberg's names of the types that a target can have; decimals are told by their parameters."""
+"""Iceberg's names of the types that a target can have, except decimals, which have parameters."""
 
 
 def file_writer(classes: Classes, target: Any) -> FileWriter | None:
-    """Writes data files of a table without Spark. None: the table needs Spark's writer, because somebody gave
-    it partitions, another format or a place that is not a local directory."""
+    """A writer for data files of a table. None: the table needs Spark's writer, because it has partitions or
+    another file format, or is not in a local directory."""
     wanted, codec = target.properties().get("write.format.default"), target.properties().get(CODEC)
     folder = data_folder(target)
     if folder is None or wanted not in (None, "parquet") or not target.spec().isUnpartitioned():
@@ -60,8 +60,8 @@ def file_writer(classes: Classes, target: Any) -> FileWriter | None:
 
 
 def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
-    """Writes keys in the types that the target has. None: two values of the key can be equal at the source
-    and differ here, or there is no such column."""
+    """A writer for files of keys, in the target's types. None: the target lacks a column of the key, or the
+    column holds floating-point numbers, of which the source takes 0 and -0 as equal."""
     fields = []
     for name in key:
         place = writer.fields.get_field_index(name)
@@ -72,23 +72,24 @@ def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
 
 
 def schema_fields(classes: Classes, target: Any) -> list[dict[str, Any]]:
-    """Columns of a table (`id`, `name`, `type`), in one call however many they are."""
+    """The columns of a table (`id`, `name`, `type`), read from the JVM in one call."""
     fields: list[dict[str, Any]] = json.loads(classes.schema_json(target.schema()))["fields"]
     return fields
 
 
 def is_directory_catalog(spark: SparkSession, catalog: str, path: Path) -> bool:
-    """Whether a catalog is the one of this directory, with a directory for each table."""
+    """Whether a catalog is a Hadoop catalog in this directory, which has a directory for each table."""
     prefix = f"spark.sql.catalog.{catalog}"
     kind, place = (spark.conf.get(f"{prefix}.{name}", "") for name in ("type", "warehouse"))
     return kind == "hadoop" and place == str(path)
 
 
 def is_half_made(path: Path) -> bool:
-    """Whether a directory holds only what making a table begins with.
+    """Whether a directory contains only the remains of an interrupted creation of a table.
 
-    A Hadoop catalog writes the first metadata under a name of its own and then gives it the name that makes
-    the table. A process that was killed between the two leaves this behind; the table can be made over it."""
+    A Hadoop catalog writes the first metadata file under a temporary name and then renames it, which creates
+    the table. If the process is killed in between, the temporary file remains, and the table can still be
+    created."""
     if [entry.name for entry in path.iterdir()] != ["metadata"]:
         return False
     names = [file.name for file in (path / "metadata").iterdir()]
@@ -96,7 +97,7 @@ def is_half_made(path: Path) -> bool:
 
 
 def data_folder(target: Any) -> Path | None:
-    """The local directory of a table's data files; None: it is none."""
+    """The directory of a table's data files. None: it is not local."""
     location = target.locationProvider().newDataLocation("file")
     if _SCHEME.match(location) and not location.startswith("file:"):
         return None
@@ -104,24 +105,25 @@ def data_folder(target: Any) -> Path | None:
 
 
 def local_path(location: str) -> Path:
-    """Of a file that Iceberg names. A location looks like a URL and is none: `%`, `?` and `#` in it mean
-    themselves, so that a table called `x%2F..%2Fy` has its files in its own folder."""
+    """The local path for a location in Iceberg's metadata. A location looks like a URL but is none: `%`, `?`
+    and `#` in it are ordinary characters. So a table called `x%2F..%2Fy` has its files in its own
+    directory."""
     if not location.startswith("file:"):
         return Path(location)
     return Path("/" + location.removeprefix("file:").lstrip("/"))
 
 
-def listed(found: Any) -> Iterator[Any]:
-    """Of a Java `Iterable`."""
+def java_items(found: Any) -> Iterator[Any]:
+    """Iterates over a Java `Iterable`."""
     one_by_one = found.iterator()
     while one_by_one.hasNext():
         yield one_by_one.next()
 
 
-def each(found: Any) -> Iterator[Any]:
-    """Of a Java `CloseableIterable`."""
+def closeable_items(found: Any) -> Iterator[Any]:
+    """Iterates over a Java `CloseableIterable` and closes it."""
     try:
-        yield from listed(found)
+        yield from java_items(found)
     finally:
         found.close()
 
@@ -138,9 +140,9 @@ _REFUSALS = ("ValidationException", "CommitFailedException")
 
 @contextmanager
 def removed_if_refused(paths: Iterable[str]) -> Iterator[None]:
-    """Files that were written for a commit go when it is certain that it was not made: Iceberg refused it, or
-    it did not come to it. Where nobody knows (the catalog did not answer, the JVM is gone) they stay. `paths`
-    may grow meanwhile."""
+    """Deletes files that were written for a commit if the commit certainly failed: Iceberg refused it, or an
+    error came before it. If this is unknown (the catalog did not answer, the JVM has ended), the files are
+    kept. `paths` may grow during the `with` block."""
     try:
         yield
     except Exception as error:
@@ -155,7 +157,7 @@ def removed_if_refused(paths: Iterable[str]) -> Iterator[None]:
 
 
 class Described:
-    """Tells Iceberg of Parquet files of one unpartitioned table, with their counts and bounds."""
+    """Describes Parquet files of one unpartitioned table to Iceberg, with row counts and bounds."""
 
     def __init__(self, classes: Classes, target: Any) -> None:
         self._classes = classes
@@ -171,9 +173,9 @@ class Described:
 
 
 def small_file(classes: Classes, spec: Any, path: str, deletes_by: Sequence[int] = ()) -> Any:
-    """A file of an unpartitioned table, described by its footer as read here (Iceberg's own reading loads
-    Hadoop's configuration anew for each file, which takes as long as the rest of a small commit).
-    `deletes_by`: it holds equality deletes by these field ids."""
+    """Describes a Parquet file of an unpartitioned table to Iceberg, from its footer. Iceberg's own reader
+    would load Hadoop's configuration for each file, which takes as long as the rest of a small commit.
+    `deletes_by`: the file contains equality deletes by these field ids."""
     footer = pq.read_metadata(path)
     lower, upper = bounds(footer)
     described: dict[str, Any] = {
@@ -193,16 +195,16 @@ def small_file(classes: Classes, spec: Any, path: str, deletes_by: Sequence[int]
 
 
 def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """The least and greatest values by field id, in Iceberg's single-value form, of the columns whose order
-    is the same everywhere."""
+    """The least and greatest values of columns by field id, in Iceberg's single-value serialization. Only for
+    types that Iceberg, Parquet and Arrow order in the same way."""
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
     for place, field in enumerate(footer.schema.to_arrow_schema()):
         form, number = _bound_form(field.type), field_id(field)
         groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
         found = [group.statistics for group in groups if group.is_stats_set]
-        told = bool(found) and len(found) == len(groups) and all(one.has_min_max for one in found)
-        if form is None or number is None or number >= RESERVED_IDS or not told:
+        complete = bool(found) and len(found) == len(groups) and all(one.has_min_max for one in found)
+        if form is None or number is None or number >= RESERVED_IDS or not complete:
             continue
         least, greatest = form(min(one.min_raw for one in found)), form(max(one.max_raw for one in found))
         if max(len(least), len(greatest)) <= BOUND_BYTES_MAX:
@@ -211,7 +213,8 @@ def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]
 
 
 def _bound_form(kind: pa.DataType) -> Callable[[Any], bytes] | None:
-    """Of a value as Parquet stores it: Python has no date before the year 1, MySQL has."""
+    """Serializes a value from Parquet's raw form. Python's own form has no dates before the year 1, which
+    MySQL has. None: the type has no bounds here."""
     if kind in (pa.int32(), pa.date32()):
         return lambda value: struct.pack("<i", value)
     if kind == pa.int64():
@@ -220,8 +223,8 @@ def _bound_form(kind: pa.DataType) -> Callable[[Any], bytes] | None:
 
 
 class Classes:
-    """Classes and methods of Iceberg, looked up once: py4j asks the JVM for each part of a name, each
-    time."""
+    """Iceberg's Java classes and methods, looked up once. Each lookup asks the JVM for each part of a
+    name."""
 
     def __init__(self, jvm: Any) -> None:
         iceberg = jvm.org.apache.iceberg
@@ -241,22 +244,22 @@ class Classes:
         self._jvm = jvm
 
     def described(self, described: Mapping[str, Any], spec: Any) -> Any:
-        """A data or delete file, from what `content_json` makes of one."""
+        """A data or delete file from its description, which has the form of `content_json`."""
         return self._content_file(self._json.readTree(json.dumps(described)), spec)
 
     def list_of(self, values: Sequence[str]) -> Any:
-        """A list of the JVM."""
+        """A Java list."""
         found = self._list()
         for value in values:
             found.add(value)
         return found
 
     def lists_files(self, io: Any) -> bool:
-        """Whether an IO of Iceberg can say what is in a directory."""
+        """Whether a `FileIO` of Iceberg can list a directory."""
         return bool(self._lister._java_lang_class.isInstance(io))
 
     def collector(self) -> tuple[Any, Any]:
-        """A list of the JVM, and a `Consumer` that adds to it."""
+        """A Java list, and a Java `Consumer` that adds to it."""
         found, java = self._list(), self._jvm.java.lang
         handles, kind = java.invoke.MethodHandles.publicLookup(), java.Class.forName
         adds = java.invoke.MethodType.methodType(java.Boolean.TYPE, kind("java.lang.Object"))

@@ -1,13 +1,13 @@
-"""Equality deletes turned into deletion vectors.
+"""Converts equality deletes into deletion vectors.
 
-An equality delete says which keys are gone, so whoever reads a data file has to hold all the keys of all
-deletes that came after it. A deletion vector says which rows of one file are gone. To get from one to the
-other, only the key's columns are read, of the files that a delete can concern (Iceberg compares their bounds
-and their order of commits). Nothing changes for a reader, whichever of the two he meets.
+An equality delete names deleted keys. A reader of a data file must compare each row with the keys of all
+deletes that were committed after the file. A deletion vector names the deleted rows of one data file, which
+is much cheaper to read. The conversion reads only the key's columns, of those files that may contain one of
+the keys, by their bounds and the order of commits. Readers see the same rows before and after.
 
-The work is done on one snapshot while small commits go on: they add data and equality deletes, and never
-touch what this replaces. Iceberg refuses the commit if anybody wrote a vector for one of these files or put
-them together meanwhile.
+The conversion works on one snapshot, while small commits go on: these add data files and equality deletes,
+and never change what is replaced here. Iceberg refuses the commit if somebody else has meanwhile written a
+vector for one of the data files, or has rewritten them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pyspark.sql import SparkSession
 from penstock.sinks.lake.iceberg import puffin
 from penstock.sinks.lake.iceberg.files import Classes, data_folder, removed_if_refused, schema_fields
 from penstock.sinks.lake.iceberg.manifests import Content, Deletes, KeySpan, data_files, deletes
-from penstock.sinks.lake.lookup import Found, rows_gone
+from penstock.sinks.lake.lookup import Found, deleted_rows
 from penstock.sinks.lake.vectors import Vector
 
 
 def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
-    """Replaces all equality deletes of an unpartitioned table's present snapshot. False: it has none.
+    """Replaces all equality deletes in the current snapshot of an unpartitioned table. False: there are none.
 
-    Raises `Unsearchable`, and what Iceberg raises if somebody else has changed the table in the way."""
+    Raises `Unsearchable`, and Iceberg's errors if somebody else has changed the same files."""
     snapshot = target.currentSnapshot()
     folder = data_folder(target)
     if snapshot is None or folder is None or snapshot.summary().get("total-equality-deletes") == "0":
@@ -40,19 +40,19 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     texts = {column["id"] for column in schema_fields(classes, target) if column["type"] == "string"}
     files = _concerned(data_files(classes, target, snapshot), present.equality, texts)
     searched = [file.searched(present.vector(file.location)) for file in files]
-    found = rows_gone(spark, searched, [one.keys() for one in present.equality])
+    found = deleted_rows(spark, searched, [one.keys() for one in present.equality])
     change = target.newRowDelta()
     for delete in present.equality:
-        change.removeDeletes(delete.told(classes, target))
+        change.removeDeletes(delete.to_iceberg(classes, target))
     written: list[str] = []
     with removed_if_refused(written):
-        mark(classes, target, change, folder, present, found, written)
+        add_vectors(classes, target, change, folder, present, found, written)
         change.validateFromSnapshot(snapshot.snapshotId()).conflictDetectionFilter(classes.everything)
         change.commit()
     return True
 
 
-def mark(
+def add_vectors(
     classes: Classes,
     target: Any,
     change: Any,
@@ -61,8 +61,8 @@ def mark(
     found: Sequence[Found],
     written: list[str],
 ) -> None:
-    """Takes found rows out of their data files. Iceberg refuses the commit if one of these has gone.
-    `written` is told of the file that is written for it."""
+    """Marks the found rows as deleted by deletion vectors, as part of `change`. Iceberg refuses the commit if
+    one of their data files has been removed. The path of the vectors' file is appended to `written`."""
     found = [one for one in found if one[2]]
     if not found:
         return
@@ -72,7 +72,7 @@ def mark(
     size = path.stat().st_size
     for (location, _, count), vector in zip(found, placed, strict=True):
         if location in present.vectors:
-            change.removeDeletes(present.vectors[location].told(classes, target))
+            change.removeDeletes(present.vectors[location].to_iceberg(classes, target))
         change.addDeletes(_described(classes, target, location, vector, count, size))
     change.validateDataFilesExist(classes.list_of([location for location, _, _ in found]))
     change.validateDeletedFiles()
@@ -81,7 +81,7 @@ def mark(
 def _concerned(
     files: Iterable[Content], equality: Sequence[Content], texts: Container[int]
 ) -> Iterator[Content]:
-    """Data files that may have a row with one of the keys."""
+    """The data files that may contain one of the keys."""
     spans = [(one.sequence, KeySpan.of_delete(one, texts)) for one in equality]
     spans.sort(key=lambda one: one[0], reverse=True)
     for file in files:
@@ -92,7 +92,7 @@ def _concerned(
 def _described(
     classes: Classes, target: Any, location: str, vector: Vector, count: int, file_bytes: int
 ) -> Any:
-    """A vector of `count` rows of the data file at `location`, for Iceberg."""
+    """Describes a vector with `count` rows of the data file at `location` to Iceberg."""
     described = {
         "spec-id": target.spec().specId(),
         "content": "POSITION_DELETES",

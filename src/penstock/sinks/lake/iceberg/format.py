@@ -1,15 +1,14 @@
 """Iceberg tables, format version 3, merge-on-read.
 
-Why a replay changes nothing: the commit's key is a summary property of the very snapshot that holds its rows,
-and `open` finds it by walking back from the current snapshot. Compaction and expiry by others can remove that
-snapshot, so the key is also written as a table property, right after, together with the snapshot it belongs
-to; that the property is believed only while its snapshot is an ancestor (or ancestry has been cut) makes a
-rollback of the table visible instead of hiding it behind the property.
+Why a repeated write changes nothing: the commit is a summary property of the snapshot that holds its rows,
+and `last_commit` finds it by walking back from the current snapshot. Expiry can remove that snapshot, so the
+commit is also written as a table property, together with the snapshot's id. The property counts only while
+its snapshot is an ancestor of the current one, or older snapshots have been removed. So a rollback of the
+table is noticed.
 
-Measured (1 M rows, 2 cores, merge of 1k / 100k rows): version 3 with hash distribution 1.2 / 1.4 s, version 2
-1.2 / 1.7 s; without distribution more and smaller files for nothing. Version 3 also gives ADD COLUMN …
-DEFAULT without touching a file. Appends write Parquet in the tasks themselves and commit it here
-(`sinks/files.py`); few changes are committed without a Spark job (`small_commit.py`).
+Measured (1 million rows, 2 cores, merge of 1,000 / 100,000 rows): version 3 with hash distribution takes
+1.2 / 1.4 s, and version 2 takes 1.2 / 1.7 s. Without distribution there are more and smaller files, for no
+gain. In version 3, ADD COLUMN … DEFAULT rewrites no file, either.
 """
 
 from __future__ import annotations
@@ -41,13 +40,8 @@ from penstock.errors import ConfigError, TableError
 from penstock.failures.messages import advice_of, text_of
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.base import (
-    Commit,
-    Compacted,
-    Foreign,
-    Missing,
-)
-from penstock.sinks.files import WRITTEN, Rows, written
+from penstock.sinks.base import Commit, Compacted, Foreign, Missing
+from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.evolve import Change, assignments, dropped
 from penstock.sinks.lake.iceberg.catalog import PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
@@ -67,12 +61,12 @@ from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
 from penstock.sinks.names import catalog_name, namespace_levels
-from penstock.sinks.refusals import (
-    check_directory,
-)
+from penstock.sinks.refusals import check_directory
+from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import constant, literal_form
 
 HELD_MS = 24 * 3_600_000
+"""How long a version that was asked for by `hold` can be read."""
 
 
 class IcebergFormat:
@@ -107,7 +101,7 @@ class IcebergFormat:
             ) from error
 
     def find(self, table: TableId) -> Any | Missing | Foreign:
-        absent = self._is_local and not self._path(table).exists()  # which takes Spark long to tell
+        absent = self._is_local and not self._path(table).exists()  # much faster than to ask Spark
         if absent or not self._catalog.exists(self._levels(table)):
             return self._unless_occupied(table)
         return self.load(table)
@@ -122,7 +116,7 @@ class IcebergFormat:
         return self.name(table)
 
     def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
-        return self._catalog.make(self._levels(table), columns, {**PROPERTIES, **properties})
+        return self._catalog.create(self._levels(table), columns, {**PROPERTIES, **properties})
 
     def remove(self, table: TableId) -> None:
         self._spark.sql(f"DROP TABLE {self.name(table)} PURGE")
@@ -134,7 +128,7 @@ class IcebergFormat:
             shutil.rmtree(self._path(table))
         return True
 
-    # what a target says -------------------------------------------------------------------------------------
+    # what a loaded target says ------------------------------------------------------------------------------
 
     def properties(self, target: Any) -> dict[str, str]:
         return java_map(self._spark, target.properties())
@@ -157,15 +151,15 @@ class IcebergFormat:
 
     @contextmanager
     def exclusive(self, table: TableId) -> Iterator[None]:
-        """Spark's writes of a table, and its housekeeping, take turns: else one would undo the other's
-        premises. Small commits go on beside both."""
+        """Only one of Spark's writes to a table or its maintenance runs at a time: Iceberg would refuse the
+        commit of the other. Small commits may run at the same time."""
         with self._guard:
             lock = self._locks.setdefault(table, threading.RLock())
         with lock:
             yield
 
     def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
-        self._maintenance.fold(table)  # the statement reads all of it
+        self._maintenance.fold(table)  # the statement will read the whole table
         return self._sessions.lend({f"spark.sql.iceberg.snapshot-property.{COMMIT}": str(commit)})
 
     def commit_small(
@@ -173,7 +167,7 @@ class IcebergFormat:
     ) -> bool:
         if not self._options.equality_deletes or not self._small.write(target, rows, key, commit):
             return False
-        self._maintenance.noted(table, small=True)
+        self._maintenance.count_commit(table, small=True)
         return True
 
     def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
@@ -183,7 +177,7 @@ class IcebergFormat:
         files = written(rows.through(writer, WRITTEN))
         with removed_if_refused(files):
             self._add_files(target, files, commit)
-        self._maintenance.noted(table, small=False)
+        self._maintenance.count_commit(table, small=False)
         return True
 
     def append_by_spark(self, table: TableId, rows: Rows, commit: Commit) -> None:
@@ -192,7 +186,7 @@ class IcebergFormat:
         frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
 
     def _add_files(self, target: Any, files: list[str], commit: Commit) -> None:
-        """One commit: the files, and the commit's key beside them."""
+        """Commits the files and records the commit, in one transaction."""
         transaction = target.newTransaction()
         if files:
             append, described = transaction.newAppend(), Described(self._classes, target)
@@ -205,10 +199,10 @@ class IcebergFormat:
     def merge_files(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        # Looked at again, now that nobody else changes files.
+        # Loaded again, now that nobody else changes its files.
         if not self._merges.write(self.load(table), rows, key, commit):
             return False
-        self._maintenance.noted(table, small=False)
+        self._maintenance.count_commit(table, small=False)
         return True
 
     def truncate(self, table: TableId, commit: Commit) -> bool:
@@ -220,11 +214,11 @@ class IcebergFormat:
         return True
 
     def record(self, table: TableId, commit: Commit) -> None:
-        """A delete of whole files makes a snapshot without the session's properties: then only this one, of
-        the table, says what was committed."""
+        """A delete of whole files makes a snapshot without the session's properties. Then only this table
+        property records the commit."""
         target = self.load(table)
         self._commits.record(target, target, commit)
-        self._maintenance.noted(table, small=False)
+        self._maintenance.count_commit(table, small=False)
 
     def set_property(self, table: TableId, name: str, value: str) -> None:
         target = self.load(table)
@@ -247,7 +241,7 @@ class IcebergFormat:
         return pair in ((IntegerType, LongType), (FloatType, DoubleType))
 
     def needs_computing(self, change: Change) -> bool:
-        return change.how == "convert"  # Iceberg has defaults for rows that are there
+        return change.how == "convert"  # for added columns, Iceberg has defaults for existing rows
 
     def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
         with _refused(table):
@@ -256,11 +250,11 @@ class IcebergFormat:
     def _compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
         update = self.load(table).updateSchema()
         for change in computed:
-            if change.aside not in present.names:
-                update.addColumn(None, change.aside, self._type(change.kind), None)
+            if change.temporary not in present.names:
+                update.addColumn(None, change.temporary, self._type(change.kind), None)
         update.commit()
         self._maintenance.fold(table)
-        session = self._spark.newSession()  # sees the columns that are new
+        session = self._spark.newSession()  # one that sees the new columns
         session.sql(f"UPDATE {self.name(table)} SET {assignments(present, computed)}")
 
     def change_columns(
@@ -297,7 +291,7 @@ class IcebergFormat:
             else:
                 order.moveAfter(change.name, before.name)
         order.commit()
-        # A snapshot of its own, without files: a version is a snapshot, and reads with the columns it has.
+        # A snapshot without files: a version of the target is a snapshot, and is read with its columns.
         append = transaction.newAppend()
         (append if commit is None else append.set(COMMIT, str(commit))).commit()
         self._commits.record(transaction, transaction.table(), commit, properties)
@@ -309,16 +303,16 @@ class IcebergFormat:
                 update.addColumn(None, change.name, self._type(change.kind), None, self._literal(change))
             case "convert":
                 update.deleteColumn(change.before)
-                update.renameColumn(change.aside, change.name)
+                update.renameColumn(change.temporary, change.name)
             case "widen":
                 update.updateColumn(change.before, self._type(change.kind))
         if change.how in ("keep", "widen") and change.before != change.name:
             update.renameColumn(change.before, change.name)
 
-    # reads and care -----------------------------------------------------------------------------------------
+    # reads and maintenance ----------------------------------------------------------------------------------
 
     def hold(self, table: TableId) -> str | None:
-        with suppress(Py4JJavaError):  # somebody else is at it: it takes longer to read, no more
+        with suppress(Py4JJavaError):  # somebody else changes the table: then reading it only takes longer
             self._maintenance.fold(table)
         target = self.load(table)
         snapshot = target.currentSnapshot()
@@ -327,7 +321,7 @@ class IcebergFormat:
         number = snapshot.snapshotId()
         name = f"penstock_{number}"
         if target.refs().get(name) is None:
-            # The age of a tag is that of its snapshot.
+            # Iceberg counts the age of a tag from the time of its snapshot.
             age_ms = max(0, int(time.time() * 1000) - snapshot.timestampMillis()) + HELD_MS
             target.manageSnapshots().createTag(name, number).setMaxRefAgeMs(name, age_ms).commit()
         return str(number)
@@ -353,7 +347,7 @@ class IcebergFormat:
         return self._options.path.joinpath(*self._levels(table))
 
     def _levels(self, table: TableId) -> list[str]:
-        """Its place in the catalog."""
+        """The levels of the target's name in the catalog."""
         levels = (*namespace_levels(self._options.namespace, table), table.table)
         return list(map(catalog_name, levels))
 
@@ -382,7 +376,7 @@ class IcebergFormat:
 
 @contextmanager
 def _refused(table: TableId) -> Iterator[None]:
-    """What Iceberg will not do to a table's columns stops that table."""
+    """Turns Iceberg's refusal to change a table's columns into a `TableError`."""
     try:
         yield
     except Py4JJavaError as error:

@@ -1,7 +1,7 @@
-"""Housekeeping of Iceberg tables beside the stream: what small commits leave behind is made cheap to read.
+"""Maintains Iceberg tables in the background, so that they stay cheap to read after many small commits.
 
-One thread does one table at a time. What it does changes no row, so a table can be left at any point of it,
-and whatever fails is tried again after some more commits.
+One thread works on one table at a time. It changes no row. So it may stop at any point, and if something
+fails, it tries again after some more commits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
 from penstock.sinks.lake.iceberg.expire import expire
-from penstock.sinks.lake.iceberg.files import Classes, each
+from penstock.sinks.lake.iceberg.files import Classes, closeable_items
 from penstock.sinks.lake.iceberg.fold_deletes import fold
 from penstock.sinks.lake.iceberg.pack_files import Tier, pack
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
@@ -32,27 +32,28 @@ from penstock.sinks.lake.lookup import Unsearchable
 log = logging.getLogger(__name__)
 
 SHARE = 0.25
-"""Of the time, that may be spent on one table."""
+"""The share of time that may be spent on one table."""
 MIB = 1024**2
 TIERS = (Tier(4 * MIB, 16 * MIB, 64), Tier(64 * MIB, 256 * MIB, 16))
 UNLIMITED = 2**62
-LEAVE_SECONDS_MAX = 10.0
-LEAVE_COMMITS_MIN = 8
-"""A table with fewer small commits is cheap to read as it is."""
+END_SECONDS_MAX = 10.0
+"""Time limit for the last conversions of equality deletes, when the run ends."""
+END_COMMITS_MIN = 8
+"""Tables with fewer small commits are left as they are when the run ends: they are cheap to read."""
 
 
 @dataclass
-class _Noted:
+class _Counts:
     commits: int = 0
     unfolded: int = 0
-    """Small commits since the last fold."""
+    """Small commits since equality deletes were last converted."""
     rest_until: float = 0.0
     """Monotonic seconds."""
     waiting: bool = False
 
 
 class Maintenance:
-    """`load` gives a table as it is now; `exclusive` keeps Spark's own writes of a table out. Thread-safe."""
+    """`load`, `exclusive`: see `LakeFormat`. Thread-safe."""
 
     def __init__(
         self,
@@ -67,16 +68,16 @@ class Maintenance:
         self._options = options
         self._load = load
         self._exclusive = exclusive
-        self._noted: dict[TableId, _Noted] = {}
+        self._counts: dict[TableId, _Counts] = {}
         self._queue: deque[TableId] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._ended = False
 
-    def noted(self, table: TableId, *, small: bool) -> None:
-        """There is one commit more."""
+    def count_commit(self, table: TableId, *, small: bool) -> None:
+        """Counts a commit. After some commits, the table is maintained."""
         with self._changed:
-            found = self._noted.setdefault(table, _Noted())
+            found = self._counts.setdefault(table, _Counts())
             found.commits += 1
             found.unfolded += small
             often = found.commits >= (self._options.fold_commits if small else self._options.maintain_epochs)
@@ -90,21 +91,21 @@ class Maintenance:
                 self._thread.start()
 
     def end(self) -> None:
-        """Returns once nothing is going on; nothing will be. Tables are left cheap to read, if that is soon
-        done: the next run may be far away."""
+        """Ends the thread. Then converts remaining equality deletes while there is time: the next run may
+        start much later."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join()  # a run that has to end cancels its jobs (`penstock.runtime.shutdown`)
-        deadline = time.monotonic() + LEAVE_SECONDS_MAX
-        for table, found in sorted(self._noted.items(), key=lambda one: one[1].unfolded, reverse=True):
-            if found.unfolded < LEAVE_COMMITS_MIN or time.monotonic() > deadline:
+            self._thread.join()  # a run that must end cancels its Spark jobs (`penstock.runtime.shutdown`)
+        deadline = time.monotonic() + END_SECONDS_MAX
+        for table, found in sorted(self._counts.items(), key=lambda one: one[1].unfolded, reverse=True):
+            if found.unfolded < END_COMMITS_MIN or time.monotonic() > deadline:
                 return
             try:
                 self.fold(table)
-            except Exception as error:  # the session may be what went wrong
-                log.info("%s: its deletes are left as they are: %s", table, one_sentence(error))
+            except Exception as error:  # the session itself may have failed
+                log.info("%s: its equality deletes are not converted: %s", table, one_sentence(error))
                 return
 
     def _work(self) -> None:
@@ -116,27 +117,28 @@ class Maintenance:
                 table = self._queue.popleft()
             began = time.monotonic()
             try:
-                self.tidy(table)
+                self.maintain(table)
             except Exception as error:
-                log.info("%s: housekeeping is put off: %s", table, one_sentence(error))
+                log.info("%s: maintenance failed and is tried again later: %s", table, one_sentence(error))
             with self._changed:
-                found = self._noted[table]
+                found = self._counts[table]
                 found.waiting = False
                 took = time.monotonic() - began
                 found.rest_until = time.monotonic() + took / SHARE
 
-    def tidy(self, table: TableId) -> None:
-        """Folds equality deletes, puts small files together, forgets old snapshots."""
+    def maintain(self, table: TableId) -> None:
+        """Converts equality deletes, merges small files, and expires old snapshots."""
         with self._exclusive(table):
             target = self._load(table)
             self._fold(table, target)
             self._pack(target)
         expire(self._classes, self._load(table), self._options)
-        pa.default_memory_pool().release_unused()  # it would keep what the largest table took
+        pa.default_memory_pool().release_unused()  # else the pool keeps the memory of the largest table
 
     def fold(self, table: TableId) -> None:
-        """Before Spark reads all of a table in order to write to it. For each data file it would make a set
-        of all the keys that any later commit has deleted: minutes, where there are a hundred of either."""
+        """Converts equality deletes before Spark reads the whole table for a write. Spark would build, for
+        each data file, a set of all keys that later commits have deleted. With a hundred of both, that takes
+        minutes."""
         with self._exclusive(table):
             self._fold(table, self._load(table))
 
@@ -144,13 +146,13 @@ class Maintenance:
         try:
             fold(self._spark, self._classes, target)
         except Unsearchable as why:
-            log.info("%s: the files with equality deletes are written again: %s", table, why)
+            log.info("%s: the data files with equality deletes are rewritten: %s", table, why)
             rewrite(self._spark, target, {"delete-file-threshold": "1"})
 
     def compact(self, table: TableId) -> Compacted:
-        """As `tidy`, and every file that is small is written again."""
+        """Maintains the table, and rewrites all small files."""
         before = len(file_sizes(self._load(table)))
-        self.tidy(table)
+        self.maintain(table)
         with self._exclusive(table):
             target = self._load(table)
             rewrite(self._spark, target, {"min-input-files": "2"})
@@ -171,7 +173,7 @@ class Maintenance:
 
 
 def options(tier: Tier) -> dict[str, str]:
-    """For Iceberg's own action."""
+    """Options of Iceberg's own action that merges files."""
     return {
         "min-file-size-bytes": str(tier.below),
         "target-file-size-bytes": str(tier.aim),
@@ -181,13 +183,13 @@ def options(tier: Tier) -> dict[str, str]:
 
 
 def file_sizes(target: Any) -> list[int]:
-    """Bytes of the data files."""
-    return [one.file().fileSizeInBytes() for one in each(target.newScan().planFiles())]
+    """Sizes of the data files in bytes."""
+    return [one.file().fileSizeInBytes() for one in closeable_items(target.newScan().planFiles())]
 
 
 def rewrite(spark: SparkSession, target: Any, options: dict[str, str]) -> None:
-    """Iceberg's own rewriting of data files. It looks for its session where only threads that have had one
-    set find it; else it fails for the want of a catalog that it has just named."""
+    """Rewrites data files with Iceberg's own action. The action needs an active session in the calling
+    thread: without it, it does not find the catalog."""
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)

@@ -1,7 +1,7 @@
-"""What a snapshot of an unpartitioned Iceberg table consists of, read from its manifests.
+"""Reads the files of a snapshot of an unpartitioned Iceberg table from its manifests.
 
-Planning a scan tells it too, but says with each data file all the deletes that concern it: after hundreds of
-small commits those are hundreds for each of hundreds of files.
+Iceberg's own scan planning would repeat with each data file all the deletes that concern it: after hundreds
+of small commits, hundreds of deletes for each of hundreds of files.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.sinks.files import field_id
-from penstock.sinks.lake.iceberg.files import Classes, bounds, each, local_path
+from penstock.sinks.lake.iceberg.files import Classes, bounds, closeable_items, local_path
 from penstock.sinks.lake.lookup import DataFile, KeyFile, Unsearchable
 from penstock.sinks.lake.vectors import Vector
 
 Key = int | bytes
-"""Of which the order is the same everywhere: an integer, or a text as UTF-8."""
+"""A value of a key: an integer, or a text as UTF-8. Iceberg, Parquet and Python order these in the same
+way."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """A file as Iceberg describes it. `sequence`: of the commit that added it; equality deletes concern the
-    rows of files with a lower one."""
+    """A data file or delete file, as Iceberg describes it in JSON. `sequence`: the sequence number of its
+    commit. Equality deletes concern the rows of data files with a lower one."""
 
     described: Mapping[str, Any]
     sequence: int
@@ -58,12 +59,12 @@ class Content:
     def upper(self) -> dict[int, bytes]:
         return _bounds(self.described.get("upper-bounds"))
 
-    def told(self, classes: Classes, target: Any) -> Any:
-        """For Iceberg."""
+    def to_iceberg(self, classes: Classes, target: Any) -> Any:
+        """The file as a Java object of Iceberg."""
         return classes.described(self.described, target.spec())
 
     def keys(self) -> KeyFile:
-        """Of an equality delete."""
+        """The keys of an equality delete."""
         return KeyFile(self.path, tuple(self.described["equality-ids"]), self.sequence)
 
     def searched(self, vector: Vector | None) -> DataFile:
@@ -72,7 +73,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Deletes:
-    """`equality`: files of keys. `vectors`: by the location of their data file."""
+    """The deletes of a snapshot. `equality`: files of keys. `vectors`: by the location of their data file."""
 
     equality: Sequence[Content]
     vectors: Mapping[str, Content]
@@ -86,13 +87,14 @@ class Deletes:
 
 
 def data_files(classes: Classes, target: Any, snapshot: Any) -> Iterator[Content]:
-    """Raises `Unsearchable` if some are from when the table had other partitions."""
+    """The data files of a snapshot. Raises `Unsearchable` if the table was partitioned differently before."""
     for manifest in snapshot.dataManifests(target.io()):
         yield from _contents(classes, target, classes.data_manifest(manifest, target.io(), target.specs()))
 
 
 def deletes(classes: Classes, target: Any, snapshot: Any) -> Deletes:
-    """Raises `Unsearchable` as `data_files` does, and if there are position deletes of format version 2."""
+    """The deletes of a snapshot. Raises `Unsearchable` as `data_files` does, and for position deletes of
+    format version 2."""
     equality, vectors = [], {}
     for manifest in snapshot.deleteManifests(target.io()):
         reader = classes.delete_manifest(manifest, target.io(), target.specs())
@@ -111,7 +113,7 @@ def _contents(classes: Classes, target: Any, reader: Any) -> Iterator[Content]:
     if reader.spec().specId() != spec.specId():
         reader.close()
         raise Unsearchable("the table has had other partitions")
-    for one in each(reader):
+    for one in closeable_items(reader):
         yield Content(json.loads(classes.content_json(one, spec)), one.dataSequenceNumber())
 
 
@@ -124,7 +126,7 @@ class KeySpan:
 
     @classmethod
     def of_files(cls, paths: Sequence[str], fields: pa.Schema) -> KeySpan:
-        """Of files of keys that are in no table yet."""
+        """The span of files of keys that are not in a table."""
         texts = {field_id(field) for field in fields if field.type == pa.string()}
         found = [cls._of(*bounds(pq.read_metadata(path)), texts) for path in paths]
         whole = [number for number in found[0].least if all(number in one.least for one in found)]
@@ -135,7 +137,7 @@ class KeySpan:
 
     @classmethod
     def of_delete(cls, delete: Content, texts: Container[int]) -> KeySpan:
-        """Of an equality delete. `texts`: columns that hold texts."""
+        """The span of an equality delete. `texts`: field ids of text columns."""
         return cls._of(delete.lower, delete.upper, texts)
 
     @classmethod
@@ -149,7 +151,7 @@ class KeySpan:
         return cls(least, greatest)
 
     def may_be_in(self, file: Content) -> bool:
-        """Whether a data file may have a row with one of the keys."""
+        """Whether a data file may contain a row with one of the keys."""
         for number, least in self.least.items():
             if number not in file.lower or number not in file.upper:
                 continue
@@ -170,7 +172,8 @@ def _bounds(described: Mapping[str, Any] | None) -> dict[int, bytes]:
 
 
 def _comparable(value: bytes, is_text: bool) -> Key:
-    """An integer has 4 or 8 bytes: a file may be older than its column's wider type."""
+    """The value of a bound. An integer has 4 or 8 bytes: its file may be older than the column's wider
+    type."""
     if is_text:
         return value
     found: int = struct.unpack("<i" if len(value) == 4 else "<q", value)[0]

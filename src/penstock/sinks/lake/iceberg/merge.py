@@ -1,13 +1,13 @@
-"""Larger epochs without a MERGE: the tasks that make the rows write them as data files, no row is shuffled,
-and what the target has of their keys is marked as gone by deletion vectors. One commit of both.
+"""Merges larger epochs without a MERGE. The tasks that decode the rows write them as data files, without a
+shuffle. Deletion vectors mark the target's rows with the same keys as deleted. One commit adds both.
 
-A MERGE by Spark takes every row that comes and the keys of every row that is there through its own row
-format, sorts and joins them, and writes the outcome. Here what comes stays Arrow, and of the target only the
-key's columns are read, of those files whose bounds say that they may hold one of the keys.
+A MERGE by Spark converts all new rows and the keys of all existing rows to its own row format, sorts and
+joins them, and writes the result. Here new rows stay Arrow. Of the target, only the key's columns are read,
+and only from files whose bounds say that they may contain one of the keys.
 
-As with small epochs, rows simply take the place of those with their keys: right where all that the target
-has of them is older (`ApplyEvents.newer`). Iceberg refuses the commit if anything was added since the state
-of the table in which this very commit was not found, or if a file that it marks rows of has gone.
+As with small epochs, new rows replace those with the same keys. That is right if all of these are older
+(`Newer`). Iceberg refuses the commit if anything was added since the version of the table in which this
+commit was found to be missing, or if a data file with a new vector has been removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import MERGED, MergeWriter, Rows, field_id, merged
+from penstock.sinks.files import MERGED, MergeWriter, field_id, merged
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
     Classes,
@@ -30,9 +30,10 @@ from penstock.sinks.lake.iceberg.files import (
     removed_if_refused,
     small_file,
 )
-from penstock.sinks.lake.iceberg.fold_deletes import mark
+from penstock.sinks.lake.iceberg.fold_deletes import add_vectors
 from penstock.sinks.lake.iceberg.manifests import KeySpan, data_files, deletes
-from penstock.sinks.lake.lookup import KeyFile, Unsearchable, rows_gone
+from penstock.sinks.lake.lookup import KeyFile, Unsearchable, deleted_rows
+from penstock.sinks.rows import Newer, Rows
 
 
 class FileMerges:
@@ -42,17 +43,17 @@ class FileMerges:
         self._commits = commits
 
     def write(self, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        """Puts rows of layout `latest` in the place of what the target has of their keys. False, with nothing
-        done: the table or these rows need a MERGE."""
-        writer = file_writer(self._classes, target) if rows.newer else None
+        """Replaces the target's rows that have the same keys as these, in the layout `latest`. False, with
+        nothing done: the table or these rows need a MERGE."""
+        writer = file_writer(self._classes, target) if isinstance(rows.kind, Newer) else None
         if writer is None:
             return False
-        if rows.within is not None:
-            key = (*key, rows.within[0])
+        if rows.shard is not None:
+            key = (*key, rows.shard.column)
         keys = key_writer(writer, key)
         if keys is None:
             return False
-        seen = target.currentSnapshot()  # what the commit was found missing in
+        seen = target.currentSnapshot()  # the one that lacks the commit
         found = merged(rows.through(MergeWriter(writer, keys), MERGED))
         added = list(found["rows"])
         try:
@@ -88,10 +89,10 @@ class FileMerges:
                     self._mark(target, seen, change, keys, fields, added)
                 except Unsearchable:
                     return False
-            if rows.within is None:
+            if rows.shard is None:
                 concerned = self._classes.everything
             else:
-                concerned = self._classes.equal(*rows.within)
+                concerned = self._classes.equal(rows.shard.column, rows.shard.value)
             change.conflictDetectionFilter(concerned).validateNoConflictingDataFiles()
             if seen is not None:
                 change.validateFromSnapshot(seen.snapshotId())
@@ -109,8 +110,8 @@ class FileMerges:
         fields: pa.Schema,
         written: list[str],
     ) -> None:
-        """Takes the rows with these keys out of the files that may hold one. `written` is told of what is
-        written for it."""
+        """Marks the rows with these keys as deleted. The path of the vectors' file is appended to
+        `written`."""
         numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
         span = KeySpan.of_files(keys, fields)
         present = deletes(self._classes, target, seen)
@@ -119,7 +120,7 @@ class FileMerges:
             for file in data_files(self._classes, target, seen)
             if span.may_be_in(file)
         ]
-        found = rows_gone(self._spark, searched, [KeyFile(path, numbers) for path in keys])
+        found = deleted_rows(self._spark, searched, [KeyFile(path, numbers) for path in keys])
         folder = data_folder(target)
         assert folder is not None, "it has a writer"
-        mark(self._classes, target, change, folder, present, found, written)
+        add_vectors(self._classes, target, change, folder, present, found, written)

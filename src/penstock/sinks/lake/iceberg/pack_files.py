@@ -1,12 +1,13 @@
-"""Small files put together, without Spark: rows go from file to file as Arrow, without those that are gone.
+"""Merges small files without Spark. Rows are copied as Arrow, except deleted ones.
 
-Iceberg's own action reads them into rows, and takes a quarter of a minute for two hundred files on two cores
-that are busy with the stream: longer than it takes to write the next two hundred.
+Iceberg's own action converts them to rows. It takes a quarter of a minute for two hundred files on two cores
+that are busy with the stream: in that time, the stream writes more than two hundred new files.
 
-A new file counts as old as the snapshot that its rows were read at, so equality deletes that are committed
-meanwhile concern it as they concerned the files it replaces. Iceberg refuses the commit if one of these got a
-vector meanwhile, or has gone. Rows keep their identity: what Iceberg would derive from their old place
-(`_row_id`, `_last_updated_sequence_number`) is written down with them.
+A new file gets the sequence number of the snapshot from which its rows were read. So equality deletes that
+are committed meanwhile concern it just as they concern the files that it replaces. Iceberg refuses the commit
+if one of these files has meanwhile got a deletion vector or has been removed. Rows keep their lineage: the
+values that Iceberg would derive from their old place (`_row_id`, `_last_updated_sequence_number`) are written
+with them.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from penstock.sinks.lake.iceberg.files import (
     small_file,
 )
 from penstock.sinks.lake.iceberg.manifests import Content, Deletes, data_files, deletes
-from penstock.sinks.lake.lookup import rows_gone
+from penstock.sinks.lake.lookup import deleted_rows
 
 INPUT_BYTES_MAX = 256 * 1024**2
-"""Of files at a time: meanwhile no larger epoch can be merged into the table."""
+"""Size of the files that are merged at a time. Meanwhile no larger epoch can be merged into the table."""
 
 ROW_ID, UPDATED = 2147483540, 2147483539
 """Field ids of the columns of row lineage. Source: the specification of Iceberg's format version 3."""
@@ -52,7 +53,8 @@ _WIDENED = {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
 
 @dataclass(frozen=True)
 class Tier:
-    """Files below `below` bytes are put together to files of about `aim` where there are `count` of them."""
+    """If there are `count` files smaller than `below` bytes, they are merged into files of about `aim`
+    bytes."""
 
     below: int
     aim: int
@@ -60,9 +62,9 @@ class Tier:
 
 
 def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier) -> bool:
-    """False, with nothing done: there are too few files that can be put together here.
+    """Merges small files. False, with nothing done: there are too few files that can be merged here.
 
-    Raises `Unsearchable`, and what Iceberg raises if somebody else has changed the table in the way."""
+    Raises `Unsearchable`, and Iceberg's errors if somebody else has changed the same files."""
     snapshot, writer = target.currentSnapshot(), file_writer(classes, target)
     if snapshot is None or writer is None or {*_LINEAGE.names} & {*writer.fields.names}:
         return False
@@ -74,7 +76,7 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier) -> bool
     if not bins:
         return False
     present = deletes(classes, target, snapshot)
-    reader = replace(reader, gone=_gone(spark, [file for one in bins for file in one], present))
+    reader = replace(reader, deleted=_deleted(spark, [file for one in bins for file in one], present))
     writer = replace(writer, fields=pa.schema([*writer.fields, *_LINEAGE]))
     added: list[str] = []
     try:
@@ -90,7 +92,8 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier) -> bool
 
 
 def _bins(files: Sequence[Content], tier: Tier) -> Iterator[Sequence[Content]]:
-    """Those that become one file: each of about the size aimed at, the last one only if it is of many."""
+    """Groups of files, each of which becomes one file of about `tier.aim` bytes. The last group may be
+    smaller, but not too small."""
     taken: list[Content] = []
     total = 0
     for file in sorted(files, key=lambda file: file.sequence):
@@ -105,16 +108,17 @@ def _bins(files: Sequence[Content], tier: Tier) -> Iterator[Sequence[Content]]:
         yield taken
 
 
-def _gone(spark: SparkSession, files: Sequence[Content], present: Deletes) -> Mapping[str, BitMap64]:
-    """Rows that are gone, by location."""
+def _deleted(spark: SparkSession, files: Sequence[Content], present: Deletes) -> Mapping[str, BitMap64]:
+    """Positions of deleted rows, by the location of their data file."""
     found = {file.location: vector for file in files if (vector := present.vector(file.location)) is not None}
-    gone = {location: vectors.read(vector) for location, vector in found.items()}
+    deleted = {location: vectors.read(vector) for location, vector in found.items()}
     if present.equality:
         searched = [file.searched(found.get(file.location)) for file in files]
-        for location, bitmap, count in rows_gone(spark, searched, [one.keys() for one in present.equality]):
+        keys = [one.keys() for one in present.equality]
+        for location, bitmap, count in deleted_rows(spark, searched, keys):
             if count:
-                gone[location] = BitMap64.deserialize(bitmap)
-    return gone
+                deleted[location] = BitMap64.deserialize(bitmap)
+    return deleted
 
 
 def _commit(
@@ -127,9 +131,9 @@ def _commit(
 ) -> None:
     change = target.newRewrite().validateFromSnapshot(snapshot.snapshotId())
     for file in (file for one in bins for file in one):
-        change.deleteFile(file.told(classes, target))
+        change.deleteFile(file.to_iceberg(classes, target))
         if (vector := present.vectors.get(file.location)) is not None:
-            change.deleteFile(vector.told(classes, target))
+            change.deleteFile(vector.to_iceberg(classes, target))
     for path in added:
         change.addFile(small_file(classes, target.spec(), path))
     change.dataSequenceNumber(snapshot.sequenceNumber()).commit()
@@ -137,11 +141,12 @@ def _commit(
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads data files as the table is now. `defaults`: of columns that a file may lack, by field id."""
+    """Reads data files with the table's present columns. `defaults`: the values of columns that a file may
+    lack, by field id."""
 
     fields: pa.Schema
     defaults: Mapping[int, pa.Scalar]
-    gone: Mapping[str, BitMap64]
+    deleted: Mapping[str, BitMap64]
 
     @classmethod
     def of(cls, columns: Iterable[Mapping[str, Any]], fields: pa.Schema) -> Reader:
@@ -154,7 +159,7 @@ class Reader:
         return cls(fields, defaults, {})
 
     def reads(self, file: Content) -> bool:
-        """Whether its columns are of types that can be taken over as they are."""
+        """Whether the file's columns have types that can be copied."""
         with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as found:
             kinds = {field_id(field): field.type for field in found.schema_arrow}
         for field in self.fields:
@@ -167,8 +172,8 @@ class Reader:
         return True
 
     def batches(self, file: Content) -> Iterator[pa.RecordBatch]:
-        """Its rows that are left, with their lineage."""
-        gone = np.array(self.gone.get(file.location, ()), np.int64)
+        """The file's rows that are not deleted, with their lineage."""
+        deleted = np.array(self.deleted.get(file.location, ()), np.int64)
         fields = pa.schema([*self.fields, *_LINEAGE])
         start = 0
         with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as found:
@@ -179,10 +184,10 @@ class Reader:
                 rows = pa.RecordBatch.from_arrays(
                     [self._column(batch, names, field, own) for field in fields], schema=fields
                 )
-                first, last = np.searchsorted(gone, (start, end))
+                first, last = np.searchsorted(deleted, (start, end))
                 if last > first:
                     left = np.ones(batch.num_rows, bool)
-                    left[gone[first:last] - start] = False
+                    left[deleted[first:last] - start] = False
                     rows = rows.filter(pa.array(left))
                 yield rows
                 start = end
@@ -203,7 +208,8 @@ class Reader:
 
 
 def _lineage(file: Content, start: int, end: int) -> dict[int, pa.Array]:
-    """What Iceberg derives for rows `[start, end)` of a file that do not say it themselves."""
+    """The lineage that Iceberg derives for the rows `[start, end)` of a file, if the file does not contain
+    it."""
     first = file.described.get("first-row-id")
     ids = (
         pa.nulls(end - start, pa.int64())
@@ -214,7 +220,8 @@ def _lineage(file: Content, start: int, end: int) -> dict[int, pa.Array]:
 
 
 def _default(value: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """The value that rows have from before a column was added; None: it is not told in a form known here."""
+    """The value of a column for rows that are older than the column. None: it has a form that is not
+    supported here."""
     if pa.types.is_decimal(kind) and value is not None:
         return pa.scalar(Decimal(value), kind)
     if value is None or kind in (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()):

@@ -12,12 +12,13 @@ from penstock.sinks.lake.vectors import Vector, framed
 
 _FILE_MAGIC = b"PFA1"
 _ROW_POSITION = 2147483645
-"""Iceberg's number of the metadata column with a row's position in its file."""
+"""Iceberg's field id of the metadata column with a row's position in its file."""
 
 
 def write(path: Path, vectors: Sequence[tuple[str, bytes, int]]) -> list[Vector]:
-    """A durable Puffin file with a vector for each data file: its location as Iceberg names it, the
-    serialised bitmap, the number of rows that are gone."""
+    """Writes a durable Puffin file with a vector for each data file: the data file's location in Iceberg's
+    metadata, the serialised bitmap, and the number of deleted rows. `path` is new, so nothing is replaced,
+    and nobody reads it before a commit names it."""
     placed, described = [], []
     with open(path, "xb") as file:
         file.write(_FILE_MAGIC)
@@ -38,7 +39,7 @@ def _described(vector: Vector, location: str, count: int) -> dict[str, object]:
     return {
         "type": "deletion-vector-v1",
         "fields": [_ROW_POSITION],
-        "snapshot-id": -1,  # whichever adds it
+        "snapshot-id": -1,  # that of the commit that adds it
         "sequence-number": -1,
         "offset": vector.offset,
         "length": vector.size,

@@ -60,7 +60,7 @@ def _spark_options(options: IcebergOptions, conf: Mapping[str, str], state: Path
     prefix = f"spark.sql.catalog.{options.catalog}"
     found = {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        # Each session has its own copy of the catalog; a cache in one would not see what another committed.
+        # Each session has its own catalog object, whose cache would miss commits of other sessions.
         f"{prefix}.cache-enabled": "false",
     }
     if prefix not in conf:

@@ -1,0 +1,34 @@
+"""A sink's jars are fetched by the SHA-256 that its registration or Penstock gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.artifacts.pinned import SHA256
+from penstock.sinks import registry
+from penstock.spark import jars
+
+
+def test_a_package_gives_the_sha256_of_its_own_jars_and_cannot_replace_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: dict[str, Mapping[str, str]] = {}
+
+    def fetch(coordinates: str, *, pins: Mapping[str, str] = SHA256) -> list[Path]:
+        asked[coordinates] = pins
+        return [Path(coordinates.split(":")[1])]
+
+    monkeypatch.setattr(jars, "fetch", fetch)
+    ours = next(iter(SHA256))
+    other = replace(
+        registry.kind("console"),
+        jars=("org.other:driver:1.0",),
+        jars_sha256={"driver-1.0.jar": "a", ours: "b"},
+    )
+    assert [path.name for path in jars.jars([other])] == ["hadoop-bare-naked-local-fs", "driver"]
+    assert asked["org.other:driver:1.0"] == {**SHA256, "driver-1.0.jar": "a"}
+    assert asked[jars.LOCAL_FILES] == SHA256
