@@ -59,7 +59,8 @@ def test_tasks_change_the_columns_before_the_sink_sees_the_rows() -> None:
         for batch in found:
             yield batch.rename_columns([f"{name}!" for name in batch.schema.names])
 
-    assert rows.through(names, "") == [{"key!": [1, 2], "note!": [None, None]}]
+    found: Any = rows.through(names, "")
+    assert found == [{"key!": [1, 2], "note!": [None, None]}]
 
 
 def test_values_that_mean_nothing_in_another_type_become_null() -> None:
