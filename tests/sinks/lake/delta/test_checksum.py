@@ -104,14 +104,14 @@ def test_a_table_without_files_is_empty_with_and_without_a_checksum(place: Make)
 def test_transactions_that_a_checksum_does_not_hold_are_asked_for(place: Make) -> None:
     """It holds none where they are many, as of a target that many source tables have together."""
     it = grown(place("delta").create())
-    sink = delta(it)
-    operation = sink._commits._update(it.commit(4))
-    kind = sink._jvm.org.apache.spark.sql.delta.actions.SetTransaction
-    nothing = sink._jvm.scala.Option.empty()
+    form = delta(it)
+    operation = form._commits._update(it.commit(4))
+    kind = form._jvm.org.apache.spark.sql.delta.actions.SetTransaction
+    nothing = form._jvm.scala.Option.empty()
     others = [kind(f"other-{n}", n, nothing) for n in range(OTHERS)]
-    sink._commits.end(sink._commits.begin(snapshot(it)), None, operation, others)
+    form._commits.end(form._commits.begin(snapshot(it)), None, operation, others)
     assert snapshot(it).checksumOpt().get().setTransactions().isEmpty()
-    assert sink.last_commit(it.table, "") == it.commit(3)
+    assert it.sink.last_commit(it.table, "") == it.commit(3)
     assert Checksums(it.spark).transaction(snapshot(it), "other-7") == 7
     assert Checksums(it.spark).transaction(snapshot(it), "nobody") is None
 
