@@ -38,7 +38,9 @@ def source_with(patch: pytest.MonkeyPatch, at: Offset) -> Any:
 
     late: list[bool] = []
     patch.setattr(discovery, "at_one_offset", at_one_offset)
-    catalog = SimpleNamespace(cascade_reason=lambda table: ("", ""), unfollowable=unfollowable)
+    catalog = SimpleNamespace(
+        cascade_reason=lambda table: ("", ""), unfollowable=unfollowable, add_key=lambda table: "add a key"
+    )
     return SimpleNamespace(catalog=catalog, late=late)
 
 

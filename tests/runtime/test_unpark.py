@@ -94,7 +94,7 @@ def test_the_log_is_held_before_it_is_looked_at(case: Case) -> None:
 @pytest.mark.parametrize(
     ("table", "log", "target", "why"),
     [
-        (replace(PARKED, phase=replace(WITHOUT_LOSS, resumes=None)), Log(), OURS, "cannot be added"),
+        (replace(PARKED, phase=replace(WITHOUT_LOSS, resumes=None)), Log(), OURS, "cannot take the changes"),
         (PARKED, Log(Offset(81)), OURS, "the relay log begins at offset 81"),
         (PARKED, Log(), Missing(), "its target is gone"),
     ],
@@ -111,7 +111,7 @@ def test_a_table_that_lost_something_is_read_again(
     ("table", "target", "message"),
     [
         (None, OURS, "The pipeline does not capture"),
-        (replace(PARKED, phase=Dropped(Offset(90))), OURS, "gone at the source"),
+        (replace(PARKED, phase=Dropped(Offset(90))), OURS, "does not exist at the source any more"),
         (PARKED, Foreign("lake.shop.orders", "the table of pipeline x", "Name another."), "is taken"),
     ],
 )

@@ -306,7 +306,7 @@ def test_rows_that_lack_columns_are_completed_by_rows_of_their_own_shard(merged:
 
     assert one.sink.merge(one.table, partial(one, 1, "b"), one.key, one.commit(2))
     assert it.all("id", "name", "v") == [(1, 1, "b", 5), (2, 2, "B", 6)]
-    with pytest.raises(TableError, match="the target has no such row"):
+    with pytest.raises(TableError, match="The target has no such row"):
         one.sink.merge(one.table, partial(one, 2, "c"), one.key, one.commit(3))
 
 

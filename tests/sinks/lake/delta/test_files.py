@@ -391,9 +391,9 @@ def test_vectors_are_found_where_their_descriptors_say(tmp_path: Path) -> None:
 def test_what_is_no_vector_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(framed(BitMap64([1]).serialize())[:-1] + b"\0")
     size = (tmp_path / "file").stat().st_size
-    with pytest.raises(InternalError, match="no deletion vector"):
+    with pytest.raises(InternalError, match="no intact deletion vector"):
         read(Vector(str(tmp_path / "file"), 0, size))
-    with pytest.raises(InternalError, match="no deletion vector"):
+    with pytest.raises(InternalError, match="no intact deletion vector"):
         read(Inline(b"abcd"))
 
 

@@ -364,7 +364,7 @@ def test_a_vector_file_reads_back_what_was_written(tmp_path: Path) -> None:
     )
     assert [vectors.read(one) for one in placed] == maps
     damaged = Vector(placed[0].path, placed[0].offset + 1, placed[0].size)
-    with pytest.raises(Exception, match=r"v\.puffin has no deletion vector at byte 5"):
+    with pytest.raises(Exception, match=r"v\.puffin has no intact deletion vector at byte 5"):
         vectors.read(damaged)
 
 
