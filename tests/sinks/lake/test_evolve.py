@@ -162,6 +162,7 @@ def test_killed_between_its_parts_a_change_is_finished_when_done_again(
         column("id", LONG, "id"), column("n", TEXT, "n"), column("b", TEXT, "a"), column("a", TEXT, "b"),
         column("more", INT, default="3"),
     ]  # fmt: skip
+
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
