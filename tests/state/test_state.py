@@ -133,9 +133,11 @@ def test_parking_keeps_the_first_reason(tmp_path: Path) -> None:
 
 def test_a_table_without_a_key_is_parked_unless_the_sink_only_appends() -> None:
     schema = replace(SCHEMA, key=())
-    merging = new_table(schema, Offset(4), reads=True, append_only=False).phase
+    merging = new_table(
+        schema, Offset(4), reads=True, append_only=False, add_key=lambda table: f"Give {table} a key"
+    ).phase
     assert isinstance(merging, Parked) and merging.at == 4
-    assert "ADD COLUMN" in merging.hint and "`shop`.`orders`" in merging.hint
+    assert merging.hint.startswith("Give shop.orders a key; then run `penstock resnapshot FILE shop.orders`")
     assert new_table(schema, Offset(4), reads=True, append_only=True).phase == SPLITTING
     assert new_table(SCHEMA, Offset(4), reads=False, append_only=False).phase == LOG_ONLY
 

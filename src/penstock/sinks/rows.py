@@ -34,8 +34,9 @@ class Newer:
 
 @dataclass(frozen=True)
 class Incomplete:
-    """Rows may lack columns (`binlog_row_image` is not FULL). The column `_present` of such a row has one
-    character for each column of the source, `1` if the row has a value for it; of a complete row, it is NULL.
+    """Rows may lack columns, because the source logs only parts of rows. The column `_present` of such a row
+    has one character for each column of the source, `1` if the row has a value for it. It is NULL in a
+    complete row.
     """
 
     places: Mapping[str, int]

@@ -3,7 +3,7 @@
 An object has a key and bytes. It appears whole or not at all, and a reader sees one version of it, never a
 mixture. It is durable when the call that wrote it returns.
 
-**Keys** are relative to the store's location: `relay/00000000000000000000-000001.binlog`. A key is a path of
+**Keys** are relative to the store's location: `chunks/7/rows.parquet`. A key is a path of
 non-empty segments, in UTF-8 (`location.check_key` has the rules, which are the same for all stores). No key
 is a folder of another key: a local directory could not hold both.
 
