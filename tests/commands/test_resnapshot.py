@@ -79,6 +79,9 @@ class Catalog:
     def unfollowable(self, tables: Collection[TableId], *, cascades: bool) -> dict[TableId, tuple[str, str]]:
         return {}
 
+    def add_key(self, table: TableId) -> str:
+        return f"Give {table} a key"
+
 
 @dataclass
 class Source:
