@@ -8,6 +8,7 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import psutil
 import pymysql
 from tests.chaos import judge, orphans
 from tests.chaos.case import LEDGER, Case
@@ -201,7 +202,9 @@ def _progress(case: Case) -> tuple[int, ...]:
 def _evidence(case: Case) -> str:
     """What may tell why nothing goes on: it is gone with the seed."""
     lines = [f"a run ended with {end.code}: {end.errors[-900:]}" for end in case.service.ends[-2:]]
-    lines += [f"process {one.pid}: {' '.join(one.cmdline()[2:4])} {one.status()}" for one in case.processes()]
+    for one in case.processes():
+        with contextlib.suppress(psutil.Error):  # it may end meanwhile
+            lines.append(f"process {one.pid}: {' '.join(one.cmdline()[2:4])} {one.status()}")
     for name in ("receiver.json", "receiver.log"):
         with contextlib.suppress(OSError):
             lines.append(f"{name}: {(case.relay / name).read_text(errors='replace')[-2500:]}")
