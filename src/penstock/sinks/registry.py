@@ -11,10 +11,9 @@ module imports neither Spark nor Arrow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigError
+from penstock import plugins
 from penstock.model.shards import ShardRule, Shards
 from penstock.sinks.changelog.registration import PARQUET
 from penstock.sinks.console.registration import CONSOLE
@@ -36,34 +35,14 @@ _BY_NAME = {kind.name: kind for kind in OWN}
 
 def names() -> list[str]:
     """Names of all sinks, Penstock's own first."""
-    return list(dict.fromkeys([*_BY_NAME, *sorted(entry.name for entry in entry_points(group=GROUP))]))
+    return plugins.names(_BY_NAME, GROUP)
 
 
 def kind(name: str) -> SinkKind[Any]:
     """The sink with this name. Raises `ConfigError` if there is none or its package cannot be loaded."""
     if name in _BY_NAME:
         return _BY_NAME[name]
-    entry = next(iter(entry_points(group=GROUP, name=name)), None)
-    if entry is None:
-        raise ConfigError(f"{name} is not a kind of sink.", hint=f"One of: {', '.join(names())}.")
-    return _loaded(entry)
-
-
-def _loaded(entry: EntryPoint) -> SinkKind[Any]:
-    try:
-        found = entry.load()
-    except Exception as error:  # another package's code: whatever it raises
-        raise ConfigError(
-            f"The sink {entry.name}, which {entry.value} registers, cannot be loaded: "
-            f"{type(error).__name__}: {error}.",
-            hint="Install its package again, in a version for this Penstock.",
-        ) from error
-    if not isinstance(found, SinkKind) or found.name != entry.name:
-        raise ConfigError(
-            f"The sink {entry.name} is registered as {entry.value}, which is not a SinkKind of this name.",
-            hint="Tell the authors of its package: docs/add-a-sink.md says what to register.",
-        )
-    return found
+    return plugins.loaded(plugins.found(name, _BY_NAME, GROUP, "sink"), SinkKind, "sink")
 
 
 def own_names(which: Callable[[SinkKind[Any]], bool]) -> str:
