@@ -87,7 +87,7 @@ def _plan_all(log: RelayLog, home: Path) -> int:
     planner = Planner(
         state, log, NoStatements(), windows=MySqlWindows(),
         policies=Policies(SchemaConfig(), append_only=False, reads=False), discard=lambda staged: None,
-        limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1, 1), 1 << 26),
+        limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1, 1), 1 << 26, 1),
     )  # fmt: skip
     epochs = 0
     while state.position != log.end:

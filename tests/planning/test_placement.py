@@ -78,7 +78,7 @@ def test_chunks_are_placed_a_few_at_a_time_while_other_tables_have_events(tmp_pa
         done(state, plan)
         return len(step.chunks)
 
-    assert placed() == 2, "120,000 rows"
+    assert placed() == 2, "120,000 rows, of 150,000 that are allowed"
     log.end = Offset(400)
     assert placed() == 2
     assert placed() == 1, "nothing is left but this"

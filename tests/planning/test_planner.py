@@ -45,6 +45,7 @@ from penstock.state import StateStore
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
 TASK_BYTES = 1 << 26
+SNAPSHOT_ROWS = 150_000
 
 
 @dataclass
@@ -143,7 +144,7 @@ def make(
         windows=MySqlWindows(),
         policies=Policies(schema_changes, append_only=append_only, reads=True, shards=shards),
         discard=lambda staged: None,
-        limits=PlannerLimits(bytes_max, PlacementLimits(1 << 30, 1 << 30), task_bytes=TASK_BYTES),
+        limits=PlannerLimits(bytes_max, PlacementLimits(1 << 30, 1 << 30), TASK_BYTES, SNAPSHOT_ROWS),
         identify=lambda table: f"identity of {table}" if log.moves else None,
         cascades=cascades,
     )

@@ -59,7 +59,9 @@ class Case:
             windows=MySqlWindows(),
             policies=Policies(SchemaConfig(), append_only=False, reads=True, shards=Shards()),
             discard=lambda staged: None,
-            limits=PlannerLimits(EPOCH_BYTES, PlacementLimits(1 << 30, 1 << 30), task_bytes=1 << 26),
+            limits=PlannerLimits(
+                EPOCH_BYTES, PlacementLimits(1 << 30, 1 << 30), task_bytes=1 << 26, snapshot_rows_max=1000
+            ),
         )
         return planner.plan_next() or planner.plan_next()
 

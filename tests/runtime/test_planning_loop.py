@@ -130,9 +130,11 @@ def test_only_a_source_that_is_idle_is_connected_to_anew(monkeypatch: Any) -> No
 def test_the_limits_of_the_planner_are_those_of_the_pipeline_file() -> None:
     config = configuration.parse(
         {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": "state",
-         "sink": {"type": "console"}, "snapshot": {"window_bytes_max": "7MiB"},
-         "epoch": {"bytes_max": "8MiB", "task_bytes": "9MiB"}}
+         "sink": {"type": "console"}, "snapshot": {"window_bytes_max": "7MiB", "append_bytes_max": "6MiB"},
+         "epoch": {"bytes_max": "8MiB", "task_bytes": "9MiB", "snapshot_rows_max": 10}}
     )  # fmt: skip
     limits = planner_limits(config)
     assert limits.placement.window_bytes_max == 7 * 1024**2
+    assert limits.placement.append_bytes_max == 6 * 1024**2
+    assert limits.snapshot_rows_max == 10
     assert limits.epoch_bytes_max == 8 * 1024**2 and limits.task_bytes == 9 * 1024**2

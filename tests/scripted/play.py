@@ -72,7 +72,12 @@ class Run:
             windows=source.windows,
             policies=Policies(config.evolution, append_only=target.append_only, reads=True),
             discard=staging.discard,
-            limits=PlannerLimits(config.epoch.bytes_max, target.limits, config.epoch.task_bytes),
+            limits=PlannerLimits(
+                config.epoch.bytes_max,
+                target.limits,
+                task_bytes=config.epoch.task_bytes,
+                snapshot_rows_max=config.epoch.snapshot_rows_max,
+            ),
         )
 
     def kill(self) -> None:
@@ -139,7 +144,7 @@ class Run:
     def _since(self, table: TableState) -> Offset:
         return Offset(max(table.start, self.state.changed_at(table.table)))
 
-    def _wait(self, condition: Any, what: str, *, seconds: float = 1.0) -> None:
+    def _wait(self, condition: Any, what: str, *, seconds: float = 30.0) -> None:
         self.receiver.wait_for(condition, what, threading.Event(), seconds=seconds)
 
 

@@ -194,10 +194,9 @@ class Run:
         )  # fmt: skip
 
     def _make_planner(self, discard: Any) -> Planner:
-        statements = self.source.statements(
-            self.captured, self.log, types=self.config.types, parks_cascades=True
-        )
-        limits = PlannerLimits(self.config.epoch.bytes_max, self.target.limits, self.config.epoch.task_bytes)
+        epoch, types = self.config.epoch, self.config.types
+        statements = self.source.statements(self.captured, self.log, types=types, parks_cascades=True)
+        limits = PlannerLimits(epoch.bytes_max, self.target.limits, epoch.task_bytes, epoch.snapshot_rows_max)
         policies = Policies(self.config.evolution, append_only=self.target.append_only, reads=True)
         return Planner(
             self.state, self.log, statements, windows=self.source.windows, policies=policies,

@@ -13,7 +13,7 @@ import pytest
 from tests.phases import PARKED, READ
 
 from penstock import config as configuration
-from penstock.config import PipelineConfig
+from penstock.config import PipelineConfig, VerifyConfig
 from penstock.disk import directory, lock
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset, SourcePosition
@@ -23,7 +23,6 @@ from penstock.relaylog import segment_format
 from penstock.relaylog.segment import LEASE_FILE
 from penstock.runtime.verify_requests import Requests
 from penstock.state import StateStore
-from penstock.verify import target_versions
 from penstock.verify.subject import ComparedVersion, NotCompared, Why
 from penstock.verify.target_versions import PipelineVersions
 
@@ -150,12 +149,13 @@ def test_a_stopped_pipeline_that_has_log_to_apply_is_not_compared(
 
 
 def test_a_pipeline_that_holds_its_state_and_does_not_answer_is_named(
-    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+    config: PipelineConfig,
 ) -> None:
-    monkeypatch.setattr(target_versions, "HOLD_SECONDS_MAX", 0.2)
+    config = config.model_copy(update={"verify": VerifyConfig(hold_timeout=200)})
     with contextlib.closing(StateStore(config.state)) as state, directory.held(config.state):
-        with pytest.raises(TransientError, match="runs, but did not answer"):
+        with pytest.raises(TransientError, match=r"runs, but did not answer within 0\.2 s") as error:
             asked(config, state, Log()).hold([A])
+        assert "`verify.hold_timeout`" in error.value.hint
         assert state.open_requests() == [], "nobody is asked any more"
 
 

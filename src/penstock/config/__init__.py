@@ -31,6 +31,7 @@ from penstock.config.sections import (
     SparkConfig,
     StartAt,
     TablesConfig,
+    VerifyConfig,
 )
 from penstock.config.sink_section import SinkSection
 from penstock.config.source_section import SourceSection, options_model
@@ -58,6 +59,7 @@ __all__ = [
     "SparkConfig",
     "StartAt",
     "TablesConfig",
+    "VerifyConfig",
     "load",
     "parse",
     "save",
@@ -99,6 +101,7 @@ class PipelineConfig(Section):
     """What to do with tables whose rows foreign keys change (ON DELETE or UPDATE CASCADE, SET NULL).
     Before MySQL 9.6 such changes are not in the log. `park`: park the table. `apply`: compute the changes
     and apply them at the target (iceberg, delta). `ignore`: follow the table without them."""
+    verify: VerifyConfig = VerifyConfig()
     spark: SparkConfig = SparkConfig()
 
     @model_validator(mode="after")

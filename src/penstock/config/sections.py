@@ -79,6 +79,10 @@ class RelayLogConfig(Section):
     """How long consumed segments are kept. Unread segments are never deleted."""
     disk_free_min: Bytes = 256 * 1024**2
     """The receiver waits while the file system has less free space than this."""
+    catch_up_timeout: Milliseconds = Field(24 * 3_600_000, ge=1)
+    """How long a run that starts waits for the receiver to write the log up to the source's end. Then it
+    knows the tables' definitions. The receiver may have a backlog of days: raise this where a day is not
+    enough. After this time the run ends with an error."""
 
 
 _PATTERNS_SCHEMA = {"type": "array", "items": {"type": "string"}, "minItems": 1}
@@ -156,6 +160,10 @@ class SnapshotConfig(Section):
     window_bytes_max: Bytes = Field(512 * 1024**2, ge=1024**2)
     """A chunk is read again when more log of its table than this has come since it was read: to place it,
     that log is searched for newer rows. Tables that change faster need more, or smaller chunks."""
+    append_bytes_max: Bytes = 128 * 1024**2
+    """The first chunks of a table are appended to its empty target while its log since its start is not
+    larger than this; later ones are merged. Each appended chunk is compared with all of that log, so with
+    more of it a merge is cheaper. 0: chunks are appended only while there is no such log."""
 
     @model_validator(mode="after")
     def _addresses(self) -> SnapshotConfig:
@@ -251,10 +259,25 @@ class EpochConfig(Section):
     """Log bytes (or bytes of snapshot rows) of one table that the driver decodes and writes itself, where the
     sink can do without a Spark job; it holds so much of `tables_parallel` tables. 0 leaves all to Spark: less
     memory in the driver, and a job of some 0.1 s for each table of an epoch."""
+    snapshot_rows_max: int = Field(150_000, ge=1)
+    """Rows of snapshot chunks that one epoch writes to a table while it also has changes of other tables,
+    which wait for the epoch's end. At least one chunk is written. More makes snapshots faster, and fewer
+    keeps the lag of the other tables shorter."""
     cascade_rows_max: int = Field(200_000, ge=1)
     """`cascades: apply`: rows of a table that refers to itself, and changes of its parents, that one epoch
     may follow; a tenth of it where a foreign key may change the table's own key. The driver holds them. If
     there are more, the table is read again."""
+
+
+class VerifyConfig(Section):
+    """How long `penstock verify` waits for a running pipeline."""
+
+    hold_timeout: Milliseconds = Field(60_000, ge=1)
+    """How long the pipeline may take to stop planning for a moment. It does so between two epochs, so raise
+    this where one epoch takes longer."""
+    apply_timeout: Milliseconds = Field(900_000, ge=1)
+    """How long the pipeline may take to apply the log up to the place of the comparison. It has to make up
+    for all of its lag, so raise this for a pipeline that is far behind."""
 
 
 class SparkConfig(Section):

@@ -33,13 +33,12 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 ROUNDS_MAX = 10
-"""How often the definitions are read if they keep changing in the meantime."""
+"""How often the definitions are read if they keep changing in the meantime. A migration changes a table some
+times; whatever changes it more often than that may do so for ever."""
 RESTLESS = "its definition changed while it was read"
 """Reason for parking a table."""
 SOON = "Nothing to do: it is read again once its definition stops changing."
 """Hint for a table that is parked for that reason."""
-CATCH_UP_SECONDS_MAX = 24 * 3600
-"""How long the receiver may take to reach the source's end. It may have a backlog of days."""
 
 
 class TableGone(ConfigError):
@@ -47,7 +46,7 @@ class TableGone(ConfigError):
 
 
 class Wait(Protocol):
-    """Waits until the condition holds; see `Receiver.wait_for`."""
+    """Waits until the condition holds, as long as the caller wants to wait; see `Receiver.wait_for`."""
 
     def __call__(self, condition: Callable[[], Any], what: str, *, seconds: float = ...) -> None: ...
 
@@ -224,7 +223,7 @@ def _reach_end(relay_log: RelayLog, source: Source, wait: Wait) -> Offset:
         relay_log.refresh()
         return relay_log.reached(end)
 
-    wait(reached, f"the relay log to reach {end}, the source's end", seconds=CATCH_UP_SECONDS_MAX)
+    wait(reached, f"the relay log to reach {end}, the source's end")
     offset = relay_log.offset_reaching(end)
     assert offset is not None
     return offset

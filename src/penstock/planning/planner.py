@@ -63,10 +63,6 @@ from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
-PLACED_ROWS_MAX = 150_000
-"""Limit of chunk rows that an epoch places for a table while it has events of other tables, which wait
-until the epoch ends."""
-
 
 @dataclass(frozen=True)
 class PlannerLimits:
@@ -77,6 +73,9 @@ class PlannerLimits:
     task_bytes: int
     """Log bytes of a split. A task lists the row events of its split before it reads them backwards, so
     this limits the task's memory."""
+    snapshot_rows_max: int
+    """Rows of chunks that an epoch places for a table while it has events of other tables, which wait until
+    the epoch ends."""
 
 
 class Planner:
@@ -367,7 +366,7 @@ class Planner:
                 if state.table in touched and state.start < reach.end:
                     steps += self._event_steps(state, reach, touched, alone)
                 streams = any(name != state.table and name in planned for name in touched)
-                rows_max = PLACED_ROWS_MAX if streams else None
+                rows_max = self._limits.snapshot_rows_max if streams else None
                 chunks = self._placing.chunk_steps(state, reach, verdict, rows_max)
                 for partial in partials.get(state.table, ()) if not chunks else ():
                     chunks = chunks or self._placing.partial_steps(state, partial, reach, verdict)

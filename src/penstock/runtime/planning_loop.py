@@ -21,11 +21,6 @@ from penstock.sources.base import Source
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
-APPEND_BYTES_MAX = 128 * 1024**2
-"""Limit of a table's log since its start, up to which its first chunks are appended to the empty target.
-Each of them is compared with all of this log; with more log, merging is cheaper."""
-
-
 AWAKE_SECONDS = 2.0
 """How long the loop looks at everything at each tick after something has happened."""
 TICK_SECONDS = 0.02
@@ -126,9 +121,12 @@ class Planning:
 def planner_limits(config: PipelineConfig) -> PlannerLimits:
     """The planner's limits from the pipeline file."""
     placement = PlacementLimits(
-        window_bytes_max=config.snapshot.window_bytes_max, append_bytes_max=APPEND_BYTES_MAX
+        window_bytes_max=config.snapshot.window_bytes_max, append_bytes_max=config.snapshot.append_bytes_max
     )
-    return PlannerLimits(config.epoch.bytes_max, placement, config.epoch.task_bytes)
+    epoch = config.epoch
+    return PlannerLimits(
+        epoch.bytes_max, placement, task_bytes=epoch.task_bytes, snapshot_rows_max=epoch.snapshot_rows_max
+    )
 
 
 def _no_identity(table: TableId) -> None:

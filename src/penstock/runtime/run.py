@@ -118,7 +118,7 @@ class Run:
             self.query = self._watch_query()
             self.closing.callback(self._stop_query)
             query = aside.submit(self.query.start)
-            self._discover(self._wait_for)
+            self._discover(partial(self._wait_for, seconds=config.relay_log.catch_up_timeout / 1000))
             targets.check_new(self.sink, self.state)
             self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip

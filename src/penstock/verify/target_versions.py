@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from penstock.config import PipelineConfig
 from penstock.disk import directory
@@ -22,13 +22,9 @@ from penstock.relaylog.reader import RelayLog
 from penstock.state import StateStore
 from penstock.verify.subject import ComparedVersion, NotCompared, Subject, Why, not_compared
 
-HOLD_SECONDS_MAX = 60
-"""How long a running pipeline may take to answer. It answers between two epochs, and an epoch may take
-long."""
-CUT_SECONDS_MAX = 900
-"""How long it may take to apply the log up to the offset of the comparison, with all of its lag."""
 RECEIVE_SECONDS_MAX = 60
-"""How long a receiver that runs without a pipeline may take to reach the watermark."""
+"""How long a receiver that runs without a pipeline may take to reach the watermark. A receiver that follows
+the source has it within a second, and a receiver with a backlog should not keep the command waiting."""
 RUN_FIRST = "Start it (`penstock run FILE`, or with --once to catch up), then verify."
 
 
@@ -42,7 +38,7 @@ class PipelineVersions:
 
     def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
         """See `VersionsAt.hold`."""
-        self._ask("hold", "", HOLD_SECONDS_MAX)
+        self._ask("hold", "", timeout="hold_timeout")
         known = self._state.tables()
         return {name: not_compared(known[name], known) or known[name].schema for name in tables}
 
@@ -51,7 +47,7 @@ class PipelineVersions:
     ) -> tuple[Offset, Mapping[TableId, Subject]]:
         names = [(table.database, table.table) for table in tables]
         question = {"tables": names, "position": position.to_json()}
-        answer = self._ask("cut", json.dumps(question), CUT_SECONDS_MAX)
+        answer = self._ask("cut", json.dumps(question), timeout="apply_timeout")
         if answer is None:
             return self._stopped(tables, position)
         found = map(_subject, answer["tables"])
@@ -96,8 +92,12 @@ class PipelineVersions:
                 return goal
             time.sleep(0.05)  # polls the log, with a limit
 
-    def _ask(self, kind: str, argument: str, seconds: float) -> dict[str, Any] | None:
-        """The pipeline's answer; None: it is not running, or has ended."""
+    def _ask(
+        self, kind: str, argument: str, *, timeout: Literal["hold_timeout", "apply_timeout"]
+    ) -> dict[str, Any] | None:
+        """The pipeline's answer; None: it is not running, or has ended. `timeout`: the option of the section
+        `verify` that limits the wait."""
+        seconds = getattr(self._config.verify, timeout) / 1000
         request = None
         deadline = time.monotonic() + seconds
         while directory.is_held(self._config.state):
@@ -109,9 +109,9 @@ class PipelineVersions:
             if time.monotonic() > deadline:
                 self._state.answer(request, {"given_up": True})
                 raise TransientError(
-                    f"The pipeline {self._config.name} runs, but did not answer within {seconds:.0f} s.",
+                    f"The pipeline {self._config.name} runs, but did not answer within {seconds:g} s.",
                     hint="Check with `penstock status FILE` whether it is still starting, its process is "
-                    "suspended, or its lag is large.",
+                    f"suspended, or its lag is large. To wait longer, raise `verify.{timeout}`.",
                 )
             time.sleep(0.01)  # polls for the answer, with a limit
         if request is None:

@@ -99,8 +99,11 @@ def test_filters_for_tables_that_are_not_captured_do_no_harm(entry: str) -> None
 def test_a_server_that_the_source_replicates_from_or_one_far_behind_is_unfit() -> None:
     found = decide(REPLICA, replace(SOURCE, replicates_from=frozenset({R})), CAPTURED)
     assert found == "the source replicates from it"
-    far = decide(REPLICA, SOURCE, CAPTURED, behind_bytes=300 * 1024**2)
+    window = 512 * 1024**2
+    far = decide(REPLICA, SOURCE, CAPTURED, behind_bytes=300 * 1024**2, window_bytes_max=window)
     assert isinstance(far, str) and "300 MiB" in far
+    near = decide(REPLICA, SOURCE, CAPTURED, behind_bytes=window // 2, window_bytes_max=window)
+    assert isinstance(near, Fit)
 
 
 def selection(server: MySqlServer, **options: Any) -> HostSelection:

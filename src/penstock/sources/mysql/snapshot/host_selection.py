@@ -162,7 +162,14 @@ class HostSelection:
     def _judge(self, source: MySqlOptions, address: str) -> MySqlHost | str:
         config = server_load.at(source, address)
         try:
-            verdict = replicas.judge(self._onlooker, config, source, self._captured, behind=self._behind)
+            verdict = replicas.judge(
+                self._onlooker,
+                config,
+                source,
+                self._captured,
+                behind=self._behind,
+                window_bytes_max=self._config.window_bytes_max,
+            )
         except PenstockError as error:
             return error.message
         return verdict if isinstance(verdict, str) else self._host(config, verdict.replica_of)

@@ -28,9 +28,9 @@ from penstock.sources.table_filter import TableFilter
 
 AHEAD_SECONDS = 2
 """Seconds that a source may take to execute what the replica has. Less than the time limit of a query."""
-BEHIND_BYTES_MAX = 256 * 1024**2
-"""Bytes of log that a replica may lack. Chunks from it have to be corrected by that much log. This is half of
-what a placement searches."""
+BEHIND_SHARE_MAX = 0.5
+"""The log that a replica may lack, as a share of `snapshot.window_bytes_max`. Chunks from it have to be
+corrected by that much log, and more of it comes until they are placed."""
 
 _ONLY = ("Replicate_Do_DB", "Replicate_Do_Table", "Replicate_Wild_Do_Table", "Replicate_Rewrite_DB")
 _IGNORED = ("Replicate_Ignore_DB", "Replicate_Ignore_Table", "Replicate_Wild_Ignore_Table")
@@ -84,9 +84,15 @@ def errant(replica: ReplicaFacts, source: SourceFacts) -> GtidSet:
 
 
 def decide(
-    replica: ReplicaFacts, source: SourceFacts, captured: TableFilter, *, behind_bytes: int = 0
+    replica: ReplicaFacts,
+    source: SourceFacts,
+    captured: TableFilter,
+    *,
+    behind_bytes: int = 0,
+    window_bytes_max: int = 0,
 ) -> Fit | str:
-    """Decides whether the replica is fit, or why not. Pure."""
+    """Decides whether the replica is fit, or why not. Pure. `behind_bytes`: bytes of log that it lacks.
+    `window_bytes_max`: the option of the section `snapshot`."""
     if replica.uuid == source.uuid:
         return Fit(None)
     if replica.dialect.mariadb or not replica.has_gtids:
@@ -100,7 +106,7 @@ def decide(
     own = of_server(replica.executed, replica.uuid)
     if lacking := replica.executed.difference(own).difference(source.executed):
         return f"it has transactions that the source lacks ({shown(lacking)})"
-    if behind_bytes > BEHIND_BYTES_MAX:
+    if behind_bytes > window_bytes_max * BEHIND_SHARE_MAX:
         return f"it has not executed the last {behind_bytes // 1024**2} MiB of the log"
     return Fit(ReplicaOf(source.uuid, str(of_server(source.executed, replica.uuid))))
 
@@ -112,11 +118,18 @@ def judge(
     captured: TableFilter,
     *,
     behind: Callable[[str], int],
+    window_bytes_max: int,
 ) -> Fit | str:
     """Asks both servers. Raises `PenstockError` if one does not answer."""
     replica = look_at_replica(onlooker, config)
     facts = look_at_source(onlooker, source, replica)
-    return decide(replica, facts, captured, behind_bytes=behind(str(replica.executed)))
+    return decide(
+        replica,
+        facts,
+        captured,
+        behind_bytes=behind(str(replica.executed)),
+        window_bytes_max=window_bytes_max,
+    )
 
 
 def look_at_replica(onlooker: Onlooker, config: MySqlOptions) -> ReplicaFacts:
