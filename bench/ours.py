@@ -114,6 +114,7 @@ class Workplace:
             "source": {
                 "host": server.host, "port": server.port, "tls": "required" if tls else "disabled",
                 "user": workload.PEER_USER, "password": workload.PEER_PASSWORD,
+                "start": "earliest",
             },
             "tables": {
                 "include": [f"{workload.DATABASE}.*"],
@@ -121,7 +122,6 @@ class Workplace:
             },
             "sink": {"type": sink, "path": str(home / "warehouse")},
             "state": str(home / "state"),
-            "start": "earliest",
             "relay_log": {"path": str(relay or home / "relay")},
             "snapshot": {"mode": "never"},
             "epoch": {"bytes_max": epoch_bytes},

@@ -238,7 +238,6 @@ def texts_in(path: Path) -> Iterator[str]:
 SPEAKS_OF_BINLOG = {
     "relaylog/segment_format.py",  # the one segment format that there is
     "model/plan_json.py",  # a key in plans that are stored
-    "config/sections.py",  # options that pipeline files have: `start.gtid`, and what needs GTIDs
     "cli.py",  # help of `penstock inspect`
 }
 

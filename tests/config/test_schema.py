@@ -26,8 +26,9 @@ ACCEPTED: list[dict[str, Any]] = [
     {"source": {"user": "cdc", "port": "${PORT}", "tls": "${TLS}", "allow_cleartext_password": "${YES}"}},
     {"tables": "shop.*"},
     {"tables": {"include": ["shop.*"], "exclude": ["shop.old"]}},
-    {"start": "earliest"},
-    {"start": {"file": "binlog.000001", "position": 4}},
+    {"source": {"user": "cdc", "start": "earliest"}},
+    {"source": {"user": "cdc", "start": {"file": "binlog.000001", "position": 4}}},
+    {"source": {"user": "cdc", "watermark_table": "ops.marks"}},
     {
         "relay_log": {
             "segment_size": "256MiB",
@@ -55,7 +56,8 @@ REFUSED: list[dict[str, Any]] = [
     {"source": {"user": "cdc", "tls": "yes"}},
     {"tables": []},
     {"tables": {"exclude": ["shop.*"]}},
-    {"start": "now"},
+    {"source": {"user": "cdc", "start": "now"}},
+    {"start": "earliest"},
     {"stop_timeout": 999},
     {"stop_timeout": "10"},
     {"stop_timeout": "10 sec"},

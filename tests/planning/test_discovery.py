@@ -99,7 +99,7 @@ def test_a_table_that_is_found_starts_where_no_plan_and_no_older_definition_reac
 def test_the_first_tables_of_a_pipeline_start_where_its_log_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert discovered(tmp_path, monkeypatch, None, Offset(950), start={"at": "earliest"}).start == 4
+    assert discovered(tmp_path, monkeypatch, None, Offset(950), log_begins="earliest").start == 4
     assert discovered(tmp_path / "latest", monkeypatch, None, Offset(950)).start == 950
 
 
@@ -118,12 +118,12 @@ def discovered(
     catalog_at: Offset,
     *,
     late: bool = False,
-    **options: Any,
+    log_begins: str = "latest",
 ) -> TableState:
     """The table of a catalog that was read at an offset, in a pipeline whose plans reach to another one."""
     config = parse_config(
-        {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(folder),
-         "sink": {"type": "iceberg"}, **options}
+        {"name": "x", "source": {"user": "u", "start": log_begins}, "tables": ["shop.*"],
+         "state": str(folder), "sink": {"type": "iceberg"}}
     )  # fmt: skip
     state = StateStore(folder)
     if planned is not None:

@@ -85,7 +85,7 @@ def test_a_port_that_is_taken_is_named(case: Scenario) -> None:
         ({"relay_log": {"segment_size": "large"}}, ["`relay_log.segment_size`", "256MiB"]),
         ({"tables": ["orders"]}, ["`tables`", "'orders'", "database.table"]),
         ({"tables": []}, ["`tables.include`"]),
-        ({"start": {"at": "latest", "gtid": ""}}, ["`start`", "give one of"]),
+        ({"source": {"user": "u", "start": {"at": "latest", "gtid": ""}}}, ["`source.start`", "give one of"]),
         ({"name": "no good"}, ["`name`"]),
         ({"source": {"user": "u", "port": 70000}}, ["`source.port`", "65535"]),
         ({"source": {"host": "h"}}, ["`source.user`", "missing"]),
@@ -326,23 +326,26 @@ def test_a_start_that_the_source_has_purged_names_what_is_gone_and_what_is_left(
         {"gtid": executed},
         {"timestamp": "2001-01-01T00:00:00Z"},
     ):
-        case.write_file(start=start)
-        refused(case, "no longer has", oldest, "`start`", "latest", command=command)
+        case.write_file(source=source_of(case.server, start=start))
+        refused(case, "no longer has", oldest, "`source.start`", "latest", command=command)
 
 
 @pytest.mark.parametrize(
     ("start", "named"),
     first(
         2,
-        ({"gtid": "not a gtid"}, ["start.gtid"]),
-        ({"gtid": "11111111-1111-1111-1111-111111111111:1-5"}, ["start.gtid", "never had", "11111111"]),
+        ({"gtid": "not a gtid"}, ["source.start.gtid"]),
+        (
+            {"gtid": "11111111-1111-1111-1111-111111111111:1-5"},
+            ["source.start.gtid", "never had", "11111111"],
+        ),
         ({"file": "binlog.999999", "position": 4}, ["binlog.999999", "SHOW BINARY LOGS"]),
-        ({"timestamp": "yesterday"}, ["start.timestamp", "'yesterday'", "2026-"]),
+        ({"timestamp": "yesterday"}, ["source.start.timestamp", "'yesterday'", "2026-"]),
     ),
     ids=["no gtid", "foreign gtid", "no file", "no time"],
 )
 def test_a_start_that_never_was_is_named(case: Scenario, start: dict[str, Any], named: list[str]) -> None:
-    case.write_file(start=start)
+    case.write_file(source=source_of(case.server, start=start))
     refused(case, *named)
 
 

@@ -93,11 +93,11 @@ def pipeline_over(
             "INSERT INTO shop.moved VALUES (1), (2)",
             "INSERT INTO shop.gone VALUES (1)",
         )
-        snapshot: dict[str, Any] = {}
+        source: dict[str, Any] = {}
         if options:
             server.execute("GRANT INSERT, UPDATE ON marks.t TO cdc@'%'")
-            snapshot = {"watermark_table": "marks.t"}
-        case = Scenario(server, "shop", folder, spark, lake_root, options={"snapshot": snapshot})
+            source = {"watermark_table": "marks.t"}
+        case = Scenario(server, "shop", folder, spark, lake_root, source_options=source)
         document = yaml.safe_load(case.file.read_text())
         document["source"] |= {"user": "cdc", "password": "secret"}
         case.file.write_text(yaml.safe_dump(document))

@@ -89,10 +89,11 @@ def test_load_and_stream_under_writes_with_a_killed_receiver_end_equal(
     rows = 4000
     with servers.FLAVORS[name](options) as server:
         load(server, rows)
-        snapshot: dict[str, Any] = {"chunk_rows": 500}
-        if options.get("gtid_mode") == "OFF":
-            snapshot["watermark_table"] = "marks.t"
-        case = Scenario(server, "shop", tmp_path, spark, lake_root, options={"snapshot": snapshot})
+        source = {"watermark_table": "marks.t"} if options.get("gtid_mode") == "OFF" else {}
+        case = Scenario(
+            server, "shop", tmp_path, spark, lake_root, options={"snapshot": {"chunk_rows": 500}},
+            source_options=source,
+        )  # fmt: skip
         checked = case.command("doctor")
         assert checked.returncode == 0, checked.stdout + checked.stderr
         with case.running() as pipeline:

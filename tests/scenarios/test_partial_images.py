@@ -104,8 +104,10 @@ def test_an_update_without_its_row_is_said_and_the_table_stops(
     server = mysql_factory(binlog_row_image="MINIMAL")
     server.execute("CREATE DATABASE d", CREATE, "INSERT INTO d.t (a) VALUES (1)")
     file, position = server.position()
-    options = {"snapshot": {"mode": "never"}, "start": {"file": file, "position": position}}
-    case = Scenario(server, "d", tmp_path, spark, lake_root, "iceberg", options)
+    case = Scenario(
+        server, "d", tmp_path, spark, lake_root, options={"snapshot": {"mode": "never"}},
+        source_options={"start": {"file": file, "position": position}},
+    )  # fmt: skip
     server.execute("UPDATE d.t SET l = 5 WHERE a = 1")
     done = case.command("run", "--once")
     assert done.returncode == 4

@@ -307,7 +307,8 @@ def test_a_pipeline_that_begins_in_the_past_finds_each_definition_in_the_log_or_
         "ALTER TABLE born DROP COLUMN a",
         "UPDATE born SET b = 'x' WHERE id = 1",
     )
-    case.write_file(start={"gtid": executed.replace("\n", "")})
+    case.source_options = {"start": {"gtid": executed.replace("\n", "")}}
+    case.write_file()
     done = case.command("run", "--once", timeout=900)
     assert done.returncode == 0, done.stderr
     case.assert_equal("born", "older")

@@ -33,8 +33,10 @@ def test_a_log_with_full_metadata_is_followed_through_definitions_nobody_remembe
         "ALTER TABLE d.t MODIFY young BIGINT",
         "UPDATE d.t SET young = 5000000000 WHERE id = 1",
     )
-    options = {"snapshot": {"mode": "never"}, "start": {"file": file, "position": position}}
-    case = Scenario(server, "d", tmp_path, spark, lake_root, "iceberg", options)
+    case = Scenario(
+        server, "d", tmp_path, spark, lake_root, options={"snapshot": {"mode": "never"}},
+        source_options={"start": {"file": file, "position": position}},
+    )  # fmt: skip
     done = case.command("run", "--once")
     assert done.returncode == 0, done.stderr
     case.assert_equal("t")

@@ -46,8 +46,8 @@ def test_rows_changed_behind_the_log_are_found_and_named_and_repaired_alone(
             "CREATE TABLE shop.orders (id INT PRIMARY KEY, state VARCHAR(20), price DECIMAL(10,2))",
             *(f"INSERT INTO shop.orders VALUES ({n}, 'new', {n} / 7)" for n in range(1, 500)),
         )
-        snapshot = {"watermark_table": "marks.t"} if options else {}
-        case = Scenario(server, "shop", tmp_path, spark, lake_root, options={"snapshot": snapshot})
+        source = {"watermark_table": "marks.t"} if options else {}
+        case = Scenario(server, "shop", tmp_path, spark, lake_root, source_options=source)
         with case.running() as pipeline:
             pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=300)
             report = verified(case, code=0)

@@ -29,7 +29,6 @@ from penstock.config.sections import (
     SignalsConfig,
     SnapshotConfig,
     SparkConfig,
-    StartAt,
     TablesConfig,
     VerifyConfig,
 )
@@ -57,7 +56,6 @@ __all__ = [
     "SnapshotConfig",
     "SourceOptions",
     "SparkConfig",
-    "StartAt",
     "TablesConfig",
     "VerifyConfig",
     "load",
@@ -89,7 +87,6 @@ class PipelineConfig(Section):
     """How often a run writes `status.json`, which `penstock status` and the live screen show. It also
     writes after each epoch, unless that would take more than a twentieth of the time. A run without a
     report for ten intervals counts as stuck."""
-    start: StartAt = StartAt(at="latest")
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     signals: SignalsConfig = SignalsConfig()
@@ -273,12 +270,23 @@ def _explain(item: Any, document: dict[str, Any]) -> str:
     where = ".".join(location)
     sink = f" of the sink {_sink_type(document)}" if location[:1] == ["sink"] else ""
     if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        near = difflib.get_close_matches(location[-1], _options(location[:-1], document), n=1)
-        return f"unknown option `{where}`{sink}" + (f" (did you mean `{near[0]}`?)" if near else "")
+        meant = _meant(location, document)
+        return f"unknown option `{where}`{sink}" + (f" (did you mean `{meant}`?)" if meant else "")
     if item["type"] == "missing":
         return f"option `{where}`{sink} is missing"
     message = item["msg"].removeprefix("Value error, ")
     return f"option `{where}`: {message}" if where else message
+
+
+def _meant(location: list[str], document: dict[str, Any]) -> str:
+    """The option that somebody may have meant by an unknown one: one of the source or the sink that has this
+    name, or else one of the same section with a similar name. Empty if there is none."""
+    *section, name = location
+    for other in ("source", "sink"):
+        with contextlib.suppress(ConfigError):  # there is no source or sink of this type, which is said, too
+            if section != [other] and name in _options([other], document):
+                return f"{other}.{name}"
+    return next(iter(difflib.get_close_matches(name, _options(section, document), n=1)), "")
 
 
 def _sink_type(document: dict[str, Any]) -> str:
@@ -289,7 +297,8 @@ def _sink_type(document: dict[str, Any]) -> str:
 def _options(location: list[str], document: dict[str, Any]) -> list[str]:
     section: Any = PipelineConfig
     if location[:1] == ["source"]:
-        section, location = options_model(document["source"]), location[1:]
+        written = document.get("source")
+        section, location = options_model(written if isinstance(written, dict) else {}), location[1:]
     elif location[:1] == ["sink"]:
         section, location = registry.kind(_sink_type(document)).options, location[1:]
     for name in location:

@@ -26,38 +26,6 @@ def check_addresses(addresses: list[str]) -> None:
             raise ValueError(f"{address!r} is not an address; write it as host:port")
 
 
-class StartAt(Section):
-    """Where a new relay log begins. Give exactly one way."""
-
-    shorthands: ClassVar[list[dict[str, Any]]] = [{"enum": ["latest", "earliest"]}]
-
-    at: Literal["latest", "earliest"] | None = None
-    """The end of the source's log, or the oldest file that the source still has. `start: latest` is short
-    for `start: {at: latest}`."""
-    gtid: str | None = None
-    """Everything after this set of executed GTIDs."""
-    file: str | None = None
-    """Name of a file of the source's log; needs `position`."""
-    position: int | None = Field(None, ge=4)
-    """Position in `file` at which a transaction begins, in bytes."""
-    timestamp: str | None = None
-    """ISO 8601. Starts with the first transaction committed at or after this time."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_word(cls, value: Any) -> Any:
-        return {"at": value} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _one_way(self) -> StartAt:
-        if (self.file is None) != (self.position is None):
-            raise ValueError("`file` and `position` go together")
-        ways = [self.at, self.gtid, self.file, self.timestamp]
-        if sum(way is not None for way in ways) != 1:
-            raise ValueError("give one of: latest, earliest, gtid, file + position, timestamp")
-        return self
-
-
 class RelayLogConfig(Section):
     """The copy of the source's log on local disk, from which everything else reads."""
 
@@ -151,10 +119,8 @@ class SnapshotConfig(Section):
     """The same limit in bytes that the server sends."""
     load: LoadConfig = LoadConfig()
     hosts: list[str] = Field([])
-    """Replicas `host:port` of the source to read chunks from instead of the source (MySQL with GTIDs)."""
-    watermark_table: TableName | None = None
-    """A table `database.table` into which chunk readers write watermarks, on a MySQL without GTIDs.
-    docs/delivery.md has its definition."""
+    """Replicas `host:port` of the source to read chunks from instead of the source. docs/operations.md says
+    what they must fulfil."""
     pause_when_behind: Bytes = 1024**3
     """No chunk is started while more log than this waits to be applied."""
     window_bytes_max: Bytes = Field(512 * 1024**2, ge=1024**2)

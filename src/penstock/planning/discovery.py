@@ -75,11 +75,11 @@ def discover(
     # Asked after `start` is known: later changes come after it in the log.
     unfollowable = _unfollowable(source, new, config)
     planned, now = state.position or relay_log.start, start
-    if first and config.start.at != "latest":
+    if first and not config.source.begins_at_end:
         start = relay_log.start  # the log is older than the catalog: decoding checks that definitions fit
     else:
         start = table_start(last_planned_end=Offset(max(planned, start)), log_start=relay_log.start)
-    if first and config.start.at != "latest" and config.snapshot.mode == "never":
+    if first and not config.source.begins_at_end and config.snapshot.mode == "never":
         # Nothing is read from the tables, so the definitions may be as old as the log.
         reach = LogRange(start, relay_log.end)
         new = {table: described(relay_log, schema, reach) or schema for table, schema in new.items()}

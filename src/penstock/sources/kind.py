@@ -20,6 +20,12 @@ class SourceOptions(Section):
     type: str
     """Name of the source."""
 
+    @property
+    def begins_at_end(self) -> bool:
+        """Whether a new relay log begins at the present end of the source's log. If not, it begins in the
+        past, when tables may have had other definitions. A source with an option for this overrides it."""
+        return True
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceKind:

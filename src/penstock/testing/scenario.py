@@ -81,6 +81,7 @@ class Scenario:
     options: dict[str, Any] = field(default_factory=dict)
     """Sections of the pipeline file. They replace the default ones."""
     sink_options: dict[str, Any] = field(default_factory=dict)
+    source_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.namespace = f"s{os.getpid()}_{next(_serial)}"
@@ -100,6 +101,7 @@ class Scenario:
                 "port": self.server.port,
                 "user": self.server.user,
                 "password": self.server.password,
+                **self.source_options,
             },
             "tables": [f"{self.database}.*"],
             "sink": {

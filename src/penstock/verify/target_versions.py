@@ -62,8 +62,8 @@ class PipelineVersions:
             raise ConfigError(
                 f"The pipeline {self._config.name} is not running, and its relay log ends before "
                 f"{position}, the source's current position.",
-                hint=f"{RUN_FIRST} If verify writes a watermark into the source's log "
-                "(`snapshot.watermark_table`), keep the pipeline or `penstock receive FILE` running.",
+                hint=f"{RUN_FIRST} Where verify writes a watermark into the source's log, keep the pipeline "
+                "or `penstock receive FILE` running.",
             )
         missing = LogRange(min(applied, goal), goal)
         touched = self._log.tables(missing).keys() if missing else set()

@@ -40,6 +40,7 @@ class Receiving:
             "user": server.user,
             "password": server.password,
             "heartbeat": "1s",
+            "start": start,
             **options.pop("source", {}),
         }
         document = {
@@ -47,7 +48,6 @@ class Receiving:
             "source": source,
             "tables": ["*.*"],
             "state": str(folder),
-            "start": start,
             "relay_log": {"disk_free_min": 0, **options},
         }
         folder.mkdir(parents=True, exist_ok=True)

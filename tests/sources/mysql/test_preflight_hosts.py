@@ -18,8 +18,13 @@ from penstock.testing.scenario import wait_for
 from penstock.testing.servers import DatabaseServer, MySqlClient, MySqlServer
 
 
-def config_of(server: MySqlClient, folder: Path, **snapshot: Any) -> PipelineConfig:
-    source = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+def config_of(
+    server: MySqlClient, folder: Path, *, watermark_table: str | None = None, **snapshot: Any
+) -> PipelineConfig:
+    source = {
+        "host": server.host, "port": server.port, "user": server.user, "password": server.password,
+        "watermark_table": watermark_table,
+    }  # fmt: skip
     document = {"name": "x", "source": source, "state": str(folder / "state"), "tables": ["shop.*"]}
     return configuration.parse({**document, "sink": {"type": "console"}, "snapshot": snapshot})
 

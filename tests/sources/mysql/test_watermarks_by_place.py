@@ -91,7 +91,7 @@ def test_without_gtids_the_option_that_is_needed_is_named_and_the_table_is_check
     with servers.MySqlServer(PLAIN) as server, server.connect() as connection:
         server.execute(*SCHEMA, "CREATE TABLE d.other (slot INT PRIMARY KEY, mark CHAR(36)) ENGINE = MyISAM")
         prepare_session(connection)
-        with pytest.raises(ConfigError, match=r"snapshot\.watermark_table"):
+        with pytest.raises(ConfigError, match=r"source\.watermark_table"):
             watermarks_of(connection, None)
         with pytest.raises(ConfigError, match=r"d\.none does not exist"):
             watermarks_of(connection, "d.none")

@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema, model_validator
 
 from penstock.config import PipelineConfig, Secret
 from penstock.config.sections import check_addresses
 from penstock.errors import ConfigError
+from penstock.model.section import Section, TableName
 from penstock.model.units import Milliseconds
 from penstock.sources.kind import SourceOptions
 
 _HOST_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+
+class StartAt(Section):
+    """The place in the source's log at which a new relay log begins. Give exactly one way."""
+
+    shorthands: ClassVar[list[dict[str, Any]]] = [{"enum": ["latest", "earliest"]}]
+
+    at: Literal["latest", "earliest"] | None = None
+    """The end of the source's log, or the oldest file that the source still has. `start: latest` is short
+    for `start: {at: latest}`."""
+    gtid: str | None = None
+    """Everything after this set of executed GTIDs."""
+    file: str | None = None
+    """Name of a file of the source's log; needs `position`."""
+    position: int | None = Field(None, ge=4)
+    """Position in `file` at which a transaction begins, in bytes."""
+    timestamp: str | None = None
+    """ISO 8601. Starts with the first transaction committed at or after this time."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_word(cls, value: Any) -> Any:
+        return {"at": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> StartAt:
+        if (self.file is None) != (self.position is None):
+            raise ValueError("`file` and `position` go together")
+        ways = [self.at, self.gtid, self.file, self.timestamp]
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError("give one of: latest, earliest, gtid, file + position, timestamp")
+        return self
 
 
 class MySqlOptions(SourceOptions):
@@ -50,8 +83,12 @@ class MySqlOptions(SourceOptions):
     failover_wait: Milliseconds = 60_000
     """With several hosts: how long to look for one that has everything in the relay log, before the
     pipeline stops. A replica that is still applying these transactions is waited for without limit."""
+    start: StartAt = StartAt(at="latest")
     server_id: int | None = Field(None, ge=1, le=2**32 - 1)
     """Replica server id of the receiver. None: derived from the relay log's identity."""
+    watermark_table: TableName | None = None
+    """A table `database.table` for the watermarks of snapshots and of `penstock verify`, on a MySQL without
+    GTIDs. docs/delivery.md has its definition."""
     connect_timeout: Milliseconds = Field(10_000, ge=1)
     """Limit for opening a connection: name lookup, TCP, greeting, TLS and login together."""
     read_timeout: Milliseconds = Field(30_000, ge=1)
@@ -74,6 +111,10 @@ class MySqlOptions(SourceOptions):
             raise ValueError("`host` names no server")
         host, _, first_port = addresses[0].rpartition(":")
         return {**value, "host": host, "port": first_port, "failover": addresses[1:]}
+
+    @property
+    def begins_at_end(self) -> bool:
+        return self.start.at == "latest"
 
     @model_validator(mode="after")
     def _addresses(self) -> MySqlOptions:

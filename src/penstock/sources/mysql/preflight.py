@@ -308,7 +308,7 @@ def ensure_full_images(source: Source) -> Iterator[Finding]:
 
 def ensure_gtids(source: Source) -> Iterator[Finding]:
     mode = source.variable("gtid_mode").upper()
-    table = source.config.snapshot.watermark_table
+    table = options_of(source.config).watermark_table
     if mode == "ON" or source.traits.mariadb:
         yield Finding("ok", "gtid_mode", source.name, "GTIDs are on.")
     elif table is not None:
@@ -325,7 +325,7 @@ def ensure_gtids(source: Source) -> Iterator[Finding]:
             "error", "gtid_mode", source.name,
             f"The source {source.name} has gtid_mode = {mode or 'OFF'}, but the watermarks of snapshots "
             "are GTIDs. Turn them on (one step at a time, on every server of the topology), or name a table "
-            "for watermarks in snapshot.watermark_table, or set snapshot.mode: never to follow only changes "
+            "for watermarks in source.watermark_table, or set snapshot.mode: never to follow only changes "
             "from now on.",
             GTID_SQL,
         )  # fmt: skip

@@ -237,7 +237,7 @@ class Receiver:
                 RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None
             )
             by_gtid = self._by_gtid(server)
-            stream = start_position.plan(self.source, server, received, self.config.start, by_gtid=by_gtid)
+            stream = start_position.plan(self.source, server, received, by_gtid=by_gtid)
             self._by_position = received is not None and stream.gtids is None
             server_id = self._server_id(connection, server)
             self._prepare(connection, server)
@@ -293,7 +293,7 @@ class Receiver:
         self.relay |= {
             "mode": "gtid" if by_gtid else "file",
             "source": {"type": self.source.type, "server_uuid": server.uuid, "version": server.version},
-            "start": self.config.start.model_dump(mode="json", exclude_none=True),
+            "start": self.source.start.model_dump(mode="json", exclude_none=True),
         }
         data = json.dumps(self.relay, indent=1).encode()
         replace_file(self.folder / RELAY_FILE, data, durable=True)

@@ -82,7 +82,7 @@ class MySqlSource:
         source = self._followed()
         connection = connect(source, role="verify")
         try:
-            with read_view(connection, self._config.snapshot.watermark_table) as view:
+            with read_view(connection, source.watermark_table) as view:
                 yield view
         except (pymysql.Error, OSError) as error:
             raise explain(error, source) from error

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import pymysql
 
 from penstock._core import DecodeError, GtidSet, digest_span
-from penstock.config import PipelineConfig, StartAt
+from penstock.config import PipelineConfig
 from penstock.errors import (
     START_OVER,
     ConfigError,
@@ -56,8 +56,8 @@ POSITION_MAX = 2**32 - 1
 """COM_BINLOG_DUMP has 32 bits for the position."""
 PURGED_HINT = f"Raise binlog_expire_logs_seconds at the source, and {START_OVER}"
 START_PURGED_HINT = (
-    "Choose a later `start` in the pipeline file: `latest` reads the tables as they are and follows from "
-    "there, `earliest` is all the log that is left."
+    "Choose a later `source.start` in the pipeline file: `latest` reads the tables as they are and follows "
+    "from there, `earliest` is all the log that is left."
 )
 DIVERGED_HINT = (
     "The source was reset, restored from an older backup, or replaced by a server that lost transactions. "
@@ -167,18 +167,16 @@ def _check_host(
         finally:
             connection.close()
         by_gtid = server.has_gtids if log is None else log.facts.get("mode") == "gtid"
-        plan(source, server, received, config.start, by_gtid=by_gtid)
+        plan(source, server, received, by_gtid=by_gtid)
     except (pymysql.Error, OSError) as error:
         raise explain(error, source) from error
 
 
-def plan(
-    config: MySqlOptions, server: Server, received: ReceivedLog | None, start: StartAt, *, by_gtid: bool
-) -> Stream:
+def plan(config: MySqlOptions, server: Server, received: ReceivedLog | None, *, by_gtid: bool) -> Stream:
     """Raises `LogPurged`, `LogDiverged` or `ConfigError` when the source cannot be followed from there, and
     `SourceBehind` when it cannot yet."""
     if received is None:
-        return _begin(config, server, start)
+        return _begin(config, server)
     if by_gtid:
         return _resume_by_gtid(server, received)
     return _resume_by_position(server, received)
@@ -188,7 +186,8 @@ def plan(
 # -----------------------------------------------------------------------------------------------------
 
 
-def _begin(config: MySqlOptions, server: Server, start: StartAt) -> Stream:
+def _begin(config: MySqlOptions, server: Server) -> Stream:
+    start = config.start
     if start.gtid is not None:
         return _begin_at_gtids(server, start.gtid)
     if start.file is not None and start.position is not None:
@@ -217,17 +216,18 @@ def _begin_at_gtids(server: Server, text: str) -> Stream:
         wanted = GtidSet(text)
     except ValueError as error:
         raise ConfigError(
-            f"start.gtid: {error}.", hint="Give the source's @@gtid_executed at the start."
+            f"source.start.gtid: {error}.", hint="Give the source's @@gtid_executed at the start."
         ) from None
     if not server.has_gtids:
         raise ConfigError(
-            "start.gtid is set, but the source has gtid_mode other than ON.", hint="Use file + position."
+            "source.start.gtid is set, but the source has gtid_mode other than ON.",
+            hint="Use file + position.",
         )
     unknown = server.lacks(wanted)
     if unknown:
         variable = "gtid_binlog_state" if server.dialect.mariadb else "gtid_executed"
         raise ConfigError(
-            f"start.gtid names transactions the source has never had: {_shown(unknown)}.",
+            f"source.start.gtid names transactions the source has never had: {_shown(unknown)}.",
             hint=f"Compare it with SELECT @@{variable} at the source.",
         )
     lost = server.purged.difference(wanted)
@@ -257,7 +257,7 @@ def _begin_at_time(config: MySqlOptions, server: Server, text: str) -> Stream:
         moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise ConfigError(
-            f"start.timestamp {text!r} is no ISO 8601 time.", hint="Write 2026-03-01T12:00:00Z."
+            f"source.start.timestamp {text!r} is no ISO 8601 time.", hint="Write 2026-03-01T12:00:00Z."
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.timezone.utc)

@@ -36,7 +36,6 @@ class MySqlHost:
     whose log is followed."""
 
     source: MySqlOptions
-    watermark_table: str | None = None
     replica_of: ReplicaOf | None = None
 
     @property
@@ -53,7 +52,7 @@ class MySqlHost:
             return MySqlChunkReader(
                 connection,
                 types=types,
-                watermark_table=self.watermark_table,
+                watermark_table=self.source.watermark_table,
                 replica_of=self.replica_of,
                 view=view,
             )
@@ -175,4 +174,4 @@ class HostSelection:
         return verdict if isinstance(verdict, str) else self._host(config, verdict.replica_of)
 
     def _host(self, source: MySqlOptions, replica_of: ReplicaOf | None = None) -> MySqlHost:
-        return MySqlHost(source, self._config.watermark_table, replica_of)
+        return MySqlHost(source, replica_of)
