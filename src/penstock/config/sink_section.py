@@ -6,10 +6,9 @@ from functools import reduce
 from operator import or_
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, SerializeAsAny, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import BeforeValidator, SerializeAsAny
 
-from penstock.errors import ConfigError
+from penstock.config.typed_section import read_section
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkOptions
 
@@ -20,18 +19,7 @@ def options_model(section: dict[str, Any]) -> type[SinkOptions]:
 
 
 def _read(section: Any) -> SinkOptions:
-    if isinstance(section, SinkOptions):
-        return section
-    if not isinstance(section, dict):
-        return registry.DEFAULT.options.model_validate(section)
-    try:
-        model = options_model(section)
-    except ConfigError as error:
-        why = f"{error.message} {error.hint}".rstrip(". ")
-        message = PydanticCustomError("sink_type", "{why}", {"why": why})
-        details = InitErrorDetails(type=message, loc=("type",), input=section.get("type"))
-        raise ValidationError.from_exception_data("sink", [details]) from None
-    return model.model_validate(section)
+    return read_section(section, "sink", SinkOptions, options_model)
 
 
 _EVERY: Any = reduce(or_, (kind.options for kind in registry.OWN))

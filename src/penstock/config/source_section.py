@@ -6,11 +6,11 @@ from functools import reduce
 from operator import or_
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetJsonSchemaHandler, SerializeAsAny, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, GetJsonSchemaHandler, SerializeAsAny, TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema
 
-from penstock.errors import ConfigError
+from penstock.config.typed_section import read_section
 from penstock.sources import registry
 from penstock.sources.kind import SourceOptions
 
@@ -21,18 +21,7 @@ def options_model(section: dict[str, Any]) -> type[SourceOptions]:
 
 
 def _read(section: Any) -> SourceOptions:
-    if isinstance(section, SourceOptions):
-        return section
-    if not isinstance(section, dict):
-        return options_model({}).model_validate(section)
-    try:
-        model = options_model(section)
-    except ConfigError as error:
-        why = f"{error.message} {error.hint}".rstrip(". ")
-        message = PydanticCustomError("source_type", "{why}", {"why": why})
-        details = InitErrorDetails(type=message, loc=("type",), input=section.get("type"))
-        raise ValidationError.from_exception_data("source", [details]) from None
-    return model.model_validate(section)
+    return read_section(section, "source", SourceOptions, options_model)
 
 
 class OwnSources:
