@@ -128,7 +128,7 @@ class Case:
 
     def _environment(self) -> dict[str, str]:
         schedule = self.schedule
-        given = {MARK: str(self.folder)}
+        given = {MARK: str(self.folder), "PYTHONFAULTHANDLER": "1"}
         if faults := schedule.needs("readonly-"):
             refused = self.place(faults[0].kind.partition("-")[2])
             return given | self.preloaded.environment(refused=refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 import traceback
 from dataclasses import asdict, dataclass, field
@@ -210,7 +211,27 @@ def _evidence(case: Case) -> str:
             lines.append(f"{name}: {(case.relay / name).read_text(errors='replace')[-2500:]}")
     with contextlib.suppress(pymysql.err.Error):
         lines += [f"connection: {row}" for row in case.writer.server.query("SHOW FULL PROCESSLIST")]
-    return "".join(f"\n{line}" for line in lines)
+    return "".join(f"\n{line}" for line in [*lines, *_stacks(case)])
+
+
+def _stacks(case: Case) -> list[str]:
+    """What each thread waits for. The JVM goes on; Python's processes end."""
+    case.service.kept = False
+    pythons = []
+    for one in case.processes():
+        with contextlib.suppress(psutil.Error):
+            is_java = "java" in one.name()
+            one.send_signal(signal.SIGQUIT if is_java else signal.SIGABRT)
+            if not is_java:
+                pythons.append(one)
+    psutil.wait_procs(pythons, timeout=10)
+    time.sleep(0.5)  # for what the driver's pipe still holds
+    lines = [f"threads of the driver: {case.service.errors[-20_000:]}"]
+    for name in ("receiver.log", "logs/spark.stderr"):
+        for folder in (case.relay, case.state):
+            with contextlib.suppress(OSError):
+                lines.append(f"{name}: {(folder / name).read_text(errors='replace')[-60_000:]}")
+    return lines
 
 
 def _brief(said: str) -> str:
