@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from tests.store.conftest import options
 from tests.store.faulty_proxy import Fault, FaultyProxy
-from tests.store.s3_servers import KEY_ID, SECRET
 
 from penstock.errors import InternalError, PenstockError
 from penstock.store.credentials import (
@@ -32,6 +31,7 @@ from penstock.store.errors import StoreRefused
 from penstock.store.objects import ObjectStore
 from penstock.store.opening import open_store
 from penstock.store.options import StoreOptions
+from penstock.testing.servers.s3 import KEY_ID, SECRET
 
 TOKEN = "the-session-token-of-a-test"
 

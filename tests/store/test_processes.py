@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.store.conftest import options
-from tests.store.s3_servers import KEY_ID, SECRET, S3Server
 
 from penstock.store.draft import KEPT_SECONDS, _swept
 from penstock.store.opening import open_store
+from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Server
 
 _FORK = """
 import os, sys

@@ -73,14 +73,15 @@ def _check_java(path: str) -> None:
 
 
 def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str] = SHA256) -> list[Path]:
-    """Returns the jars of `group:name:version`: the artifact itself first, then, if `transitive`, its runtime
-    dependencies. `pins` has the SHA-256 of each by file name.
+    """Returns the jars of `group:name:version` or `group:name:version:classifier`: the artifact itself first,
+    then, if `transitive`, its runtime dependencies. `pins` has the SHA-256 of each by file name.
 
     `$PENSTOCK_IVY_SETTINGS` names an Ivy settings file for networks that reach Maven Central only through a
     mirror. Raises `ConfigError` if a jar cannot be fetched or does not have its pinned SHA-256.
     """
-    group, name, version = coordinates.split(":")
-    target = cache_directory() / "artifacts" / group / f"{name}-{version}{'-all' if transitive else ''}"
+    group, name, version, *classifier = coordinates.split(":")
+    stem = "-".join([name, version, *classifier])
+    target = cache_directory() / "artifacts" / group / f"{stem}{'-all' if transitive else ''}"
     if not target.is_dir():
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,8 +98,8 @@ def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str]
                     hint=f"Wait for it, or end it{lock.by_holder(path)} and try again.",
                 )
             if not target.is_dir():
-                _retrieve(group, name, version, transitive=transitive, target=target, pins=pins)
-    main = f"{name}-{version}.jar"
+                _retrieve(coordinates, transitive=transitive, target=target, pins=pins)
+    main = f"{stem}.jar"
     jars = sorted(target.glob("*.jar"), key=lambda jar: (jar.name != main, jar.name))
     if not jars or jars[0].name != main:
         raise ConfigError(
@@ -139,16 +140,32 @@ def _sha256(path: Path, *state: int) -> str:
     return digest.hexdigest()
 
 
-def _retrieve(
-    group: str, name: str, version: str, *, transitive: bool, target: Path, pins: Mapping[str, str]
-) -> None:
+_CLASSIFIED = """\
+<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+ <info organisation="penstock" module="fetch"/>
+ <dependencies><dependency org="{}" name="{}" rev="{}" transitive="{}">
+  <artifact name="{}" type="jar" ext="jar" m:classifier="{}"/>
+ </dependency></dependencies>
+</ivy-module>
+"""
+"""A file for Ivy, whose command line has no word for classifiers."""
+
+
+def _retrieve(coordinates: str, *, transitive: bool, target: Path, pins: Mapping[str, str]) -> None:
+    group, name, version, *classifier = coordinates.split(":")
+    main = "-".join([name, version, *classifier]) + ".jar"
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         command = [java(), "-jar", str(_ivy_jar()), "-cache", str(staging / "ivy")]
         if settings := os.environ.get("PENSTOCK_IVY_SETTINGS"):
             command += ["-settings", settings]
-        command += [] if transitive else ["-notransitive"]
-        command += ["-confs", "default", "-dependency", group, name, version]
+        if classifier:
+            wanted = (group, name, version, str(transitive).lower(), name, *classifier)
+            (staging / "ivy.xml").write_text(_CLASSIFIED.format(*wanted), "utf-8")
+            command += ["-confs", "default", "-ivy", str(staging / "ivy.xml")]
+        else:
+            command += [] if transitive else ["-notransitive"]
+            command += ["-confs", "default", "-dependency", group, name, version]
         # The revision is in the pattern, so that two versions of one module get two files.
         command += ["-retrieve", str(staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
         try:
@@ -157,21 +174,20 @@ def _retrieve(
             )
         except subprocess.TimeoutExpired:
             raise ConfigError(
-                f"{group}:{name}:{version} was not fetched within {FETCH_SECONDS} s.",
+                f"{coordinates} was not fetched within {FETCH_SECONDS} s.",
                 hint="Check the network and the proxy, or name a mirror that answers in an Ivy settings file "
                 "($PENSTOCK_IVY_SETTINGS).",
             ) from None
         jars = staging / "jars"
-        if answer.returncode != 0 or not (jars / f"{name}-{version}.jar").is_file():
+        if answer.returncode != 0 or not (jars / main).is_file():
             raise ConfigError(
-                f"{group}:{name}:{version} could not be fetched from Maven Central: "
-                f"{_reason(answer.stdout)}.",
+                f"{coordinates} could not be fetched from Maven Central: {_reason(answer.stdout)}.",
                 hint="Check the network and the proxy (JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), name a "
                 f"mirror in an Ivy settings file ($PENSTOCK_IVY_SETTINGS), or put the jar into {target}.",
             )
         if unexpected := _unexpected(sorted(jars.glob("*.jar")), pins):
             raise ConfigError(
-                f"{unexpected[0]} was fetched for {group}:{name}:{version}, but it is not the file that "
+                f"{unexpected[0]} was fetched for {coordinates}, but it is not the file that "
                 f"Penstock expects: {unexpected[1]}. It was deleted.",
                 hint="Somebody between here and Maven Central changed it, or the mirror "
                 "($PENSTOCK_IVY_SETTINGS) has another file of this name. Fetch it on another network.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import importlib.util
 import json
 import os
 import socket
@@ -10,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-import boto3
-
 from penstock.artifacts.maven import fetch, java
-from penstock.testing.servers import PrivateServer
+from penstock.errors import ConfigError
+from penstock.testing.servers.process import PrivateServer, ServerFailed
 
 KEY_ID, SECRET = "PENSTOCKTESTKEYID", "penstock-test-secret"
-_PINS: dict[str, str] = json.loads((Path(__file__).parent / "pinned.json").read_text("utf-8"))
+_JARS = "org.gaul:s3proxy:4.1.0"
+_PINS: dict[str, str] = json.loads(Path(__file__).with_name("s3proxy_jars.json").read_text("utf-8"))
 
 
 class S3Server(PrivateServer):
@@ -29,13 +31,19 @@ class S3Server(PrivateServer):
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
+    @property
+    def iceberg_properties(self) -> dict[str, str]:
+        """The properties with which an Iceberg catalog reaches this server."""
+        return {
+            "s3.endpoint": self.url,
+            "s3.path-style-access": "true",
+            "s3.access-key-id": KEY_ID,
+            "s3.secret-access-key": SECRET,
+            "client.region": "us-east-1",
+        }
+
     def make_bucket(self, name: str) -> None:
-        """By another client than the one under test."""
-        client = boto3.client(
-            "s3", endpoint_url=self.url, region_name="us-east-1",
-            aws_access_key_id=KEY_ID, aws_secret_access_key=SECRET,
-        )  # fmt: skip
-        client.create_bucket(Bucket=name)
+        raise NotImplementedError
 
     def ready(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 5) as client:
@@ -50,8 +58,18 @@ class Moto(S3Server):
     kind = "moto"
 
     def __init__(self) -> None:
+        if importlib.util.find_spec("moto") is None:
+            raise ConfigError("moto is not installed.", hint="pip install 'moto[server]'")
         super().__init__()
         self.start()
+
+    def make_bucket(self, name: str) -> None:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=20)
+        with contextlib.closing(connection):
+            connection.request("PUT", f"/{name}")
+            answer = connection.getresponse()
+            if answer.status != http.client.OK:
+                raise ServerFailed(f"The private {self.kind} made no bucket {name}: status {answer.status}.")
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         program = [sys.executable, "-m", "moto.server", "-H", self.host, "-p", str(self.port)]
@@ -74,7 +92,7 @@ class S3Proxy(S3Server):
 
     def __init__(self) -> None:
         super().__init__()
-        self.jars = fetch("org.gaul:s3proxy:4.1.0", transitive=True, pins=_PINS)
+        self.jars = fetch(_JARS, transitive=True, pins=_PINS)
         (self.folder / "objects").mkdir()
         settings = {
             "s3proxy.endpoint": self.url,
@@ -87,6 +105,9 @@ class S3Proxy(S3Server):
         lines = [f"{name}={value}" for name, value in settings.items()]
         (self.folder / "s3proxy.properties").write_text("\n".join(lines))
         self.start()
+
+    def make_bucket(self, name: str) -> None:
+        (self.folder / "objects" / name).mkdir()
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         program = [java(), "-Xmx256m", "-cp", ":".join(map(str, self.jars)), "org.gaul.s3proxy.Main"]
