@@ -8,8 +8,7 @@ from pathlib import Path
 import pyspark
 
 from penstock.artifacts.maven import cache_directory, java
-from penstock.commands.prepare import prepare
-from penstock.sinks.registry import kind
+from penstock.commands.prepare import prepare, sink_options
 from penstock.spark.classes import archive
 from penstock.spark.jars import jars
 
@@ -36,7 +35,7 @@ def read_files() -> None:
 
 def _files() -> Iterator[Path]:
     """Of Java itself, of Spark, and all that was fetched from Maven Central, for us and for the peers."""
-    yield from filter(Path.is_file, (archive(jars([kind(sink)])) for sink in SINKS))
+    yield from filter(Path.is_file, (archive(jars([sink_options(sink)])) for sink in SINKS))
     spark = Path(pyspark.__file__).with_name("jars")
     for folder in (Path(java()).resolve().parents[1] / "lib", spark, cache_directory() / "artifacts"):
         yield from filter(Path.is_file, folder.rglob("*"))

@@ -32,7 +32,7 @@ LONG_LINES: set[str] = {
 
 # The layers, lowest first: a module imports only from its own layer or from lower ones.
 LAYERS: list[set[str]] = [
-    {"backoff", "errors", "plugins", "printable"},
+    {"backoff", "errors", "plugins", "printable", "secret"},
     {"_core"},
     {"model"},
     {"artifacts", "disk"},

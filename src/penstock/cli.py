@@ -221,7 +221,8 @@ def signals(
 
 @app.command()
 def doctor(file: File, as_json: Json = False) -> None:
-    """Check the source's settings, grants and tables, and print the SQL that fixes what is wrong."""
+    """Check the source's settings, grants and tables, and print the SQL that fixes what is wrong. Try the
+    sink's catalog and store."""
     from penstock.commands.doctor import doctor as command
 
     raise typer.Exit(command(file, as_json=as_json))
@@ -348,14 +349,17 @@ def consumers(
 
 @app.command()
 def prepare(
-    sink: Annotated[list[str] | None, typer.Argument(help="iceberg, delta, parquet, console.")] = None,
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Pipeline files, or iceberg, delta, parquet, console.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Download what Spark needs for these sinks (default: iceberg) and make Spark start faster. Optional."""
+    """Download what Spark needs for pipeline files, or for sinks (default: iceberg), and make Spark start
+    faster. Optional."""
     from penstock.commands.prepare import prepare as command
     from penstock.sinks.registry import DEFAULT
 
-    command(sink or [DEFAULT.name], as_json=as_json)
+    command(targets or [DEFAULT.name], as_json=as_json)
 
 
 @app.command()

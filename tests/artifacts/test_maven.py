@@ -14,6 +14,7 @@ from penstock.artifacts import maven
 from penstock.artifacts.maven import cache_directory, fetch
 from penstock.artifacts.pinned import SHA256
 from penstock.errors import ConfigError
+from penstock.sinks.lake.iceberg import registration
 from penstock.sinks.registry import OWN
 from penstock.spark.jars import LOCAL_FILES
 from penstock.testing import servers
@@ -38,6 +39,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_every_jar_that_is_fetched_is_pinned() -> None:
     fetched = [LOCAL_FILES, *[jar for kind in OWN for jar in kind.jars]]
     assert len(fetched) > 2, "Iceberg and Delta have some"
+    fetched += [*registration._BUNDLES.values(), *registration._DRIVERS.values()]
     fetched += [kind.artifact for kind in servers.FLAVORS.values() if hasattr(kind, "artifact")]
     for coordinates in fetched:
         _, name, version = coordinates.split(":")

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 
 from penstock.config import PipelineConfig
 from penstock.config.options import REQUIRED, Option, sections
-from penstock.config.secret import Secret
 from penstock.model.units import DURATION, SIZE, Bytes, Milliseconds, Unit
+from penstock.secret import Secret
 
 
 class Paper(BaseModel):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.secret import Secret, lent
 from penstock.runtime import shutdown
 from penstock.runtime.shutdown import BY_FORCE, FINISHED_SECONDS, Ending, leave_by_force
+from penstock.secret import Secret, lent
 from penstock.state.report import read_end
 
 HANGS = """

@@ -1,4 +1,5 @@
-"""A sink's jars are fetched by the SHA-256 that its registration or Penstock gives."""
+"""A sink's jars depend on its options, and are fetched by the SHA-256 that its registration or Penstock
+gives."""
 
 from __future__ import annotations
 
@@ -24,11 +25,16 @@ def test_a_package_gives_the_sha256_of_its_own_jars_and_cannot_replace_ours(
 
     monkeypatch.setattr(jars, "fetch", fetch)
     ours = next(iter(SHA256))
+    console = registry.kind("console")
     other = replace(
-        registry.kind("console"),
+        console,
         jars=("org.other:driver:1.0",),
+        jars_for=lambda options: (f"org.other:{options.type}:1.0",),
         jars_sha256={"driver-1.0.jar": "a", ours: "b"},
     )
-    assert [path.name for path in jars.jars([other])] == ["hadoop-bare-naked-local-fs", "driver"]
+    monkeypatch.setattr(registry, "kind", lambda name: other)
+    found = jars.jars([console.example(Path("unused"))])
+    assert [path.name for path in found] == ["hadoop-bare-naked-local-fs", "driver", "console"]
     assert asked["org.other:driver:1.0"] == {**SHA256, "driver-1.0.jar": "a"}
+    assert asked["org.other:console:1.0"] == asked["org.other:driver:1.0"]
     assert asked[jars.LOCAL_FILES] == SHA256

@@ -12,13 +12,13 @@ import pytest
 from tests.conftest import spark_jobs
 
 from penstock.config import RetriesConfig, Secret, SnapshotConfig, TablesConfig
-from penstock.config.secret import lent
 from penstock.errors import TableError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, TableId
 from penstock.model.table import TableState, new_table
+from penstock.secret import lent
 from penstock.snapshot.gate import Gate, Permit
 from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.catalog import read_table

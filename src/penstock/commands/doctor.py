@@ -1,15 +1,16 @@
-"""`penstock doctor FILE`: checks the source and prints the SQL that fixes what is wrong."""
+"""`penstock doctor FILE`: checks the source, prints the SQL that fixes what is wrong, and tries the sink."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from penstock import config as configuration
+from penstock.commands.doctor_sink import sink_findings
 from penstock.commands.terminal import cell, console, say_json
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
@@ -29,9 +30,13 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("er
 
 
 def doctor(file: Path, *, as_json: bool) -> int:
-    """Prints what `findings_of` finds. Returns the exit code: 1 if something must be fixed before the
-    pipeline can run."""
-    findings = findings_of(configuration.load(file))
+    """Prints what `findings_of` and `sink_findings` find. Returns the exit code: 1 if something must be fixed
+    before the pipeline can run."""
+    config = configuration.load(file)
+    findings = findings_of(config)
+    with _waiting(as_json=as_json):
+        findings += sink_findings(config)
+    findings.sort(key=lambda finding: _ORDER[finding.level])
     failed = any(finding.level == "error" for finding in findings)
     if as_json:
         say_json({"ok": not failed, "findings": [finding.to_json() for finding in findings]})
@@ -40,10 +45,21 @@ def doctor(file: Path, *, as_json: bool) -> int:
     return int(failed)
 
 
+@contextmanager
+def _waiting(*, as_json: bool) -> Iterator[None]:
+    """Says at a terminal why it takes a while."""
+    errors = console(stderr=True)
+    if as_json or not errors.is_terminal:
+        yield
+        return
+    with errors.status("trying the sink …"):
+        yield
+
+
 def findings_of(config: PipelineConfig) -> list[Finding]:
-    """Returns the findings of preflight, and one for each table that is parked or that `penstock run` would
-    park, worst first. Includes tables added by signals. Changes nothing, so it may be used while the pipeline
-    runs."""
+    """Returns the findings about the source, and one for each table that is parked or that `penstock run`
+    would park, worst first. Includes tables added by signals. Changes nothing, so it may be used while the
+    pipeline runs."""
     found = list[Finding]()
     known: dict[TableId, TableState] = {}
     removed: list[TableId] = []

@@ -1,5 +1,6 @@
-"""`penstock prepare [SINK…]`: downloads the connectors and makes later starts of Spark faster, for example
-in an image."""
+"""`penstock prepare [SINK|FILE…]`: downloads the connectors and makes later starts of Spark faster, for
+example in an image. A pipeline file may need more than its sink does: the jars of its store, the driver of
+its catalog."""
 
 from __future__ import annotations
 
@@ -10,33 +11,49 @@ from pathlib import Path
 
 from rich.console import Console
 
+from penstock import config as configuration
 from penstock.errors import PenstockError
 from penstock.failures.advice import advise
 from penstock.failures.error_log import keep_text
 from penstock.sinks import registry
+from penstock.sinks.kind import SinkOptions
 from penstock.spark import classes
 from penstock.spark.jars import jars
 
-_PREPARE_CODE = "import sys; from penstock.spark.classes import prepare; prepare(sys.argv[1])"
+_PREPARE_CODE = """
+import sys
+from penstock.commands.prepare import sink_options
+from penstock.spark.classes import prepare
+prepare(sink_options(sys.argv[1]))
+"""
 """Each archive needs a new JVM, and a process can only start one."""
 
 
-def prepare(sinks: list[str], *, as_json: bool) -> None:
+def prepare(targets: list[str], *, as_json: bool) -> None:
+    """`targets`: names of sinks, and paths of pipeline files. Prints where the archive for each is."""
     made: dict[str, str] = {}
-    for sink in dict.fromkeys(sinks):
-        path = classes.archive(jars([registry.kind(sink)]))
+    for target in dict.fromkeys(targets):
+        path = classes.archive(jars([sink_options(target)]))
         if not path.exists():
-            _make(sink, path, quiet=as_json)
-        made[sink] = str(path)
+            _make(target, path, quiet=as_json)
+        made[target] = str(path)
     if as_json:
         print(json.dumps(made))
 
 
-def _make(sink: str, path: Path, *, quiet: bool) -> None:
+def sink_options(target: str) -> SinkOptions:
+    """The options of a sink that has this name, or of the pipeline file at this path."""
+    if target not in registry.names() and (Path(target).exists() or target.endswith((".yaml", ".yml"))):
+        return configuration.load(target).sink
+    options: SinkOptions = registry.kind(target).example(Path("unused"))
+    return options
+
+
+def _make(target: str, path: Path, *, quiet: bool) -> None:
     console = Console(stderr=True, quiet=quiet)
-    with console.status(f"preparing Spark for {sink} (half a minute, once)"):
+    with console.status(f"preparing Spark for {target} (half a minute, once)"):
         done = subprocess.run(
-            [sys.executable, "-c", _PREPARE_CODE, sink],
+            [sys.executable, "-c", _PREPARE_CODE, target],
             capture_output=True,
             text=True,
             check=False,
@@ -46,7 +63,7 @@ def _make(sink: str, path: Path, *, quiet: bool) -> None:
         advice = advise(done.stderr, rows=False)
         kept = keep_text(done.stderr, None)
         raise PenstockError(
-            f"Spark could not be prepared for {sink}: "
+            f"Spark could not be prepared for {target}: "
             f"{advice.message if advice is not None else f'the process ended with code {done.returncode}.'}",
             hint=f"{advice.hint if advice is not None else ''} Pipelines run without it, but they take "
             f"longer to start. Details are in {kept}.".strip(),

@@ -14,12 +14,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from penstock.config.secret import Secret, lent, take_back
 from penstock.config.sections import (
     EpochConfig,
     RelayLogConfig,
@@ -39,6 +38,7 @@ from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
 from penstock.model.section import Section
 from penstock.model.shards import ShardRule, contradiction
 from penstock.model.units import Milliseconds
+from penstock.secret import REVEALED, Secret, lent, take_back
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sources.kind import SourceOptions
@@ -208,8 +208,7 @@ def save(config: PipelineConfig, path: Path) -> None:
     """Writes a file that `load` can read. Only this account can read it, because it contains passwords.
     Relative paths of `config` count from this process's working directory, wherever the file is."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    document = _rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True)
-    document["source"] |= {name: one.reveal() for name, one in secrets_of(config.source).items()}
+    document = _rooted(config, Path.cwd()).model_dump(mode="json", by_alias=True, context=REVEALED)
     with os.fdopen(descriptor, "w") as file:
         yaml.safe_dump(document, file)
 
@@ -294,6 +293,17 @@ def _sink_type(document: dict[str, Any]) -> str:
     return str(section.get("type", registry.DEFAULT.name)) if isinstance(section, dict) else ""
 
 
+def _variant(annotation: Any, value: Any) -> Any:
+    """The type of an option. If it may have one of several sections, the one that its `type` names."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    for one in get_args(annotation):
+        if kind is not None and isinstance(one, type) and issubclass(one, Section):
+            field = one.model_fields.get("type")
+            if field is not None and kind in get_args(field.annotation):
+                return one
+    return annotation
+
+
 def _options(location: list[str], document: dict[str, Any]) -> list[str]:
     section: Any = PipelineConfig
     if location[:1] == ["source"]:
@@ -301,9 +311,11 @@ def _options(location: list[str], document: dict[str, Any]) -> list[str]:
         section, location = options_model(written if isinstance(written, dict) else {}), location[1:]
     elif location[:1] == ["sink"]:
         section, location = registry.kind(_sink_type(document)).options, location[1:]
+    value: Any = document.get("sink")
     for name in location:
         field = next((f for n, f in section.model_fields.items() if name == (f.alias or n)), None)
-        section = None if field is None else field.annotation
+        value = value.get(name) if isinstance(value, dict) else None
+        section = None if field is None else _variant(field.annotation, value)
         if section is TypeOptions:
             return [option.name for option in fields(TypeOptions)]
         if not isinstance(section, type) or not issubclass(section, Section):

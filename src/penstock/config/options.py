@@ -24,9 +24,9 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from penstock.config.secret import Secret
 from penstock.config.source_section import OwnSources
 from penstock.model.units import Unit
+from penstock.secret import Secret
 
 REQUIRED = "required"
 
@@ -100,7 +100,7 @@ def _sections(model: type, name: str, variant: str) -> Iterator[OptionSection]:
         models = list(_models_in(field.annotation))
         for one in models:
             nested += _sections(one, full, _variant(one) if len(models) > 1 else "")
-        if models and not _is_repeated(field.annotation):
+        if models and not _is_repeated(field.annotation) and not _may_be_a_word(field.annotation):
             continue  # the section has its own text
         text = docs.get(_attribute(model, field.name), "")
         options.append(Option(full, _type_text(field), _default_text(field), text))
@@ -142,8 +142,12 @@ def _attribute(model: type, name: str) -> str:
     return name
 
 
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation))
+
+
 def _models_in(annotation: Any) -> Iterator[type]:
-    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
+    if _is_model(annotation):
         yield annotation
     elif get_origin(annotation) is not Literal:
         for part in get_args(annotation):
@@ -152,6 +156,11 @@ def _models_in(annotation: Any) -> Iterator[type]:
 
 def _is_repeated(annotation: Any) -> bool:
     return get_origin(annotation) in (list, tuple, dict)
+
+
+def _may_be_a_word(annotation: Any) -> bool:
+    """Whether the option takes a section or a text."""
+    return get_origin(annotation) in (Union, UnionType) and str in get_args(annotation)
 
 
 def _variant(model: type) -> str:
@@ -201,7 +210,7 @@ def _name(annotation: Any) -> str:
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in arguments)
     if origin in (Union, UnionType):
-        names = [_name(part) for part in arguments if part is not NoneType]
+        names = ["section" if _is_model(part) else _name(part) for part in arguments if part is not NoneType]
         return " or ".join(dict.fromkeys(names))
     if origin is dict:
         return "names with values"

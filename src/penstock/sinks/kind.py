@@ -6,7 +6,7 @@ imports Spark or Arrow at the top of the file; `SinkKind.open` does so when it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -56,11 +56,35 @@ class NamespaceOptions(SinkOptions):
         return target_names(self.namespace, table)
 
 
+@dataclass(frozen=True)
+class Probed:
+    """One thing that was tried at a target. `check`: its name, which programs can rely on. `subject`: what
+    was used. `message`: what came of it, in one paragraph, with the cure if it failed."""
+
+    check: str
+    subject: str
+    ok: bool
+    message: str
+
+
+Probe = Callable[["SparkSession", Sequence[str]], Iterator[Probed]]
+"""Tries what a pipeline does at its targets, and leaves nothing behind. Arguments: a session with the sink's
+`spark_options`, and the source's databases that the pipeline captures, as far as they are known. It yields
+what it tried, in order, and ends at the first that failed."""
+
 Options = TypeVar("Options", bound=SinkOptions)
 
 
 def _no_options(options: SinkOptions, conf: Mapping[str, str], state: Path) -> dict[str, str]:
     return {}
+
+
+def _no_jars(options: SinkOptions) -> tuple[str, ...]:
+    return ()
+
+
+def _no_probe(options: SinkOptions, conf: Mapping[str, str]) -> Probe | None:
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +110,13 @@ class SinkKind(Generic[Options]):
     jars: tuple[str, ...] = ()
     """Maven coordinates of the jars that Spark needs for it. Their own dependencies are not fetched: list
     them, too."""
+    jars_for: Callable[[Options], tuple[str, ...]] = _no_jars
+    """Further jars, which only these options of the sink need."""
     jars_sha256: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The SHA-256 of these jars by file name. For Penstock's own sinks, see `artifacts/pinned.py`."""
     spark_options: Callable[[Options, Mapping[str, str], Path], dict[str, str]] = _no_options
     """Options of the Spark session. Arguments: the sink's options, the user's `spark.conf` (which overrides
     the result), and the state directory."""
+    probe: Callable[[Options, Mapping[str, str]], Probe | None] = _no_probe
+    """What `penstock doctor` tries. Arguments: the sink's options and the user's `spark.conf`. None: there is
+    nothing to try, because targets are on the local disk."""

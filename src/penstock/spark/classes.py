@@ -66,13 +66,14 @@ def java_options(paths: Iterable[Path]) -> str:
     return f'{QUIET} -Xshare:auto "-XX:SharedArchiveFile={path}"'
 
 
-def prepare(sink_name: str) -> Path:
-    """Makes the archive for pipelines with this sink, unless it exists. Takes half a minute."""
+def prepare(sink: SinkOptions) -> Path:
+    """Makes the archive for pipelines with such a sink, unless it exists. Takes half a minute. The target's
+    catalog and store are not used: the archive has their jars, but only classes that every pipeline loads."""
     from penstock.spark.jars import jars
     from penstock.spark.session import session_options, start
 
-    kind = registry.kind(sink_name)
-    path = archive(jars([kind]))
+    kind = registry.kind(sink.type)
+    path = archive(jars([sink]))
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,11 +82,11 @@ def prepare(sink_name: str) -> Path:
         made = place / "classes.jsa"
         conf = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={made}"'}
         spark_config = SparkConfig(master="local[2]", driver_memory="1g", conf=conf)
-        sink = kind.example(place / "warehouse")
-        options = session_options(spark_config, [sink], place / "state")
+        example = kind.example(place / "warehouse")
+        options = session_options(spark_config, [example], place / "state", jars_of=[sink])
         spark = start(options, spark_config.master, place / "state")
         try:
-            _exercise(spark, sink, place / "state")
+            _exercise(spark, example, place / "state")
         finally:
             _end(spark)
         if not made.exists():

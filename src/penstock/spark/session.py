@@ -114,7 +114,8 @@ def start(
 
 
 _SECRET = re.compile(
-    r"secret|password|passwd|token|credential|access[.-]?key|://[^/\s]*:[^/\s]*@", re.IGNORECASE
+    r"secret|password|passwd|token|credential|authorization|api[.-]?key|access[.-]?key|://[^/\s]*:[^/\s]*@",
+    re.IGNORECASE,
 )
 
 
@@ -152,9 +153,15 @@ _UNSEEN = {
 jobs and stages, with plans and tasks."""
 
 
-def session_options(spark_config: SparkConfig, sinks: Sequence[SinkOptions], state: Path) -> dict[str, str]:
+def session_options(
+    spark_config: SparkConfig,
+    sinks: Sequence[SinkOptions],
+    state: Path,
+    *,
+    jars_of: Sequence[SinkOptions] | None = None,
+) -> dict[str, str]:
     """All options of the session. The user's `spark.conf` wins; lists of Penstock are put before the
-    user's."""
+    user's. `jars_of`: the sinks whose jars are on the class path, if these are others than `sinks`."""
     state = state.absolute()
     options = {
         "spark.master": with_retries(spark_config.master),
@@ -164,7 +171,7 @@ def session_options(spark_config: SparkConfig, sinks: Sequence[SinkOptions], sta
         **_execution(spark_config.master),
         **_python(spark_config.master),
     }
-    paths = [str(path) for path in jars(registry.kind(sink.type) for sink in sinks)]
+    paths = [str(path) for path in jars(sinks if jars_of is None else jars_of)]
     # On the driver's class path, because Hadoop needs the local file system before `spark.jars` is loaded.
     options["spark.driver.extraClassPath"] = os.pathsep.join(paths)
     options["spark.driver.extraJavaOptions"] += " " + java_options([Path(path) for path in paths])
@@ -248,6 +255,9 @@ def _execution(master: str) -> dict[str, str]:
         # A value outside its type is a bug of Penstock and must not become NULL.
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "false",
+        # Which options Spark hides in its event log and on its web page. Its own pattern does not know
+        # OAuth2 credentials, nor passwords in addresses.
+        "spark.redaction.regex": f"(?i){_SECRET.pattern}",
         # Statements contain names and values of the source, in which `${env:HOME}` is plain text.
         "spark.sql.variable.substitute": "false",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.sinks import registry
@@ -12,7 +13,7 @@ from penstock.testing import servers
 
 def main() -> int:
     try:
-        jars(registry.kind(name) for name in ("iceberg", "delta"))
+        jars(registry.kind(name).example(Path("unused")) for name in ("iceberg", "delta"))
         servers.MySqlServer.prepare()
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)

@@ -73,6 +73,9 @@ class Catalog:
     def exists(self, levels: Sequence[str]) -> bool:
         return bool(self.open().tableExists(self._identifier_of(levels)))
 
+    def has_namespace(self, levels: Sequence[str]) -> bool:
+        return bool(self.open().namespaceExists(self._texts(levels)))
+
     def create(self, levels: Sequence[str], columns: StructType, properties: Mapping[str, str]) -> bool:
         """Creates a table and its namespaces. False: the table exists already."""
         *namespace, name = levels

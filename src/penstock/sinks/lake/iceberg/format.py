@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ByteType,
@@ -36,14 +35,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from penstock.errors import ConfigError, TableError
-from penstock.failures.messages import advice_of, text_of
+from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
 from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.evolve import Change, assignments, dropped
 from penstock.sinks.lake.iceberg.catalog import PROPERTIES, Catalog
+from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
     Classes,
@@ -74,7 +73,7 @@ class IcebergFormat:
         self._options = options
         self._spark = spark
         self._commits = Commits(pipeline)
-        self._catalog = Catalog(spark, options.catalog)
+        self._catalog = Catalog(spark, options.catalog_name)
         self._classes = Classes(spark._jvm)
         self._small = SmallCommits(self._classes, self._commits)
         self._merges = FileMerges(spark, self._classes, self._commits)
@@ -83,22 +82,16 @@ class IcebergFormat:
         self._locks: dict[TableId, threading.RLock] = {}
         self._guard = threading.Lock()
         self._is_local = options.path is not None and is_directory_catalog(
-            spark, options.catalog, options.path
+            spark, options.catalog_name, options.path
         )
 
     def check(self) -> None:
         if self._options.path is not None:
             check_directory(self._options.path)
-        try:
+        with catalog_explained(self._options):
             self._catalog.open()
-        except (Py4JJavaError, PySparkException) as error:
-            advice = advice_of(text_of(error), rows=False)
-            cure = f"Check `sink.catalog` and spark.sql.catalog.{self._options.catalog}* in `spark.conf`."
-            raise ConfigError(
-                f"Spark cannot set up the catalog {self._options.catalog}: "
-                f"{advice.message if advice is not None else type(error).__name__}",
-                hint=f"{advice.hint if advice is not None else ''} {cure}".strip(),
-            ) from error
+            if self._options.connects_late:
+                self._catalog.has_namespace(("penstock",))  # any name: what counts is that it answers
 
     def find(self, table: TableId) -> Any | Missing | Foreign:
         absent = self._is_local and not self._path(table).exists()  # much faster than to ask Spark

@@ -1,22 +1,43 @@
-"""The sink `iceberg`: its options, and what Spark needs for it."""
+"""The sink `iceberg`: its options, and what Spark needs for it: options of the session, and jars."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from penstock.model.shards import Shards
 from penstock.model.units import Milliseconds
-from penstock.sinks.kind import NamespaceOptions, SinkKind
+from penstock.sinks.kind import NamespaceOptions, Probe, Probed, SinkKind
+from penstock.sinks.lake.iceberg.catalog_options import (
+    CatalogOptions,
+    CatalogSection,
+    HiveCatalog,
+    JdbcCatalog,
+    Storage,
+    storage_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.sinks.base import Sink
+
+
+_VERSION = "1.12.0"
+_BUNDLES: dict[Storage, str] = {"s3": f"org.apache.iceberg:iceberg-aws-bundle:{_VERSION}"}
+"""What the FileIO of a store needs. There are no bundles of this version for Google Cloud Storage and Azure,
+so users add what they have by `spark.conf`."""
+_DRIVERS = {
+    "sqlite": "org.xerial:sqlite-jdbc:3.50.3.0",
+    "postgresql": "org.postgresql:postgresql:42.7.7",
+    "mysql": "com.mysql:mysql-connector-j:9.4.0",
+    "mariadb": "org.mariadb.jdbc:mariadb-java-client:3.5.6",
+}
+"""The drivers of JDBC catalogs, by the product in the address."""
 
 
 class IcebergOptions(NamespaceOptions):
@@ -25,10 +46,10 @@ class IcebergOptions(NamespaceOptions):
     type: Literal["iceberg"] = "iceberg"
     """Name of the sink."""
     path: Path | None = None
-    """Directory of the warehouse."""
-    catalog: str = "lake"
-    """Name of the Iceberg catalog in Spark. A Hadoop catalog at `path`, unless `spark.conf` configures
-    another."""
+    """Directory of the warehouse, without a section `catalog`."""
+    catalog: CatalogSection = "lake"
+    """The Iceberg catalog that has the tables: a section (below), or the name of a catalog in Spark. A
+    name is a Hadoop catalog at `path`, unless `spark.conf` configures another."""
     equality_deletes: bool = True
     """Small epochs are committed without a Spark job. They leave equality deletes, which are converted
     into deletion vectors in the background. `false`: for readers that do not support equality deletes."""
@@ -47,23 +68,56 @@ class IcebergOptions(NamespaceOptions):
     files_age: Milliseconds = 900_000
     """How long files are kept that no snapshot uses any more, for queries that still read them."""
 
+    @model_validator(mode="after")
+    def _has_one_warehouse(self) -> IcebergOptions:
+        if self.path is not None and isinstance(self.catalog, CatalogOptions):
+            raise ValueError(
+                "`path` is the warehouse of a catalog without a section; leave it out, and give "
+                "`catalog.warehouse`"
+            )
+        return self
+
     @property
     def directory(self) -> Path | None:
+        if isinstance(self.catalog, CatalogOptions):
+            return self.catalog.directory
         return self.path
 
     @property
+    def catalog_name(self) -> str:
+        """Name of the catalog in Spark."""
+        return self.catalog if isinstance(self.catalog, str) else self.catalog.name
+
+    @property
+    def connects_late(self) -> bool:
+        """Iceberg connects to the catalog only when it needs it, and not when it sets it up."""
+        return isinstance(self.catalog, HiveCatalog)
+
+    @property
     def spark_catalog(self) -> str | None:
-        return self.catalog
+        return self.catalog_name
+
+
+def _jars_for(options: IcebergOptions) -> tuple[str, ...]:
+    catalog = options.catalog
+    if isinstance(catalog, str):
+        return ()
+    bundle = _BUNDLES.get(storage_of(catalog))
+    driver = _DRIVERS.get(catalog.database) if isinstance(catalog, JdbcCatalog) else None
+    return tuple(jar for jar in (bundle, driver) if jar is not None)
 
 
 def _spark_options(options: IcebergOptions, conf: Mapping[str, str], state: Path) -> dict[str, str]:
-    prefix = f"spark.sql.catalog.{options.catalog}"
+    prefix = f"spark.sql.catalog.{options.catalog_name}"
     found = {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         # Each session has its own catalog object, whose cache would miss commits of other sessions.
         f"{prefix}.cache-enabled": "false",
     }
-    if prefix not in conf:
+    if isinstance(options.catalog, CatalogOptions):
+        found[prefix] = "org.apache.iceberg.spark.SparkCatalog"
+        found |= {f"{prefix}.{name}": value for name, value in options.catalog.iceberg_properties().items()}
+    elif prefix not in conf:
         warehouse = options.path or state / "warehouse"
         found |= {
             prefix: "org.apache.iceberg.spark.SparkCatalog",
@@ -88,6 +142,19 @@ def _open(options: IcebergOptions, spark: SparkSession, pipeline: str, shards: S
     return with_shards(lake, shards, spark)
 
 
+def _probe(options: IcebergOptions, conf: Mapping[str, str]) -> Probe | None:
+    """A catalog in a local directory needs none."""
+    if isinstance(options.catalog, str) and f"spark.sql.catalog.{options.catalog}" not in conf:
+        return None
+
+    def run(spark: SparkSession, databases: Sequence[str]) -> Iterator[Probed]:
+        from penstock.sinks.lake.iceberg.probe import probe
+
+        return probe(options, spark, databases)
+
+    return run
+
+
 ICEBERG = SinkKind(
     name="iceberg",
     options=IcebergOptions,
@@ -95,6 +162,8 @@ ICEBERG = SinkKind(
     example=lambda folder: IcebergOptions(path=folder),
     keeps_tables=True,
     merges_shards=True,
-    jars=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
+    jars=(f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{_VERSION}",),
+    jars_for=_jars_for,
     spark_options=_spark_options,
+    probe=_probe,
 )

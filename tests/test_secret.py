@@ -10,8 +10,8 @@ import pytest
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig, Secret
-from penstock.config.secret import lent
 from penstock.errors import ConfigError, InternalError, TransientError
+from penstock.secret import lent
 from penstock.sources.mysql.options import MySqlOptions, options_of
 
 PASSWORD = "hunter2-hunter2"

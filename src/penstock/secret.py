@@ -1,7 +1,8 @@
 """A password that cannot be shown by accident.
 
 `repr`, `str`, formatting and JSON show asterisks. Only `reveal` returns the text, so all places that use it
-can be found by that name.
+can be found by that name. The file that `config.save` writes is the one exception: it asks pydantic for the
+texts with the context `REVEALED`.
 
 **How it reaches Spark tasks.** A task that reads a chunk needs the password to connect. But Spark stores
 what it carries in many places: serialised tasks are in files of the driver and of block managers, and job
@@ -23,13 +24,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SerializationInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from penstock.errors import InternalError, TransientError
 
 HIDDEN = "**********"
+REVEALED = "penstock.secret.revealed"
+"""As the context of `model_dump`: secrets are dumped as their texts."""
 
 
 class Secret:
@@ -85,7 +88,7 @@ class Secret:
             return (_from_file, (str(self._file),))
         if not self.reveal():
             return (Secret, ())
-        raise InternalError("A password was pickled without having been lent (`penstock.config.secret`).")
+        raise InternalError("A password was pickled without having been lent (`penstock.secret`).")
 
     @classmethod
     def __get_pydantic_core_schema__(
@@ -93,7 +96,9 @@ class Secret:
     ) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(
             cls._accept,
-            serialization=core_schema.plain_serializer_function_ser_schema(str, when_used="json"),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                _dumped, info_arg=True, when_used="json"
+            ),
         )
 
     @classmethod
@@ -109,6 +114,10 @@ class Secret:
         if not isinstance(value, str):
             raise ValueError("write it as a text, in quotes")
         return cls(value)
+
+
+def _dumped(secret: Secret, info: SerializationInfo) -> str:
+    return secret.reveal() if info.context == REVEALED else str(secret)
 
 
 def _from_file(path: str) -> Secret:
