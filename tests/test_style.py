@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,13 +55,31 @@ LAYERS: list[set[str]] = [
 UPWARD_IMPORTS: set[str] = set()
 
 
+@cache
 def python_files() -> list[Path]:
     folders = [ROOT / name for name in ("src", "tests", "bench", "scripts")]
     return sorted(path for folder in folders for path in folder.rglob("*.py"))
 
 
+@cache
 def rust_files() -> list[Path]:
     return sorted(path for path in (ROOT / "core").rglob("*.rs") if "target" not in path.parts)
+
+
+@cache
+def package_files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a Python file. Each file is read and parsed once for all tests."""
+    return list(ast.walk(ast.parse(text_of(path))))
 
 
 def name_of(path: Path) -> str:
@@ -69,16 +88,19 @@ def name_of(path: Path) -> str:
 
 def code_of(path: Path) -> str:
     """The text of a file; of a Rust file without the tests at its end."""
-    return path.read_text().split("#[cfg(test)]\nmod tests {", 1)[0]
+    return text_of(path).split("#[cfg(test)]\nmod tests {", 1)[0]
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Full names of the modules a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def imports(path: Path) -> list[str]:
+    """Full names of the modules that a file imports, wherever in the file."""
+    found = []
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def test_files_are_small_rooms() -> None:
@@ -93,7 +115,7 @@ def test_files_are_small_rooms() -> None:
 def test_python_functions_are_short() -> None:
     lengths: dict[str, int] = {}
     for path in python_files():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 name = f"{name_of(path)}:{node.name}"
                 lengths[name] = max(lengths.get(name, 0), (node.end_lineno or node.lineno) - node.lineno + 1)
@@ -110,7 +132,7 @@ def test_lines_fit() -> None:
     long = [
         f"{name_of(path)}:{number}"
         for path in python_files() + rust_files()
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if len(line) > LINE_LENGTH_MAX
     ]
     assert [place for place in long if place.split(":")[0] not in LONG_LINES] == []
@@ -121,7 +143,7 @@ def test_pyspark_is_imported_only_in_spark_and_sinks() -> None:
     allowed = {"spark", "sinks", "testing"}
     found = [
         name_of(path)
-        for path in PACKAGE.rglob("*.py")
+        for path in package_files()
         if path.relative_to(PACKAGE).parts[0] not in allowed
         and any(module.split(".")[0] == "pyspark" for module in imports(path))
     ]
@@ -133,12 +155,9 @@ def test_only_sinks_know_the_name_of_a_sink() -> None:
     names = {"iceberg", "delta", "parquet", "console"}
     users = [
         str(path.relative_to(PACKAGE))
-        for path in sorted(PACKAGE.rglob("*.py"))
+        for path in package_files()
         if path.relative_to(PACKAGE).parts[0] not in ("sinks", "testing")
-        and any(
-            isinstance(node, ast.Constant) and node.value in names
-            for node in ast.walk(ast.parse(path.read_text()))
-        )
+        and any(isinstance(node, ast.Constant) and node.value in names for node in nodes_of(path))
     ]
     assert users == ["cli.py"], "where `penstock demo` offers a choice"
 
@@ -165,11 +184,8 @@ def callers(calls: set[str]) -> list[str]:
     """Files in which one of the functions is called."""
     return [
         str(path.relative_to(PACKAGE))
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if any(
-            isinstance(node, ast.Call) and ast.unparse(node.func) in calls
-            for node in ast.walk(ast.parse(path.read_text()))
-        )
+        for path in package_files()
+        if any(isinstance(node, ast.Call) and ast.unparse(node.func) in calls for node in nodes_of(path))
     ]
 
 
@@ -188,7 +204,7 @@ def test_only_the_rest_channel_listens() -> None:
 def test_the_web_framework_is_imported_only_by_the_rest_channel() -> None:
     users = [
         str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
+        for path in package_files()
         if any(module.split(".")[0] in ("fastapi", "starlette", "uvicorn") for module in imports(path))
     ]
     assert users == ["signals/rest.py"]
@@ -210,7 +226,7 @@ def test_a_source_is_known_only_to_its_own_folder_and_to_commands_about_it(sourc
     """Everybody else asks through `sources/base.py`, and the registry loads it by its name."""
     users = {
         path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
+        for path in package_files()
         if any(module.startswith(f"penstock.sources.{source}") for module in imports(path))
     }
     others = {name for name in users if not name.startswith((f"sources/{source}/", "testing/"))}
@@ -219,7 +235,7 @@ def test_a_source_is_known_only_to_its_own_folder_and_to_commands_about_it(sourc
 
 def outside_of_mysql() -> Iterator[tuple[str, Path]]:
     """Modules that may not know that the source is MySQL or MariaDB."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in package_files():
         name = path.relative_to(PACKAGE).as_posix()
         if not name.startswith(("sources/mysql/", "testing/")) and name not in MYSQL_ONLY:
             yield name, path
@@ -227,7 +243,7 @@ def outside_of_mysql() -> Iterator[tuple[str, Path]]:
 
 def texts_in(path: Path) -> Iterator[str]:
     """The texts in a file that are no docstrings."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         parts = () if isinstance(node, ast.Expr) else ast.iter_child_nodes(node)
         yield from (
             one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)
@@ -245,7 +261,7 @@ SPEAKS_OF_BINLOG = {
 def test_positions_and_transactions_of_the_source_are_opaque() -> None:
     """Docstrings and comments count, too."""
     word = re.compile("binlog|binary log|gtid", re.IGNORECASE)
-    assert {name for name, path in outside_of_mysql() if word.search(path.read_text())} == SPEAKS_OF_BINLOG
+    assert {name for name, path in outside_of_mysql() if word.search(text_of(path))} == SPEAKS_OF_BINLOG
 
 
 # Folders whose SQL is Spark's, which quotes names in the same way.
@@ -287,7 +303,7 @@ def test_a_pipeline_file_is_read_without_its_source() -> None:
 def test_the_mysql_driver_is_imported_only_by_the_mysql_source() -> None:
     users = [
         name_of(path)
-        for path in PACKAGE.rglob("*.py")
+        for path in package_files()
         if not path.relative_to(PACKAGE).as_posix().startswith(("sources/mysql/", "testing/"))
         and any(module.split(".")[0] == "pymysql" for module in imports(path))
     ]
@@ -305,7 +321,7 @@ def layer_of(parts: Sequence[str]) -> int | None:
 
 def test_imports_point_one_way() -> None:
     upward = set()
-    for path in PACKAGE.rglob("*.py"):
+    for path in package_files():
         own = path.relative_to(PACKAGE).with_suffix("").parts
         own_layer = layer_of(own)
         assert own_layer is not None, f"{name_of(path)}: give `{own[0]}` a place in LAYERS"
@@ -378,12 +394,9 @@ def test_no_text_is_run_as_code_or_unpickled() -> None:
     modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
     users = [
         name_of(path)
-        for path in PACKAGE.rglob("*.py")
+        for path in package_files()
         if any(module.split(".")[0] in modules for module in imports(path))
-        or any(
-            isinstance(node, ast.keyword) and node.arg == "shell"
-            for node in ast.walk(ast.parse(path.read_text()))
-        )
+        or any(isinstance(node, ast.keyword) and node.arg == "shell" for node in nodes_of(path))
     ]
     assert users == []
 
