@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
+import pty
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,30 @@ from tests.commands.test_screen import status, table
 from penstock.commands import run as command
 from penstock.commands.terminal import console
 from penstock.runtime.pipeline import Pipeline
+from penstock.runtime.shutdown import BY_FORCE
+
+PIPELINE = """
+name: shop
+source: {host: 127.0.0.1, user: penstock, password: x}
+tables: [shop.*]
+sink: {type: console}
+state: STATE
+stop_timeout: 1s
+"""
+HANGS = """
+import os, signal, sys, threading
+from pathlib import Path
+from penstock.commands.run import run
+from penstock.runtime import pipeline
+
+def hang(*_, **__):
+    os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait()
+
+pipeline.open_source = hang
+run(Path(sys.argv[1]), once=False, as_json=False)
+"""
+HIDES_CURSOR, SHOWS_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 class ScriptedPipeline:
@@ -80,3 +107,37 @@ def test_the_log_goes_where_it_went_when_the_screen_has_ended(monkeypatch: pytes
     with Live("", console=console(file=errors, force_terminal=True)) as live, command.logged_above(live):
         assert handler.stream is not errors
     assert handler.stream is errors
+
+
+def read_to_end(terminal: int) -> str:
+    """Everything that is written to a terminal until its last writer has ended."""
+    said = b""
+    try:
+        while part := os.read(terminal, 65536):
+            said += part
+    except OSError:  # EIO: nobody has the other side open any more
+        pass
+    return said.decode()
+
+
+def test_a_run_that_is_ended_by_force_gives_the_terminal_its_cursor_back(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(PIPELINE.replace("STATE", str(tmp_path / "state")))
+    terminal, other_side = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGS, str(file)],
+        stdin=other_side,
+        stdout=other_side,
+        stderr=other_side,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
+    )
+    try:
+        os.close(other_side)
+        said = read_to_end(terminal)
+        assert process.wait(60) == BY_FORCE, said
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    assert HIDES_CURSOR in said and said.rfind(SHOWS_CURSOR) > said.rfind(HIDES_CURSOR), said
+    assert "ended by force" in said[said.rfind(SHOWS_CURSOR) :], "the reason stands below the screen"

@@ -60,6 +60,7 @@ def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:
         def draw(progress: Progress) -> None:
             live.update(screen(progress.to_json(), lines=errors.height))
 
+        pipeline.end_screen = live.stop
         return pipeline.run(once=once, on_progress=draw)
 
 

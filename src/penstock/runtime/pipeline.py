@@ -48,6 +48,8 @@ class Pipeline:
         self._stopping = threading.Event()
         self.exits = False
         """Whether this process may exit to keep `stop_timeout`, because it only runs this pipeline."""
+        self.end_screen: Callable[[], None] = lambda: None
+        """Called before this process exits by force, to give the terminal back."""
         self.progress: Progress | None = None
 
     @classmethod
@@ -77,7 +79,7 @@ class Pipeline:
                 directory.make(config.state / name, "state")
             stack.callback(forget_report, config.state)
             ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
-            ending.forced = partial(leave_by_force, config.state)
+            ending.forced, ending.end_screen = partial(leave_by_force, config.state), self.end_screen
             config = stack.enter_context(configuration.with_lent_secrets(config))
             stack.enter_context(explained("The pipeline stopped", config.state))
             targets.check_paths(config)

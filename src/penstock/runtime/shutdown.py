@@ -66,6 +66,8 @@ class Ending:
         """Called about once a second before that, because the main thread may be waiting for the source."""
         self.forced: Callable[[str], None] = lambda message: None
         """Called with the reason when the run is ended by force."""
+        self.end_screen: Callable[[], None] = lambda: None
+        """Called before the reason is printed. Ends a live screen, which hides the terminal's cursor."""
         self.interrupt: Callable[[str], int] = lambda reason: 0
         """Ends all waits for the source. Returns their number."""
         self.cancel_jobs: Callable[[], None] | None = None
@@ -176,6 +178,7 @@ class Ending:
 
     def _say(self, message: str) -> None:
         if self._exits:
+            _try(self.end_screen)
             text = "\n".join(filter(None, (self._why, message)))
             print(f"penstock: {printable(text, lines=True)}", file=sys.stderr, flush=True)
         log.error("%s", message)
