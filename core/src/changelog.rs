@@ -23,7 +23,7 @@ pub struct Changelog {
     bucket: Option<Bucket>,
     /// Steps over images that are not decoded.
     skip: Option<Walk>,
-    /// The row event that is decoded now, and how many bytes of its images are done.
+    /// The row event that is decoded now, and how many bytes of its images were decoded.
     open: Option<(RowsAt, usize)>,
 }
 
@@ -40,7 +40,7 @@ impl Bucket {
         Ok(self.keys.read(image, map, rows.present)?.bucket(self.count) == self.share)
     }
 
-    /// The same for an image after an update.
+    /// Whether the row after an update belongs to the bucket.
     fn wants_after<'a>(
         &mut self,
         before: Cursor<'a>,

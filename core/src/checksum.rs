@@ -11,7 +11,7 @@ pub const CHECKSUM_SIZE: usize = 4;
 /// Size of the server's version in a FORMAT_DESCRIPTION.
 const VERSION_SIZE: usize = 50;
 
-/// How events end.
+/// Whether events end with a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Checksum {
     #[default]

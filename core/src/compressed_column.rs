@@ -1,8 +1,9 @@
 //! Values of MariaDB's `COMPRESSED` columns.
 //!
-//! A byte says how: the algorithm (4 bits: 0 none, 8 zlib), whether the stream has zlib's own frame (1 bit,
-//! set: it has not), the bytes of the length before packing (3 bits). Then, if packed, that length,
-//! big-endian, and the stream; else the value. An empty value has not even the first byte.
+//! The first byte has the algorithm (4 bits: 0 none, 8 zlib), whether the stream lacks zlib's own frame (1
+//! bit), and the size of the length field (3 bits). A compressed value continues with the length of the
+//! value, big-endian, and the stream. Another one continues with the value itself. An empty value has no
+//! bytes at all.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -12,7 +13,7 @@ use flate2::read::{DeflateDecoder, ZlibDecoder};
 use crate::cursor::Cursor;
 use crate::error::ValueError;
 
-/// What a packet, and so a value, can have at most.
+/// Most bytes of a packet, and so of a value.
 const UNPACKED_MAX: u64 = 1 << 30;
 
 pub fn unpack(packed: &[u8]) -> Result<Cow<'_, [u8]>, ValueError> {

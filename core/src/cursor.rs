@@ -1,14 +1,14 @@
-//! Checked reads over bytes. Every parser of the core reads through a `Cursor`, so truncated input is an
-//! error that names the field and the offset, and no length taken from the input is trusted before it is
-//! there.
+//! Checked reads of bytes. Every parser of the core reads through a `Cursor`. Truncated input is an error
+//! that names the field and the offset. A length in the input is not trusted before so many bytes have been
+//! found.
 
 use crate::error::{DecodeError, Result};
 
-/// A place in some bytes whose first byte stands at offset `base` of the file or log.
+/// A place in some bytes. `base` is the offset of their first byte in the file or log.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
-    /// Bytes at the beginning.
+    /// The number of all bytes, read or not.
     length: usize,
     base: u64,
 }
@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes, length: bytes.len(), base }
     }
 
-    /// Where the next read happens, as an offset of the file or log.
+    /// The offset of the next byte in the file or log.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.base + self.position() as u64
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         self.take(length, what).map(drop)
     }
 
-    /// Everything that is left.
+    /// All bytes that were not read.
     #[inline]
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
@@ -153,8 +153,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length-encoded integer that counts bytes or items still to come, so it can be no larger than what is
-    /// left times `per_byte` (8 for bits).
+    /// A length-encoded integer that counts bytes or items after it. An error if it is larger than the number
+    /// of bytes that were not read, times `per_byte` (8 for bits).
     pub fn lenenc_count(&mut self, per_byte: usize, what: &'static str) -> Result<usize> {
         let before = *self;
         let count = self.lenenc(what)?;

@@ -1,19 +1,19 @@
-//! MySQL's binary DECIMAL: groups of nine digits in four bytes, big-endian, most significant first; the
-//! groups at both ends of the number are shorter. The first bit is the sign (set: not negative); negative
-//! numbers have all bits inverted, so that images compare as bytes.
+//! MySQL's binary DECIMAL: groups of nine digits in four bytes, big-endian, the most significant one first.
+//! The groups at both ends of the number may be shorter. The first bit is the sign (set: not negative).
+//! Negative numbers have all bits inverted, so that images compare as bytes.
 
 use crate::digits::write_padded;
 use crate::error::ValueError;
 
-/// Bytes that 0 to 9 digits take.
+/// Number of bytes for 0 to 9 digits.
 const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 const POWERS: [u32; 10] =
     [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
-/// All bits of so many bytes.
+/// A number with all bits of so many bytes set.
 const MASKS: [u32; 5] = [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff];
 
-/// The image of a DECIMAL(precision, scale) as it stands in a row.
+/// The image of a DECIMAL(precision, scale) in a row.
 #[derive(Debug, Clone, Copy)]
 pub struct DecimalImage<'a> {
     bytes: &'a [u8],
@@ -21,7 +21,7 @@ pub struct DecimalImage<'a> {
     scale: u8,
 }
 
-/// Bytes of the image of a DECIMAL(precision, scale); scale must not exceed precision.
+/// Size of the image of a DECIMAL(precision, scale). The scale must not exceed the precision.
 pub const fn image_size(precision: u8, scale: u8) -> usize {
     let integral = precision as usize - scale as usize;
     let scale = scale as usize;
@@ -70,7 +70,7 @@ impl<'a> DecimalImage<'a> {
         Ok(())
     }
 
-    /// The number times 10^scale. Only for precision up to 38.
+    /// The number times 10^scale. The precision must be at most 38.
     #[inline]
     pub fn unscaled(self) -> Result<i128, ValueError> {
         if let Some(groups) = Groups::short(self.precision, self.scale) {
@@ -108,7 +108,7 @@ impl<'a> DecimalImage<'a> {
     }
 }
 
-/// Takes a group of digits from the bytes. `sign`: the bit to be turned over in its first byte.
+/// Takes a group of digits from the bytes. `sign`: the bit to invert in its first byte.
 #[inline(always)]
 fn read_group(rest: &mut &[u8], digits: usize, sign: u8, flip: u32) -> Result<u32, ValueError> {
     let width = GROUP_BYTES[digits];
@@ -138,7 +138,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// None: the number may have more digits, or it has none.
+    /// None: the number may have more than 18 digits, or it has none.
     #[inline]
     pub fn short(precision: u8, scale: u8) -> Option<Self> {
         let integral = precision.checked_sub(scale)?;
@@ -146,7 +146,7 @@ impl Groups {
         (1..=18).contains(&precision).then_some(groups)
     }
 
-    /// The number times 10^scale, from exactly the bytes it has.
+    /// The number times 10^scale. `bytes`: exactly those of the image.
     #[inline]
     pub fn unscaled(self, bytes: &[u8]) -> Result<i64, ValueError> {
         let negative = bytes.first().is_some_and(|first| first & 0x80 == 0);

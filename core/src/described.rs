@@ -1,5 +1,5 @@
-//! The definition of a table as its own table map tells it (`binlog_row_metadata = FULL`): what a log that
-//! is older than the catalog is decoded with.
+//! The definition of a table from its table map (`binlog_row_metadata = FULL`). A log that is older than the
+//! catalog's definition is decoded with it.
 
 use serde_json::{json, Map, Value};
 
@@ -15,9 +15,9 @@ use crate::wire::WireType;
 /// The first table map of `known`'s table whose events end in `(start, end]`, as JSON:
 /// `{"offset", "key": [name, …] | null, "columns": [{"name", "known": true} | {"name", "type", …}]}`.
 ///
-/// A column that `known` has under the same name and of a type that fits the map is `known`; the others are
-/// given in the terms of `penstock.model.schema.Column`. None: no map of the table, or the maps have no
-/// names.
+/// A column is `known` if `known` has one of this name whose type fits the map. Other columns have the fields
+/// of
+/// `penstock.model.schema.Column`. None: there is no map of the table, or the maps have no names.
 pub fn first_described(
     path: &str,
     base: u64,
@@ -173,7 +173,7 @@ fn described_column(name: String, column: &MapColumn) -> Value {
     Value::Object(fields)
 }
 
-/// Bytes that a character takes at most: the map counts bytes, a definition characters.
+/// Most bytes of a character. A map counts bytes, a definition counts characters.
 fn bytes_max(charset: &str) -> u16 {
     match charset {
         "utf8mb4" | "utf16" | "utf16le" | "utf32" | "gb18030" => 4,

@@ -1,4 +1,4 @@
-//! Integers as decimal digits, appended without a loop over them: eight digits are made at once in one word.
+//! Integers as decimal digits. Eight digits are computed at once in one word, without a loop over them.
 
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
@@ -32,7 +32,7 @@ pub fn write_i64(value: i64, out: &mut Vec<u8>) {
     write_u64(value.unsigned_abs(), out);
 }
 
-/// As `write_short`, of a number below 10,000.
+/// Does the same as `write_short` for a number below 10,000.
 #[inline]
 fn write_four(value: u32, out: &mut Vec<u8>) {
     let hundreds = (value * 5243) >> 19;

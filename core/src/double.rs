@@ -1,11 +1,11 @@
-//! Doubles as the server prints them: the fewest digits that read back as the same double, plain notation
-//! while the decimal point stands within 15 places of the first digit or among the digits, else `d.ddde-n`
-//! (no plus sign, no padding).
+//! Doubles as the server prints them, with the fewest digits that read back as the same double. The notation
+//! is plain if the decimal point is among the digits or within 15 places of the first one. Otherwise it is
+//! `d.ddde-n`, without a plus sign and without padding.
 
-/// Where the decimal point may stand, counted from the first digit, for plain notation.
+/// The places of the decimal point, counted from the first digit, for which the notation is plain.
 const PLAIN: std::ops::RangeInclusive<i32> = -14..=15;
 
-/// Writes `value`. Infinities and NaN cannot be stored by the server; they come out as Rust prints them.
+/// Appends `value`. The server cannot store infinities and NaN; they are written as Rust prints them.
 pub fn write_double(value: f64, out: &mut Vec<u8>) {
     if !value.is_finite() {
         out.extend_from_slice(value.to_string().as_bytes());
@@ -51,8 +51,8 @@ fn write_exponent(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
 /// 17 digits, and the zeros that ryu writes beside them in plain notation.
 const DIGITS_MAX: usize = 32;
 
-/// Significant digits (no leading or trailing zeros) and the place of the decimal point counted from the
-/// first.
+/// Significant digits (no leading or trailing zeros), and the place of the decimal point, counted from the
+/// first of them.
 fn digits<'a>(text: &str, room: &'a mut [u8; DIGITS_MAX]) -> (&'a [u8], i32) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

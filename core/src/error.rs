@@ -1,12 +1,11 @@
-//! What goes wrong with input, and where.
+//! Errors of input: what is wrong, and where.
 
 use std::fmt;
 
-/// Malformed or unfitting input: never a panic, never invented rows.
+/// Input is malformed or does not fit. The core never panics on it, and never invents rows.
 ///
-/// `table` is set when the trouble belongs to one table only (its schema, its row images, its values), so
-/// that the other tables of the log can go on; Python then sees a `SchemaMismatch`. Row values never enter a
-/// reason.
+/// `table` is set if only one table is concerned (its schema, its row images, its values). Python raises a
+/// `SchemaMismatch` then, and the other tables of the log go on. A reason never contains row values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError(Box<Details>);
 
@@ -19,7 +18,7 @@ struct Details {
     lacks: Option<Lacks>,
 }
 
-/// What a row image lacks. A caller that knows it from elsewhere can go on.
+/// What a row image lacks. A caller that can get it in another way can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lacks {
     /// Columns that are in every image with `binlog_row_image = FULL`.
@@ -45,7 +44,7 @@ impl DecodeError {
         Self(Box::new(Details { reason: reason.into(), offset, path: None, table: None, lacks: None }))
     }
 
-    /// Trouble that belongs to `table` (`database.table`) alone.
+    /// An error that concerns `table` (`database.table`) only.
     #[cold]
     pub fn of_table(table: impl Into<String>, reason: impl Into<String>, offset: u64) -> Self {
         let mut error = Self::new(reason, offset);
@@ -53,7 +52,7 @@ impl DecodeError {
         error
     }
 
-    /// The same error with the file it was found in, unless that is known already.
+    /// The same error with the name of the file, unless it has one.
     pub fn in_file(mut self, path: &str) -> Self {
         self.0.path.get_or_insert_with(|| path.to_owned());
         self
@@ -92,11 +91,11 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// A value that cannot stand in its column. The caller knows the place and makes a `DecodeError` of it.
+/// A value that its column cannot have. The caller knows the place and makes a `DecodeError` of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueError(Box<Reason>);
 
-/// Behind a pointer, so that what can fail answers in a register.
+/// The reason is behind a pointer, so that a result fits into a register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Reason {
     text: Box<str>,

@@ -7,7 +7,7 @@ use crate::checksum::{until_zero, Checksum, CHECKSUM_SIZE};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 
-/// The first four bytes of every binlog file; positions count from here.
+/// The first four bytes of every binlog file. Positions count from the first of them.
 pub const MAGIC: [u8; 4] = *b"\xfebin";
 /// Version 4 headers: timestamp(4) kind(1) server id(4) size(4) end position(4) flags(2).
 pub const HEADER_SIZE: usize = 19;
@@ -99,7 +99,7 @@ pub enum RowsKind {
 }
 
 impl EventKind {
-    /// For events that carry row images (also those this core cannot decode).
+    /// None: the event has no row images. Some kinds have images that this core cannot decode.
     pub fn rows(self) -> Option<RowsKind> {
         match self.0 {
             20 | 23 | 30 | 166 | 169 => Some(RowsKind::Insert),
@@ -115,7 +115,7 @@ impl EventKind {
         matches!(self.0, 20..=25 | 30..=32 | 39)
     }
 
-    /// An event that opens a transaction, or a lone statement, and names it.
+    /// Whether the event begins a transaction, or a single statement, and gives its GTID.
     #[inline]
     pub fn is_gtid(self) -> bool {
         matches!(self, Self::GTID | Self::ANONYMOUS_GTID | Self::GTID_TAGGED | Self::MARIADB_GTID)
@@ -124,13 +124,13 @@ impl EventKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventHeader {
-    /// Seconds since 1970: when the statement began.
+    /// When the statement began, in seconds since 1970.
     pub timestamp: u32,
     pub kind: EventKind,
     pub server_id: u32,
-    /// Of the whole event: header, body and checksum.
+    /// Size of the whole event: header, body and checksum.
     pub size: u32,
-    /// Position after the event in the source's file, modulo 2^32; 0 in events the server made up for us.
+    /// Position after the event in the source's file, modulo 2^32. 0: the event is in no file.
     pub end_position: u32,
     pub flags: u16,
 }
@@ -138,7 +138,7 @@ pub struct EventHeader {
 impl EventHeader {
     /// Set in a FORMAT_DESCRIPTION while its file is open (or was not closed well).
     pub const FLAG_IN_USE: u16 = 0x1;
-    /// The event was made up by the sender and is in no file.
+    /// The sender made the event for this connection. It is in no file.
     pub const FLAG_ARTIFICIAL: u16 = 0x20;
 
     /// Servers that do not know the event may skip it. Row events that were taken back have this flag, too.
@@ -169,16 +169,16 @@ impl EventHeader {
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
     pub header: EventHeader,
-    /// Of the event's first byte.
+    /// The offset of the event's first byte.
     pub offset: u64,
-    /// The whole event as it stands in the file.
+    /// The whole event as it is in the file.
     pub raw: &'a [u8],
-    /// Between header and checksum.
+    /// What is between header and checksum.
     pub body: &'a [u8],
 }
 
 impl<'a> Event<'a> {
-    /// The event at the start of `bytes`, which must hold all of it.
+    /// The event at the start of `bytes`, which must contain all of it.
     pub fn parse(bytes: &'a [u8], offset: u64, checksum: Checksum) -> Result<Self> {
         let header = EventHeader::parse(bytes, offset)?;
         let Some(raw) = bytes.get(..header.size as usize) else {
@@ -188,7 +188,7 @@ impl<'a> Event<'a> {
         Self::whole(header, raw, offset, checksum)
     }
 
-    /// From a header already parsed and exactly its bytes.
+    /// The event of a parsed header and exactly its bytes.
     pub fn whole(header: EventHeader, raw: &'a [u8], offset: u64, checksum: Checksum) -> Result<Self> {
         let end = raw.len().checked_sub(trailer_size(header.kind, checksum));
         match end.and_then(|end| raw.get(HEADER_SIZE..end)) {
@@ -203,7 +203,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Bytes after the body. A FORMAT_DESCRIPTION says itself what follows it, so its tail stays in its body.
+/// Number of bytes after the body. For a FORMAT_DESCRIPTION it is 0: its body says how it ends.
 fn trailer_size(kind: EventKind, checksum: Checksum) -> usize {
     if kind == EventKind::FORMAT_DESCRIPTION {
         0
@@ -221,7 +221,7 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    /// `bytes` begin with an event; their first byte stands at offset `base`.
+    /// `bytes` begin with an event. `base` is the offset of their first byte.
     pub fn new(bytes: &'a [u8], base: u64, checksum: Checksum) -> Self {
         Self { bytes, base, position: 0, checksum }
     }
@@ -244,21 +244,21 @@ impl<'a> Iterator for Events<'a> {
     }
 }
 
-/// The first event of a file: how the others are written.
+/// The first event of a file, which says how the others are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatDescription {
     pub binlog_version: u16,
     pub server_version: String,
     pub created: u32,
     pub header_size: u8,
-    /// Fixed part of each kind's body, by code - 1.
+    /// Size of the fixed part of each kind's body, by code - 1.
     pub post_header_sizes: Vec<u8>,
     pub checksum: Checksum,
 }
 
 impl FormatDescription {
-    /// From the whole rest of the event: its own checksum (always there when the server knows checksums)
-    /// included.
+    /// `body`: everything after the header, with the event's own checksum, which it always has if the server
+    /// knows checksums.
     pub fn parse(event: &Event<'_>) -> Result<Self> {
         let mut cursor = event.cursor();
         let binlog_version = cursor.u16("binlog version")?;

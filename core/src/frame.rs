@@ -1,15 +1,15 @@
 //! From the replication connection's bytes to the relay log's: packets, checksums, transaction ends,
 //! segments, index.
 //!
-//! The framer is fed what the socket gave, and yields `Piece`s: bytes to append, and the places where a
-//! new segment begins. It decides nothing about files and clocks, and offsets are counted here only. A
-//! segment begins at a transaction boundary with a head of its own (magic, FORMAT_DESCRIPTION,
-//! PREVIOUS_GTIDS), so each is a valid binlog file. Memory: at most one event (whole packets of one event
-//! are joined), and `OUTPUT_MAX` of output.
+//! The framer takes the bytes of the socket and returns `Piece`s: bytes to append, and the places where a new
+//! segment begins. It decides nothing about files and clocks. Offsets are counted here only. A segment begins
+//! between two transactions with a head of its own (magic, FORMAT_DESCRIPTION, PREVIOUS_GTIDS), so each is a
+//! valid binlog file. The framer needs memory for one event (packets of one event are joined) and for
+//! `OUTPUT_MAX` bytes of output.
 //!
-//! Some events of a source are not stored: heartbeats, rotates, and of each source file
-//! FORMAT_DESCRIPTION, PREVIOUS_GTIDS and STOP, and MariaDB's GTID_LIST and BINLOG_CHECKPOINT. They only
-//! move the source's position.
+//! Some events are not stored and only move the source's position: heartbeats, rotates, the
+//! FORMAT_DESCRIPTION, PREVIOUS_GTIDS and STOP of each source file, and MariaDB's GTID_LIST and
+//! BINLOG_CHECKPOINT.
 
 mod branch;
 mod pending;
@@ -17,7 +17,7 @@ mod transaction;
 
 use std::collections::HashMap;
 
-use pending::{Fate, Held, Replay, Spool};
+use pending::{Fate, Replay, Spool, UndecidedTransaction};
 
 use crate::checksum::{Checksum, CHECKSUM_SIZE};
 use crate::cursor::Cursor;
@@ -37,7 +37,7 @@ use crate::span::{Place, Tracker};
 use crate::xa::Prepared;
 
 const PACKET_MAX: usize = 0xff_ffff;
-/// Output gathered before `feed` returns; what was fed beyond that waits inside.
+/// `feed` returns when it has so many bytes of output. The rest of its input waits inside.
 const OUTPUT_MAX: usize = 8 << 20;
 const HIGH_BITS: u64 = !0xffff_ffff;
 
@@ -55,11 +55,11 @@ pub struct Framer {
     roll: bool,
     has_executed: bool,
     skipping: bool,
-    /// The transaction that is not stored: its state, and its bytes so far.
+    /// State and bytes of the transaction that is not stored.
     aside: Group,
     fate: Fate,
-    held: Held,
-    /// By xid; what the log says of them is what `tracker` has been told.
+    undecided: UndecidedTransaction,
+    /// Prepared transactions by xid. `tracker` knows what the log says of them.
     prepared: HashMap<String, Prepared>,
     spool: Option<Spool>,
     spool_number: u64,
@@ -96,7 +96,7 @@ impl Framer {
             skipping: options.skip.until.is_some() || options.skip.until_us.is_some(),
             aside: Group::default(),
             fate: Fate::Store,
-            held: Held::default(),
+            undecided: UndecidedTransaction::default(),
             prepared: options.spool.prepared.iter().map(|known| (known.xid.clone(), known.clone())).collect(),
             spool: None,
             spool_number: options.spool.number,
@@ -137,7 +137,7 @@ impl Framer {
             if data.is_empty() {
                 return Ok(data);
             }
-            // A packet in pieces: take exactly what is missing.
+            // The packet comes in pieces: take exactly what is missing.
             let wanted = if self.packet.len() < 4 { 4 } else { 4 + packet_length(&self.packet) };
             let count = (wanted - self.packet.len()).min(data.len());
             self.packet.extend_from_slice(&data[..count]);
@@ -153,7 +153,7 @@ impl Framer {
         }
     }
 
-    /// Gives out what waits in a payload or the spool; false: there is more of it.
+    /// Stores what waits in a compressed transaction or in the spool. Returns false if more is waiting.
     fn drained(&mut self) -> Result<bool> {
         while self.replay.is_some() || self.payload.is_some() {
             let more = if self.replay.is_some() { !self.pump_replay()? } else { !self.pump()? };
@@ -217,7 +217,8 @@ impl Framer {
             }
             EventKind::HEARTBEAT => {
                 let file = String::from_utf8_lossy(body).into_owned();
-                // The low 32 bits only. One that seems to lie behind us is from a part that is being skipped.
+                // The event has the low 32 bits only. A position before ours is of a part that is being
+                // skipped.
                 let high = if self.tracker.source.file == file {
                     self.tracker.source.position & HIGH_BITS
                 } else {
@@ -226,7 +227,7 @@ impl Framer {
                 if self.idle() {
                     self.tracker.moved(&Place { file, position: high | u64::from(header.end_position) });
                 }
-                // An idle source: nothing committed after the wanted time has come yet.
+                // The source is idle: no transaction after the wanted time has come yet.
                 self.options.skip.until_us = None;
                 self.skipped_enough();
                 self.open_when_ready();
@@ -251,7 +252,7 @@ impl Framer {
                 Ok(())
             }
             EventKind::MARIADB_BINLOG_CHECKPOINT | EventKind::MARIADB_START_ENCRYPTION => {
-                // The server sends what its file holds encrypted in plain.
+                // The server sends an encrypted file decrypted.
                 let mut place = self.tracker.source.clone();
                 place.advance(header.end_position);
                 self.tracker.moved(&place);
@@ -268,7 +269,7 @@ impl Framer {
         }
     }
 
-    /// The event's body, its checksum proven.
+    /// Checks the event's checksum and returns its body.
     fn checked<'a>(&self, header: &EventHeader, event: &'a [u8]) -> Result<&'a [u8]> {
         let checksum = match (&self.format, header.kind) {
             (_, EventKind::FORMAT_DESCRIPTION) => {
@@ -276,7 +277,7 @@ impl Framer {
                 Checksum::announced_by(&event[HEADER_SIZE..], base)?.unwrap_or_default()
             }
             (Some(format), _) => format.checksum,
-            // The rotate before the first format description: trying shows whether it has one.
+            // A rotate before the first FORMAT_DESCRIPTION: only trying shows whether it has a checksum.
             (None, _) if event.len() >= HEADER_SIZE + CHECKSUM_SIZE && Checksum::Crc32.verify(event) => {
                 Checksum::Crc32
             }
@@ -307,7 +308,8 @@ impl Framer {
         if header.flags & EventHeader::FLAG_ARTIFICIAL == 0 && header.timestamp != 0 {
             self.stands_at(header.end_position);
         }
-        // A span's transactions lie in one file of the source, so that its events tell their places there.
+        // All transactions of a span are in one file of the source, so their events say their positions in
+        // it.
         if self.segment.is_some() && file != self.tracker.source.file && self.tracker.span_bytes() > 0 {
             self.entries.extend(self.tracker.cut(""));
         }
@@ -329,8 +331,8 @@ impl Framer {
         Ok(())
     }
 
-    /// Events at a file's begin and end: they never need more than 32 bits unless a huge transaction came
-    /// before.
+    /// Advances over an event at the beginning or end of a file. Its position needs more than 32 bits only
+    /// after a huge transaction.
     fn stands_at(&mut self, log_pos: u32) {
         let place = Place { file: self.tracker.source.file.clone(), position: log_pos.into() };
         self.tracker.moved(&place);
@@ -340,7 +342,7 @@ impl Framer {
         self.tracker.group.is_idle() && self.aside.is_idle()
     }
 
-    /// A log exists for readers as soon as it is known where it begins.
+    /// Readers can open a log as soon as its start is known.
     fn open_when_ready(&mut self) {
         if self.segment.is_none()
             && self.has_executed
@@ -352,7 +354,7 @@ impl Framer {
         }
     }
 
-    /// Events of the transaction that came compressed; false when there are more and the output is full.
+    /// Stores events of a compressed transaction. Returns false when the output is full and there are more.
     fn pump(&mut self) -> Result<bool> {
         let Some(mut payload) = self.payload.take() else { return Ok(true) };
         let (mut event, checksum) = (Vec::new(), self.checksum());
@@ -417,7 +419,7 @@ impl Framer {
 }
 
 impl SegmentFramer for Framer {
-    /// `data` are bytes of the connection, from the answer to the dump command on.
+    /// `data`: bytes of the connection, which begin with the answer to the dump command.
     fn feed(&mut self, data: &[u8]) -> Result<Vec<Piece>> {
         self.spooled = 0;
         self.output.reserve(data.len().min(OUTPUT_MAX));

@@ -40,9 +40,9 @@ enum State {
     Idle,
     /// A GTID event has been seen, its body follows.
     Announced,
-    /// Inside BEGIN.
+    /// Between BEGIN and the end of its transaction.
     Begun,
-    /// Inside a statement that is not inside BEGIN.
+    /// In a statement without a BEGIN before it.
     Loose,
 }
 
@@ -50,11 +50,11 @@ enum State {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Step<'a> {
     pub ends: bool,
-    /// The transaction that ended was XA-prepared: its rows are not in effect.
+    /// The transaction that ended was only XA-prepared: its rows do not count yet.
     pub prepared: bool,
-    /// What ended was no transaction, but an event that stands alone.
+    /// No transaction ended, but an event outside of transactions.
     pub uncounted: bool,
-    /// The log does not hold it as the source sent it.
+    /// The log has other bytes than the source sent.
     pub rewritten: bool,
     pub savepoint: Option<Savepoint<'a>>,
     pub statement: Option<Statement<'a>>,
@@ -81,8 +81,8 @@ impl Group {
         self.state == State::Idle
     }
 
-    /// Takes an event into account. `body` is what lies between header and checksum, `base` its offset;
-    /// `step` is a new one.
+    /// Processes an event. `body` is what is between header and checksum, `base` its offset. `step`: an empty
+    /// one, which is filled.
     pub fn step<'a>(
         &mut self,
         header: &EventHeader,
@@ -104,7 +104,7 @@ impl Group {
             EventKind::QUERY => self.query(body, base, step)?,
             EventKind::XID => step.ends = true,
             EventKind::XA_PREPARE => {
-                // One byte: 1 for XA COMMIT … ONE PHASE, which is in effect at once.
+                // One byte: 1 for XA COMMIT … ONE PHASE, which counts at once.
                 step.prepared = Cursor::new(body, base).u8("XA one phase")? == 0;
                 step.ends = true;
             }
@@ -174,8 +174,8 @@ impl Group {
                 step.ends = self.state != State::Begun;
             }
             Control::XaCommit => {
-                // In a relay log the rows of a known one stand here. One that is left as it was sent commits
-                // unknown rows.
+                // In a relay log, a known XA transaction has its rows in place of its XA COMMIT. A remaining
+                // XA COMMIT commits unknown rows.
                 step.ends = true;
                 step.statement = Some(Statement { kind: Some(EventKind::XA_PREPARE), ..statement });
             }

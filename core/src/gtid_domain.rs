@@ -1,8 +1,8 @@
 //! MariaDB GTIDs: `domain-server-number`.
 //!
-//! Within a domain numbers only rise, whichever server gives them, and have gaps. So what a server has
-//! executed is told by the last GTID of each domain (`@@gtid_binlog_pos`), and a position contains a GTID if
-//! its domain has come to that number.
+//! Within a domain the numbers only grow, whichever server gives them, and they have gaps. So the last GTID
+//! of each domain (`@@gtid_binlog_pos`) says what a server has executed. Such a position contains a GTID if
+//! its last number in that domain is not smaller.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,13 +44,13 @@ impl Domains {
         }
     }
 
-    /// Our last ones that the other has not come to.
+    /// The domains in which we are ahead of the other, with our last GTIDs.
     pub fn ahead_of(&self, other: &Domains) -> Domains {
         let ahead = self.last.iter().filter(|(_, gtid)| !other.contains(gtid));
         Domains { last: ahead.map(|(domain, gtid)| (*domain, *gtid)).collect() }
     }
 
-    /// As far as both have come.
+    /// The last GTIDs up to which both have executed, of the domains that both have.
     pub fn in_both(&self, other: &Domains) -> Domains {
         let both = self.last.iter().filter_map(|(domain, gtid)| {
             let theirs = other.last.get(domain)?;
@@ -60,7 +60,7 @@ impl Domains {
     }
 }
 
-/// Not three numbers of their widths with dashes between.
+/// The error for text that is not three numbers with dashes, or whose numbers are too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoDomainGtid;
 

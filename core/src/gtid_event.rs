@@ -8,7 +8,7 @@ use crate::gtid::{take_tag, Gtid, Origin, NUMBER_MAX};
 use crate::gtid_domain::DomainGtid;
 use crate::varint::{take_signed_varint, take_varint};
 
-/// A flag of MariaDB's GTID event: a lone statement follows, without an end of its own.
+/// A flag of MariaDB's GTID event: one statement follows, and no event for the transaction's end.
 pub const MARIADB_STANDALONE: u8 = 1;
 
 /// What a GTID event says about the transaction that follows.
@@ -16,16 +16,17 @@ pub const MARIADB_STANDALONE: u8 = 1;
 pub struct GtidEvent {
     /// None for an anonymous transaction.
     pub gtid: Option<Gtid>,
-    /// µs since 1970 UTC at the server that first ran it; None before MySQL 8.0.
+    /// The commit time at the server that first ran it, in µs since 1970 UTC. None before MySQL 8.0.
     pub original_commit_us: Option<u64>,
-    /// The same at the server that sent it.
+    /// The commit time at the server that sent it.
     pub immediate_commit_us: Option<u64>,
 }
 
 const IMMEDIATE_HAS_ORIGINAL: u64 = 1 << 55;
 
 impl GtidEvent {
-    /// An event of any of the kinds; nothing is known of others. `body` is it between header and checksum.
+    /// Reads an event of one of these kinds. For other kinds the result is empty. `body` is what is between
+    /// header and checksum.
     pub fn parse(header: &EventHeader, body: &[u8], base: u64) -> Result<GtidEvent> {
         match header.kind {
             EventKind::GTID | EventKind::ANONYMOUS_GTID => {
@@ -37,7 +38,7 @@ impl GtidEvent {
         }
     }
 
-    /// Number (8), domain (4), flags; the server that numbered it is the event's own.
+    /// MariaDB: number (8), domain (4), flags. The server of the GTID is the one in the event's header.
     pub fn parse_mariadb(body: &[u8], base: u64, server: u32) -> Result<GtidEvent> {
         let mut cursor = Cursor::new(body, base);
         let (number, domain) = (cursor.u64("GTID number")?, cursor.u32("GTID domain")?);
@@ -45,7 +46,7 @@ impl GtidEvent {
         Ok(GtidEvent { gtid: Some(gtid), ..GtidEvent::default() })
     }
 
-    /// `body` is the event between header and checksum; `base` its offset.
+    /// `body` is what is between header and checksum; `base` its offset.
     pub fn parse_plain(body: &[u8], base: u64, anonymous: bool) -> Result<GtidEvent> {
         let mut cursor = Cursor::new(body, base);
         cursor.skip(1, "GTID flags")?;
@@ -56,7 +57,7 @@ impl GtidEvent {
         if !anonymous {
             event.gtid = Some(gtid(&cursor, Origin { uuid, tag: "".into() }, number)?);
         }
-        // 5.6 ends here; 5.7 adds the logical clock (1 + 16 bytes); 8.0 commit times of 7 bytes.
+        // MySQL 5.6 ends here, 5.7 adds the logical clock (1 + 16 bytes), 8.0 adds commit times of 7 bytes.
         if cursor.remaining() >= 24 && cursor.u8("logical clock type")? == 2 {
             cursor.skip(16, "logical clock")?;
             let immediate = cursor.uint_le(7, "commit time")?;

@@ -21,7 +21,7 @@ use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
 use crate::rows::RowsEvent;
 use crate::scan::{open_rows, RangeScan, RowsAt};
-use crate::seen::{Columns, Seen, SharedKeys};
+use crate::seen_keys::{Columns, SeenKeys, SharedKeys};
 use crate::table_map::TableMap;
 
 pub struct Latest {
@@ -37,14 +37,14 @@ pub struct Latest {
     only_partial: bool,
     /// Row events that are not reduced yet; None: they have not been listed yet.
     events: Option<Vec<RowsAt>>,
-    /// Images of the last event of `events` that are to be built, the last one first.
-    open: Vec<Survivor>,
+    /// Images of the last event of `events` that are not built yet, in the order of the log.
+    unbuilt: Vec<LastChange>,
     /// The images of one event with their keys, in order. Kept to reuse its memory.
     images: Vec<Image>,
 }
 
-/// An image that is to be built, because it is the last change of its key.
-struct Survivor {
+/// An image that becomes a row of the batch, because it is the last change of its key.
+struct LastChange {
     bytes: Range<u32>,
     /// For a row after an update: the image before the update.
     before: Range<u32>,
@@ -71,7 +71,7 @@ impl Latest {
             seen,
             only_partial: false,
             events: None,
-            open: Vec::new(),
+            unbuilt: Vec::new(),
             images: Vec::new(),
         })
     }
@@ -87,14 +87,14 @@ impl Latest {
         Ok(Self { only_partial: true, ..Self::new(scan, &options, seen)? })
     }
 
-    /// Builds the survivors of one event, until none is left or the batch is full.
+    /// Builds the rows of one event that are the last change of their key, until the batch is full.
     fn reduce(&mut self, rows_at: &RowsAt) -> Result<()> {
         let map = self.scan.map(rows_at);
         self.output.set_map(&map);
         let columns = self.scan.table().columns.len();
         let (event, format) = self.scan.event(rows_at, Direction::Backward)?;
         let rows = open_rows(&event, format, &map)?;
-        if self.open.is_empty() {
+        if self.unbuilt.is_empty() {
             read_keys(&rows, &map, &mut self.keys, &mut self.images)?;
             // Generated columns that MariaDB leaves out are computed, or `Output` refuses the row.
             let generated = &self.generated;
@@ -104,11 +104,12 @@ impl Latest {
             let partial = known.as_ref().filter(|known| !known.all());
             let wanted = |key: Key| self.bucket.is_none_or(|(share, count)| key.bucket(count) == share);
             let mut seen = self.seen.lock();
-            let survivors = survivors(rows.kind, &self.images, &mut seen, partial, wanted, &mut self.open);
-            survivors.map_err(|reason| DecodeError::of_table(map.name(), reason, event.offset))?;
-            self.open.reverse();
+            let collected =
+                last_changes(rows.kind, &self.images, &mut seen, partial, wanted, &mut self.unbuilt);
+            collected.map_err(|reason| DecodeError::of_table(map.name(), reason, event.offset))?;
+            self.unbuilt.reverse();
             if self.only_partial {
-                self.open.retain(|survivor| partial.is_some() && survivor.after);
+                self.unbuilt.retain(|change| partial.is_some() && change.after);
             }
         }
         let mut images = rows.images;
@@ -116,13 +117,13 @@ impl Latest {
         let at = |range: &Range<u32>| {
             Cursor::new(&bytes[range.start as usize..range.end as usize], base + u64::from(range.start))
         };
-        while let Some(survivor) = self.open.pop() {
-            let mut image = at(&survivor.bytes);
-            if survivor.after {
-                let before = at(&survivor.before);
+        while let Some(change) = self.unbuilt.pop() {
+            let mut image = at(&change.bytes);
+            if change.after {
+                let before = at(&change.before);
                 self.output.append_after(before, &mut image, &map, &rows, rows_at.commit_us)?;
             } else {
-                let change = if survivor.deleted { Change::Delete } else { Change::Insert };
+                let change = if change.deleted { Change::Delete } else { Change::Insert };
                 self.output.append(&mut image, &map, rows.present, change, rows_at.commit_us)?;
             }
             if self.output.is_full() {
@@ -149,7 +150,7 @@ impl Batches for Latest {
         while !self.output.is_full() {
             let Some(rows) = self.events.as_ref().and_then(|events| events.last().copied()) else { break };
             self.reduce(&rows).map_err(|error| self.scan.locate(error))?;
-            if self.open.is_empty() {
+            if self.unbuilt.is_empty() {
                 self.events.as_mut().map(Vec::pop);
             }
         }
@@ -192,17 +193,17 @@ fn read_keys<'a>(
 
 /// Reads the images of an event backwards and collects those that are the last change of their key, the last
 /// one first. `partial`: the columns that rows have after an update, if they lack some.
-fn survivors(
+fn last_changes(
     kind: RowsKind,
     images: &[Image],
-    seen: &mut Seen,
+    seen: &mut SeenKeys,
     partial: Option<&Columns>,
     wanted: impl Fn(Key) -> bool,
-    out: &mut Vec<Survivor>,
+    out: &mut Vec<LastChange>,
 ) -> std::result::Result<(), &'static str> {
-    let note = |seen: &mut Seen, image: &Image, deleted, out: &mut Vec<Survivor>| {
+    let note = |seen: &mut SeenKeys, image: &Image, deleted, out: &mut Vec<LastChange>| {
         if wanted(image.key) && seen.insert(image.key) {
-            out.push(Survivor { bytes: image.bytes.clone(), before: 0..0, deleted, after: false });
+            out.push(LastChange { bytes: image.bytes.clone(), before: 0..0, deleted, after: false });
         }
     };
     match kind {
@@ -221,7 +222,7 @@ fn survivors(
                         return Err(MOVED);
                     }
                     let (bytes, before) = (after.bytes.clone(), before.bytes.clone());
-                    out.push(Survivor { bytes, before, deleted: false, after: true });
+                    out.push(LastChange { bytes, before, deleted: false, after: true });
                 }
                 // An unchanged key was just added, so this matters only if the update changed the key.
                 if before.key != after.key {

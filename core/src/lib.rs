@@ -45,7 +45,7 @@ pub mod rewritten;
 pub mod rows;
 pub mod scan;
 pub mod schema;
-pub mod seen;
+pub mod seen_keys;
 pub mod segment_format;
 pub mod segment_framer;
 pub mod segment_head;

@@ -1,8 +1,8 @@
-//! Values of a row image as SQL literals: as the server takes them, it gets back what it wrote.
+//! Values of a row image as SQL literals. A server that reads such a literal gets the value that it wrote.
 //!
-//! Bytes of any kind go as hexadecimal, addresses and UUIDs as text, labels as numbers, a FLOAT as the DOUBLE
-//! that it is. The session that reads them must have time zone `+00:00` and an empty sql_mode but for
-//! ALLOW_INVALID_DATES.
+//! Bytes of any kind are written as hexadecimal digits, addresses and UUIDs as text, labels as numbers, a
+//! FLOAT as the DOUBLE of equal value. The session that reads them must have the time zone `+00:00`, and an
+//! sql_mode of ALLOW_INVALID_DATES only.
 
 use std::io::Write as _;
 
@@ -15,7 +15,7 @@ use crate::temporal::{Date, DateTime, Time};
 
 /// The literals of some columns of a row.
 pub struct Literals {
-    /// By the column's position in the table: its place in `columns`.
+    /// The place in `columns`, by the column's position in the table.
     places: Vec<Option<usize>>,
     columns: Vec<Literal>,
 }
@@ -38,7 +38,7 @@ impl Literals {
         Ok(literals)
     }
 
-    /// Those of the row that was walked, in the order of the names, with commas between them.
+    /// The literals of the row that was walked, in the order of the names, with commas between them.
     pub fn take(&mut self) -> String {
         let texts: Vec<Vec<u8>> =
             self.columns.iter_mut().map(|column| std::mem::take(&mut column.text)).collect();
@@ -64,7 +64,7 @@ impl RowSink for Literals {
 
 pub struct Literal {
     fsp: u8,
-    /// Of these the log has other bytes than the server takes.
+    /// Types for which the log has other bytes than the server accepts in a literal.
     network: Option<Network>,
     text: Vec<u8>,
 }

@@ -9,16 +9,16 @@ use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
 use crate::pool;
 
-/// Bytes read at once.
+/// Number of bytes read at once.
 const WINDOW: u64 = 512 * 1024;
-/// The same if only few events of a file are read.
+/// The same for a reader of only some events of a file.
 const WINDOW_FOR_FEW: u64 = 16 * 1024;
 
-/// Where the bytes are.
+/// Where the bytes come from.
 trait Source: Read + Seek + Send + Sync {}
 impl<T: Read + Seek + Send + Sync> Source for T {}
 
-/// A file whose byte 0 has the offset `base`. Errors name the file and the offset.
+/// A file. Its byte 0 has the offset `base`. Errors name the file and the offset.
 pub struct LogFile {
     file: Box<dyn Source>,
     path: String,
@@ -44,12 +44,12 @@ impl Drop for LogFile {
 }
 
 impl LogFile {
-    /// Opens the file and reads its format description, whatever part of it is wanted.
+    /// Opens the file and reads its format description.
     pub fn open(path: &str, base: u64) -> Result<Self> {
         Self::open_with(path, base, WINDOW)
     }
 
-    /// The same, for reading only some of the file's events.
+    /// Opens a file of which only some events will be read.
     pub fn open_for_few(path: &str, base: u64) -> Result<Self> {
         Self::open_with(path, base, WINDOW_FOR_FEW)
     }
@@ -60,7 +60,7 @@ impl LogFile {
         Self::over(Box::new(file), path, base, window_size).map_err(|error| error.in_file(path))
     }
 
-    /// The same over bytes in memory.
+    /// Reads bytes in memory as a file.
     pub fn of_bytes(bytes: Vec<u8>, base: u64) -> Result<Self> {
         Self::over(Box::new(std::io::Cursor::new(bytes)), "", base, WINDOW)
     }
@@ -126,7 +126,7 @@ impl LogFile {
         Ok(header)
     }
 
-    /// The whole event whose header was read before, with its CRC32 checked where it has one.
+    /// The whole event of a header that was read before. Its CRC32 is checked if it has one.
     pub fn event(&mut self, position: u64, header: EventHeader, direction: Direction) -> Result<Event<'_>> {
         let (base, checksum) = (self.base, self.format.checksum);
         let raw = self.read(position, header.size as usize, direction)?;
@@ -142,7 +142,7 @@ impl LogFile {
         Ok(&self.read(position, length, Direction::Forward)?[HEADER_SIZE..])
     }
 
-    /// Bytes of the file. Memory is only taken for what the file really has.
+    /// Bytes of the file. Allocates no more than the file has.
     fn read(&mut self, position: u64, length: usize, direction: Direction) -> Result<&[u8]> {
         let end = position.saturating_add(length as u64);
         let window_end = self.window_start + self.window.len() as u64;
@@ -178,7 +178,7 @@ impl LogFile {
             self.window.clear();
             return Err(failed(error));
         }
-        // One huge event is not kept for the rest of the file.
+        // The memory of one huge event is not kept for the rest of the file.
         if self.window.capacity() as u64 > 8 * WINDOW && self.window.len() as u64 <= WINDOW {
             self.window.shrink_to_fit();
         }

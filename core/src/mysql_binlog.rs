@@ -17,7 +17,7 @@ use crate::reduce::KeySet;
 use crate::rescan;
 use crate::scan::RangeScan;
 use crate::schema::TableSchema;
-use crate::seen::SharedKeys;
+use crate::seen_keys::SharedKeys;
 use crate::segment_format::SegmentFormat;
 use crate::span::Place;
 use crate::split::Split;

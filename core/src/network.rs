@@ -42,8 +42,9 @@ fn write_inet4(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Groups in hexadecimal, of which the longest run of zeros (the first of several, even a single one) is
-/// `::`. Addresses that are `::a.b.c.d` or `::ffff:a.b.c.d` end in the notation of INET4.
+/// Groups in hexadecimal. The longest run of zero groups, even a single one, is written as `::` (the first
+/// one of several equal runs). Addresses of the forms `::a.b.c.d` and `::ffff:a.b.c.d` end in the notation of
+/// INET4.
 fn write_inet6(bytes: &[u8; 16], out: &mut Vec<u8>) {
     let mut groups = [0_u16; 8];
     for (group, pair) in groups.iter_mut().zip(bytes.chunks(2)) {
@@ -73,8 +74,8 @@ fn write_inet6(bytes: &[u8; 16], out: &mut Vec<u8>) {
     }
 }
 
-/// The log has the bytes as they are stored: so that UUIDs of versions 1 to 5 sort by time, their five parts
-/// stand in reverse order.
+/// The log has the bytes as they are stored. UUIDs of versions 1 to 5 are stored with their five parts in
+/// reverse order, so that they sort by time.
 fn write_uuid(bytes: &[u8; 16], out: &mut Vec<u8>) {
     let reversed = bytes[6] & 0x80 != 0 && (0x01..0x60).contains(&bytes[8]);
     let mut plain = *bytes;

@@ -1,4 +1,4 @@
-//! Where the events of many tables lie in a part of the log, found in one walk over it.
+//! The positions of the events of many tables in a part of the log, found in one walk over it.
 //!
 //! A decoder of one table steps over the events of all other tables by their headers. For a thousand
 //! tables that is a thousand walks over the same bytes. With an outline, each decoder visits the events of
@@ -13,10 +13,10 @@ use crate::scan::{is_dummy, statement, table_id};
 use crate::split::Split;
 use crate::table_map::TableMapHead;
 
-/// Positions held at most, of all tables together: 64 MB.
+/// Limit of the positions of all tables together: 64 MB.
 const POSITIONS_MAX: usize = 8 << 20;
 
-/// By its place in the list the caller gave.
+/// A table, as its place in the caller's list.
 type Table = usize;
 
 #[derive(Debug)]
@@ -28,26 +28,26 @@ pub struct Outline {
     count: usize,
 }
 
-/// What is known where the walk is.
+/// What is known at one point of the walk.
 struct Walk<'a> {
     format: FormatDescription,
     names: HashMap<(&'a [u8], &'a [u8]), Table>,
-    /// The table whose row events have an id; None: a table that was not asked for.
+    /// By table id: the table; None: one that was not requested.
     ids: HashMap<u64, Option<Table>>,
-    /// Events of the open transaction that each table in it has to read first.
+    /// By table: the events of the open transaction that its decoder must read first.
     opening: Vec<u64>,
     transaction: u64,
-    /// By table: the last transaction that it had a part in.
+    /// By table: the last transaction that changed it.
     entered: Vec<u64>,
 }
 
 impl Outline {
-    /// Of the events of the split, for `tables` (database and name). None: there are too many of them.
+    /// The outline of a split for `tables` (database and name). None: there are too many events.
     pub fn new(tables: &[(String, String)], split: &Split) -> Result<Option<Self>> {
         Self::over(LogFile::open(&split.path, split.base)?, tables, split)
     }
 
-    /// Over a file already open, instead of the split's path.
+    /// The same with an open file, instead of the split's path.
     pub fn over(mut file: LogFile, tables: &[(String, String)], split: &Split) -> Result<Option<Self>> {
         let names = tables.iter().enumerate();
         let mut walk = Walk {
@@ -75,7 +75,7 @@ impl Outline {
         Ok(Some(found))
     }
 
-    /// What the decoder of a table has to read of `(start, end]`: positions in the file, in order.
+    /// What the decoder of a table must read of `(start, end]`: positions in the file, in order.
     pub fn positions(&self, table: Table, start: u64, end: u64) -> Vec<u64> {
         let within = |all: &[u64]| {
             let first = all.partition_point(|position| self.base + position < start);
@@ -94,7 +94,7 @@ impl Outline {
         match header.kind {
             EventKind::TABLE_MAP => {
                 let (before, table) = walk.note_table_map(file, position, header)?;
-                // Where an id goes over to another table, the one that had it has to know.
+                // If an id is given to another table, the decoder of the table that had it must see that map.
                 for table in before.filter(|before| Some(*before) != table).into_iter().chain(table) {
                     self.add(walk, table, position);
                 }
@@ -105,7 +105,7 @@ impl Outline {
                     walk.opening.push(position);
                 }
             }
-            // No list has the ends of transactions: the next transaction begins with one of these.
+            // The ends of transactions are in no list: the next transaction begins with one of these events.
             kind if kind.is_gtid() => {
                 walk.transaction += 1;
                 walk.opening.clear();
@@ -143,7 +143,7 @@ impl Outline {
 }
 
 impl Walk<'_> {
-    /// Returns the table that had the map's id, and the map's table; None: one that was not asked for.
+    /// Returns the table that had the map's id, and the map's table. None: one that was not requested.
     fn note_table_map(
         &mut self,
         file: &mut LogFile,
@@ -156,8 +156,8 @@ impl Walk<'_> {
         Ok((self.ids.insert(head.table_id, table).flatten(), table))
     }
 
-    /// A table map among the events that every decoder reads first: it names the table of the first row
-    /// events.
+    /// A table map among the events that every decoder reads first, because it names the table of the first
+    /// row events.
     fn read_preamble(&mut self, path: &str, base: u64, offset: u64) -> Result<()> {
         let mut file = LogFile::open_for_few(path, base)?;
         let position = offset.saturating_sub(base);

@@ -28,22 +28,22 @@ pub const BATCH_BYTES: usize = 8 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub layout: Layout,
-    /// Names of the columns wanted; None: all.
+    /// Names of the columns to decode. None: all.
     pub columns: Option<Vec<String>>,
-    /// Changelog: whether updates give a row for the image before.
+    /// Changelog: whether an update also gives a row for the image before it.
     pub before_images: bool,
     /// Changelog: only rows written by sessions that had foreign keys checked.
     pub foreign_key_checks: bool,
     /// Only the rows of bucket i of n: see `Key::bucket`.
     pub bucket: Option<(u32, u32)>,
     pub types: TypeOptions,
-    /// Rows whose images lack columns are let through; their `_present` says which columns they have.
+    /// Accept rows whose images lack columns. Their `_present` says which columns they have.
     pub partial_images: bool,
-    /// The values of columns that an insert leaves out: a batch of one row, with the columns for which they
-    /// are known.
+    /// The values of columns that an insert leaves out: a batch of one row, with the columns whose values are
+    /// known.
     pub defaults: Option<RecordBatch>,
-    /// Rows whose images lack generated columns (MariaDB) are let through. Their `_base` has the values of
-    /// these columns as SQL literals, from which the caller has the generated ones computed.
+    /// Accept rows whose images lack generated columns (MariaDB). Their `_base` has the values of these
+    /// columns as SQL literals. The caller asks the server to compute the generated columns from them.
     pub base: Option<Vec<String>>,
     pub batch_rows: usize,
     pub batch_bytes: usize,
@@ -130,7 +130,7 @@ struct Base {
 /// A builder for each wanted column, in the order of the output.
 struct Columns {
     builders: Vec<ColumnBuilder>,
-    /// By the column's position in the table: its place in `builders`.
+    /// The place in `builders`, by the column's position in the table.
     places: Vec<Option<usize>>,
     /// Steps over whole images of the last table map.
     walk: Option<Walk>,
@@ -140,7 +140,7 @@ struct Columns {
     defaults: Vec<Option<ArrayRef>>,
     /// MariaDB wrote the log: generated columns that an image lacks did not keep their values.
     mariadb: bool,
-    /// The caller computes them from `_base`.
+    /// The caller computes the generated columns from `_base`.
     computed: bool,
 }
 
@@ -154,14 +154,14 @@ impl Columns {
     }
 }
 
-/// What to do about a column that the image lacks.
+/// What happens to a column that the image lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Absent {
     Refused,
     Null,
-    /// As `RowsEvent::absent_is_unchanged` says.
+    /// It kept its value: see `RowsEvent::absent_is_unchanged`.
     Ambiguous,
-    /// For an insert: the column's default.
+    /// It gets the column's default, in an insert.
     Default,
 }
 
@@ -266,7 +266,7 @@ impl Output {
         })
     }
 
-    /// Sets the format of the log, which tells its server.
+    /// Sets the format of the log, which says which server wrote it.
     pub fn set_format(&mut self, format: &FormatDescription) {
         self.columns.mariadb = format.is_mariadb();
         let style = json::Style::of(format);

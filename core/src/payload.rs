@@ -27,12 +27,12 @@ enum Input {
 pub struct Payload {
     input: Input,
     offset: u64,
-    /// Of the payload event itself: what its inner events are said to end at.
+    /// The end position of the payload event, which its inner events get, too.
     pub log_pos: u32,
 }
 
 impl Payload {
-    /// `body` is the payload event between header and checksum; `offset` is for messages.
+    /// `body`: what is between header and checksum of the payload event. `offset` is for messages.
     pub fn open(body: &[u8], log_pos: u32, offset: u64) -> Result<Payload> {
         let mut cursor = Cursor::new(body, offset);
         let mut compression = COMPRESSION_ZSTD;
@@ -60,7 +60,7 @@ impl Payload {
         Ok(Payload { input, offset, log_pos })
     }
 
-    /// The next inner event into `event` (replaced); false at the end.
+    /// Replaces `event` by the next inner event. Returns false at the end.
     pub fn next_into(&mut self, event: &mut Vec<u8>) -> Result<bool> {
         event.clear();
         if self.fill(event, HEADER_SIZE)? == 0 {
@@ -79,10 +79,10 @@ impl Payload {
         Ok(true)
     }
 
-    /// Appends `count` bytes; fewer is an error except for none at all.
+    /// Appends `count` bytes. Returns 0 if there are none at all. Otherwise, fewer bytes are an error.
     fn fill(&mut self, event: &mut Vec<u8>, count: usize) -> Result<usize> {
         let before = event.len();
-        // In steps, so that a length that lies does not make us allocate what never comes.
+        // In steps, so that a wrong length does not make us allocate memory for bytes that never come.
         while event.len() - before < count {
             let start = event.len();
             event.resize(start + (count - (start - before)).min(1 << 20), 0);
@@ -109,7 +109,7 @@ impl Payload {
                     if !matches!(got, Ok(0)) {
                         (got, Input::Spent)
                     } else {
-                        // The end of a frame; another may follow.
+                        // The end of a frame. Another one may follow.
                         let inner = decoder.get_mut();
                         let at = usize::try_from(inner.position()).unwrap_or(usize::MAX);
                         let rest = inner.get_ref().get(at..).unwrap_or_default().to_vec();

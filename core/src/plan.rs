@@ -1,5 +1,5 @@
-//! How row images of one table map become rows of one TableSchema: the check that both speak of the same
-//! columns.
+//! Fits a table map to a `TableSchema`: checks that both have the same columns, so that the row images of the
+//! map can become rows of the schema.
 
 use crate::charset::Charset;
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};
@@ -14,8 +14,8 @@ pub fn is_hidden_name(name: &str) -> bool {
 
 /// Makes `map` fit for decoding rows of `schema`: its columns get the schema's names and signedness.
 ///
-/// Columns the map has beyond the schema's last are let through, since 8.0.15 writes the hidden columns of
-/// functional indexes; where the map has names they must say so. The error says what differs.
+/// The map may have more columns after the schema's last one, because 8.0.15 writes the hidden columns of
+/// functional indexes. If the map has names, they must be names of such columns. The error says what differs.
 pub fn fit(mut map: TableMap, schema: &TableSchema) -> Result<TableMap, String> {
     let (expected, found) = (schema.columns.len(), map.columns.len());
     if found < expected {
@@ -124,7 +124,7 @@ fn check_charset(column: &MapColumn, kind: &ColumnType) -> Result<(), String> {
         _ => return Ok(()),
     };
     match column.collation.map(|id| (id, Charset::from_collation(id))) {
-        // An id we do not know is no reason to distrust the catalog.
+        // If the id is unknown, the catalog's collation is trusted.
         None | Some((_, None)) => Ok(()),
         Some((_, Some(found))) if found == expected => Ok(()),
         Some((id, _)) => Err(format!("the log has collation {id}, which is of another character set")),

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer, ToByteSlice};
 
-/// Limit of all buffers that are kept.
+/// Limit of the bytes of all buffers that are kept.
 const KEPT_BYTES_MAX: usize = 48 << 20;
 /// Limit of one buffer. A buffer for one huge value is not kept.
 const BUFFER_BYTES_MAX: usize = 8 << 20;
@@ -42,7 +42,7 @@ macro_rules! pooled {
 
 #[cfg(not(test))]
 pooled! { u8 i32 i64 f32 f64 i128 }
-// The last ones for tests of this file: nobody else in the process takes them.
+// The last kinds are for the tests of this file: nobody else in the process uses them.
 #[cfg(test)]
 pooled! { u8 i32 i64 f32 f64 i128 u16 u32 u64 }
 
@@ -64,8 +64,8 @@ pub fn take<T: Pooled>(room: usize) -> Vec<T> {
     }
 }
 
-/// Keeps the vector's memory. If too much is kept then, the kind of which most is kept is dropped first: it
-/// may have been for tables that are not decoded any more.
+/// Keeps the vector's memory. If that is too much, the kind of buffers of which most bytes are kept is
+/// dropped first: they may be from tables that are not decoded any more.
 pub fn give<T: Pooled>(mut values: Vec<T>) {
     let bytes = values.capacity() * size_of::<T>();
     if !(BUFFER_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&bytes) {
@@ -75,13 +75,13 @@ pub fn give<T: Pooled>(mut values: Vec<T>) {
     let Ok(mut kept) = T::kept().try_lock() else { return };
     let mut total = KEPT_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
     kept.push(values);
-    drop(kept); // which may be asked for below
+    drop(kept); // its lock is needed below
     while total > KEPT_BYTES_MAX {
         let most = KINDS.iter().max_by_key(|(kept_bytes, _)| kept_bytes());
         most.inspect(|(_, drop_oldest)| drop_oldest());
         let left = KEPT_BYTES.load(Ordering::Relaxed);
         if left >= total {
-            return; // others are at it
+            return; // another thread does it
         }
         total = left;
     }
@@ -132,7 +132,7 @@ impl<T: Pooled> Drop for Shared<T> {
 mod tests {
     use super::*;
 
-    /// How much is kept in all is everybody's.
+    /// The limit is for all threads together, so tests of it must not run at the same time.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     #[test]

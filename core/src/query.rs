@@ -4,12 +4,13 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::EventKind;
 
-/// A QUERY (or LOAD DATA, INCIDENT, unknown event) that may change rows or tables without row events.
+/// A QUERY event (or LOAD DATA, INCIDENT, an unknown event) that may change rows or tables without row
+/// events.
 #[derive(Debug, Clone, Copy)]
 pub struct Statement<'a> {
     pub database: &'a [u8],
     pub sql: &'a [u8],
-    /// Not a QUERY: the type of the event.
+    /// The type of the event if it is not a QUERY.
     pub kind: Option<EventKind>,
     /// Status variables of the event: see `Status`.
     pub variables: &'a [u8],
@@ -25,7 +26,7 @@ pub fn query_statement(body: &[u8], base: u64) -> Result<Statement<'_>> {
     statement(body, base, 0, None)
 }
 
-/// EXECUTE_LOAD_QUERY: a QUERY with 13 more bytes in its fixed part.
+/// Database and SQL of an EXECUTE_LOAD_QUERY: a QUERY with 13 more bytes in its fixed part.
 pub fn load_query(body: &[u8], base: u64) -> Result<Statement<'_>> {
     statement(body, base, 13, Some(EventKind::EXECUTE_LOAD_QUERY))
 }
@@ -43,7 +44,7 @@ fn statement(body: &[u8], base: u64, more: usize, kind: Option<EventKind>) -> Re
     Ok(Statement { database, sql: cursor.rest(), kind, variables })
 }
 
-/// CREATE TABLE … SELECT of MySQL 8.0.21 and later says so, and its row events follow.
+/// Whether the statement is a CREATE TABLE … SELECT of MySQL 8.0.21 or later, whose row events follow.
 pub fn ends_with_start_transaction(sql: &[u8]) -> bool {
     const END: &[u8] = b"START TRANSACTION";
     let trimmed = sql.trim_ascii_end();

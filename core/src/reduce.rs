@@ -19,7 +19,7 @@ use crate::key::{BatchKeys, Key, KeyReader};
 use crate::latest::{for_each_key, Latest};
 use crate::scan::RangeScan;
 use crate::schema::TableSchema;
-use crate::seen::SharedKeys;
+use crate::seen_keys::SharedKeys;
 use crate::split::Split;
 
 /// Keeps the last change of each key in `latest` batches of several splits: the one with the greatest
@@ -30,7 +30,7 @@ pub struct LatestReducer {
     table: Arc<TableSchema>,
     fold: Fold,
     batches: Vec<RecordBatch>,
-    /// Batch, row, sequence.
+    /// The last change of each key: batch, row, sequence.
     last: HashMap<Key, (u32, u32, i64)>,
 }
 
@@ -101,7 +101,7 @@ impl KeySet {
         Ok(Self { reader, table, keys: SharedKeys::default(), partial, defaults })
     }
 
-    /// The keys themselves, for a decoder that adds to them.
+    /// The keys, shared with a decoder that adds to them.
     pub fn shared(&self) -> SharedKeys {
         self.keys.clone()
     }
@@ -114,7 +114,7 @@ impl KeySet {
                 keys.insert(key);
             });
         };
-        // A separate set, because splits may come in any order.
+        // The split gets a set of its own, because splits may come in any order.
         let keys = SharedKeys::default();
         let mut changes = Latest::of_partial_rows(scan, *types, self.defaults.clone(), keys.clone())?;
         while let Some(batch) = changes.next_batch()? {

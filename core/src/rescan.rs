@@ -52,8 +52,9 @@ pub fn index_entry(
     Ok(tracker.entry(""))
 }
 
-/// Turns the row events in `(start, end]` of a segment into IGNORABLE events, because their transaction took
-/// them back. Nobody may have read them. The counts of their tables in the index stay, as upper bounds.
+/// Turns the row events in `(start, end]` of a segment into IGNORABLE events, because their transaction
+/// rolled them back. Must be called before anybody reads them. The index still counts them, so its counts are
+/// upper bounds.
 pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
     let mut reader = Events::open(path, base)?;
     reader.seek(start)?;
@@ -76,7 +77,7 @@ pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
     Ok(())
 }
 
-/// Length and digest of the events in `(start, end]` of a segment. Verifies the checksum of each.
+/// Length and digest of the events in `(start, end]` of a segment. Verifies their checksums.
 pub fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
     let mut reader = Events::open(path, base)?;
     reader.seek(start)?;
@@ -190,7 +191,7 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    /// What lies between an event's header and its checksum.
+    /// What is between an event's header and its checksum.
     fn body<'b>(&self, event: &'b [u8]) -> Result<&'b [u8]> {
         let end = event.len().saturating_sub(self.checksum.size());
         event.get(HEADER_SIZE..end).ok_or_else(|| self.fail("the event is cut off"))

@@ -1,12 +1,13 @@
-//! The answer to COM_STMT_EXECUTE (binary protocol) to Arrow: packets of any split come in, batches go out.
+//! Decodes the answer to COM_STMT_EXECUTE (binary protocol) into Arrow batches. Its bytes may come in pieces
+//! of any size.
 //!
-//! Packet: length (3 bytes), number (1, counts up from 1 and wraps), payload. A payload of 0xffffff bytes
-//! goes on in the next packet. The answer: column count; a definition per column; EOF; rows; EOF. ERR may
-//! come at any place. Text comes in the column's own character set when `character_set_results` is NULL,
-//! which the definitions prove.
+//! A packet has a length (3 bytes), a number (1, counts up from 1 and wraps) and a payload. A payload of
+//! 0xffffff bytes continues in the next packet. The answer is: column count; a definition per column; EOF;
+//! rows; EOF. ERR may come at any place. With `character_set_results` NULL, text comes in the column's own
+//! character set. The definitions show whether that is so.
 //!
-//! A length found in the input is only waited for, never allocated: memory is what has arrived of one row,
-//! and one batch.
+//! No memory is allocated because of a length in the input. The decoder needs memory for what has arrived of
+//! one row, and for one batch.
 
 mod error;
 mod packets;
@@ -38,7 +39,7 @@ const BINARY_COLLATION: u16 = 63;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Count,
-    /// This many definitions have come.
+    /// Number of definitions that have arrived.
     Definitions(usize),
     DefinitionsEnd,
     Rows,
@@ -62,8 +63,8 @@ impl ResultSetDecoder {
         Ok(Self { packets: Packets::default(), rows, state: State::Count })
     }
 
-    /// Takes bytes as they came from the socket; returns the batches they completed. After an error nothing
-    /// more can be fed.
+    /// Takes bytes of the socket, and returns the batches that they complete. Must not be called again after
+    /// an error.
     pub fn feed(&mut self, mut data: &[u8]) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
         let Self { packets, rows, state } = self;
@@ -73,12 +74,12 @@ impl ResultSetDecoder {
         Ok(batches)
     }
 
-    /// The end of the rows has been seen.
+    /// Whether the end of the rows has arrived.
     pub fn done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// The definitions have been seen, and fit the schema. What goes wrong from here on lies in the values.
+    /// Whether the definitions have arrived and fit the schema. Later errors are about values.
     pub fn columns_fit(&self) -> bool {
         matches!(self.state, State::DefinitionsEnd | State::Rows | State::Done)
     }
@@ -87,7 +88,7 @@ impl ResultSetDecoder {
         self.rows.total
     }
 
-    /// The rows since the last batch, once `done`; an error before.
+    /// The rows since the last batch. An error before `done`.
     pub fn finish(&mut self) -> Result<Option<RecordBatch>> {
         if !self.done() {
             return Err(DecodeError::new("the answer ends before its last row", self.packets.offset).into());
@@ -96,7 +97,7 @@ impl ResultSetDecoder {
     }
 }
 
-/// Moves the state on by one packet.
+/// Processes one packet, and returns the next state.
 fn take(
     state: &mut State,
     rows: &mut RowBuilder,
@@ -151,14 +152,14 @@ fn server_error(payload: &[u8], offset: u64) -> ResultSetError {
     }
 }
 
-/// Rows on their way into a batch.
+/// The rows of the batch that is being built.
 struct RowBuilder {
     table: Arc<TableSchema>,
     schema: SchemaRef,
     builders: Vec<ColumnBuilder>,
     batch_rows: usize,
     batch_bytes: usize,
-    /// Rows and payload bytes since the last batch.
+    /// Number of rows since the last batch, and bytes of their payloads.
     held: usize,
     held_bytes: usize,
     total: u64,
@@ -228,7 +229,7 @@ impl RowBuilder {
         DecodeError::of_table(self.table.name(), format!("{}: {reason}", self.table.name()), offset).into()
     }
 
-    /// Row: 0, null bitmap with an offset of two bits, then the values that are not null.
+    /// Appends a row: 0, null bitmap with an offset of two bits, then the values that are not null.
     fn push(&mut self, payload: &[u8], offset: u64) -> Result<Option<RecordBatch>> {
         let full = self.held > 0
             && (self.held >= self.batch_rows
@@ -272,7 +273,7 @@ impl RowBuilder {
     }
 }
 
-/// One value. The outer error is malformed input, the inner one a value that cannot stand in its column.
+/// Appends one value. The outer error: malformed input. The inner one: a value that its column cannot have.
 #[inline]
 fn append_value(
     builder: &mut ColumnBuilder,
@@ -312,7 +313,7 @@ fn append_value(
     })
 }
 
-/// Length 0, 4, 7 or 11: year (2), month, day; hour, minute, second; microseconds (4). What is left out is 0.
+/// Length 0, 4, 7 or 11: year (2), month, day; hour, minute, second; microseconds (4). Missing parts are 0.
 #[inline]
 fn read_datetime(cursor: &mut Cursor<'_>) -> std::result::Result<DateTime, DecodeError> {
     let at = cursor.offset();
@@ -391,15 +392,15 @@ fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
         ColumnType::Enum { .. } => code == 247 || string && label == ENUM_FLAG,
         ColumnType::Set { .. } => code == 248 || string && label == SET_FLAG,
         ColumnType::Json => code == 245 || matches!(code, 249..=252),
-        // MariaDB has it as bytes.
+        // MariaDB sends it as bytes.
         ColumnType::Vector => code == 242 || string && label == 0,
         ColumnType::Geometry => code == 255,
         ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Network(_) => string && label == 0,
     }
 }
 
-/// Whether text comes in the character set it will be read with. A collation too new to be known is let
-/// through.
+/// Whether text comes in the character set with which it will be read. An unknown, newer collation is
+/// accepted.
 fn charset_fits(kind: &ColumnType, collation: u16) -> bool {
     let expected = match kind {
         ColumnType::Text { charset, .. } => *charset,

@@ -1,9 +1,9 @@
-//! The COMMIT of a transaction that Penstock wrote into the relay log in place of what the source sent.
+//! The COMMIT of a transaction that Penstock wrote into the relay log instead of what the source sent.
 //!
-//! Only XA transactions are rewritten (`frame/branch.rs`). A comment in the COMMIT marks them, so that who
-//! reads the log again knows that it does not hold the source's bytes there.
+//! Only XA transactions are rewritten (`frame/branch.rs`). A comment in the COMMIT marks them, so that a
+//! reader of the log knows that these are not the source's bytes.
 
-/// What such a COMMIT begins with.
+/// The beginning of such a COMMIT.
 const REWRITTEN: &[u8] = b"COMMIT /* XA ";
 
 pub fn is_rewritten(sql: &[u8]) -> bool {

@@ -15,7 +15,7 @@ use crate::wire::{Extent, WireType};
 
 pub type Taken = std::result::Result<(), ValueError>;
 
-/// Takes the values of one column, in the forms the log has them.
+/// Takes the values of one column, in their forms in the log.
 pub trait ValueSink {
     fn null(&mut self) -> Taken;
     fn int(&mut self, value: i64) -> Taken;
@@ -23,7 +23,7 @@ pub trait ValueSink {
     fn float(&mut self, value: f32) -> Taken;
     fn double(&mut self, value: f64) -> Taken;
     fn decimal(&mut self, image: DecimalImage<'_>) -> Taken;
-    /// Of CHAR, VARCHAR, TEXT in the column's character set, or of BINARY, BLOB, GEOMETRY, VECTOR.
+    /// CHAR, VARCHAR and TEXT in the column's character set; BINARY, BLOB, GEOMETRY and VECTOR.
     fn bytes(&mut self, value: &[u8]) -> Taken;
     fn bit(&mut self, value: u64) -> Taken;
     /// 0, or 1901 to 2155.
@@ -46,14 +46,14 @@ pub trait ValueSink {
 pub trait RowSink {
     type Column: ValueSink;
 
-    /// Where the value of the column goes; None: it is not wanted.
+    /// Where to write the value of the column. None: the value is skipped.
     fn column(&mut self, index: usize) -> Option<&mut Self::Column>;
 
     /// The image does not have this column.
     fn absent(&mut self, index: usize) -> Taken;
 }
 
-/// The error for an image that lacks a column which is needed.
+/// The error for an image that lacks a needed column.
 #[cold]
 pub fn missing_column() -> ValueError {
     ValueError::lacking(Lacks::Columns, "the row image lacks it; the source needs binlog_row_image = FULL")
@@ -63,9 +63,9 @@ pub fn missing_column() -> ValueError {
 #[derive(Debug, Clone, Copy)]
 pub struct Present<'a> {
     bits: &'a [u8],
-    /// Columns of the table.
+    /// Number of the table's columns.
     columns: usize,
-    /// Columns that are present.
+    /// Number of columns that are present.
     count: usize,
 }
 
@@ -92,24 +92,24 @@ pub struct RowsEvent<'a> {
     pub kind: RowsKind,
     pub table_id: u64,
     pub flags: u16,
-    /// What the first image of each row has.
+    /// The columns of the first image of each row.
     pub present: Present<'a>,
-    /// The same for the after images of updates; of others, `present` again.
+    /// The columns of the second image of each row in an update. For other events it is equal to `present`.
     pub present_after: Present<'a>,
     pub columns: usize,
-    /// After images may hold changes of JSON documents: see `update`.
+    /// Whether after images may have changes of JSON documents: see `update`.
     pub partial_json: bool,
-    /// A column that both images of an update lack kept its value. Not so on MariaDB: there a REPLACE that
-    /// was made an update leaves out the columns it set to their defaults.
+    /// Whether a column that both images of an update lack kept its value. Not so on MariaDB: a REPLACE that
+    /// it logs as an update leaves out the columns that it set to their defaults.
     pub absent_is_unchanged: bool,
-    /// At the first image.
+    /// A cursor at the first image.
     pub images: Cursor<'a>,
 }
 
 impl<'a> RowsEvent<'a> {
-    /// The last row event of its statement.
+    /// Whether it is the last row event of its statement.
     pub const FLAG_STATEMENT_END: u16 = 1;
-    /// Written by a session with `foreign_key_checks = 0`: no foreign key did anything.
+    /// Whether the session had `foreign_key_checks = 0`, so that no foreign key changed rows.
     pub const FLAG_NO_FOREIGN_KEY_CHECKS: u16 = 2;
 
     /// Reads only the table id, which is enough to skip events of other tables.
@@ -161,7 +161,7 @@ impl<'a> RowsEvent<'a> {
         })
     }
 
-    /// The map must be the one its table id names.
+    /// `map`: the table map that its table id names.
     pub fn check(&self, map: &TableMap) -> Result<()> {
         if self.columns != map.columns.len() {
             return Err(self.images.fail(format!(
@@ -175,8 +175,8 @@ impl<'a> RowsEvent<'a> {
     }
 }
 
-/// Sends the row image at the cursor to the sink and leaves the cursor behind it. The event must have been
-/// checked against the map. For after images of updates see `RowsEvent::walk_after`.
+/// Sends the row image at the cursor to the sink, and moves the cursor behind it. The event must have been
+/// checked against the map. After images of updates: see `RowsEvent::walk_after`.
 #[inline]
 pub fn walk_image<S: RowSink>(
     image: &mut Cursor<'_>,
@@ -251,7 +251,7 @@ pub fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
     }
 }
 
-/// What can go wrong with a value: its bytes, or what they say.
+/// An error of a value: its bytes are wrong, or what they say is.
 pub(crate) enum Fault {
     Input(DecodeError),
     Value(ValueError),
@@ -287,8 +287,8 @@ impl ValueError {
     }
 }
 
-/// Inlined into the loop over columns, so that a value needs one jump. Rare and long forms have functions of
-/// their own.
+/// Inlined into the loop over columns, so that a value needs one jump. Rare and long forms have their own
+/// functions.
 #[inline(always)]
 pub(crate) fn read_value<V: ValueSink>(
     image: &mut Cursor<'_>,

@@ -22,7 +22,7 @@ use crate::table_map::{TableMap, TableMapHead};
 /// A row event of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct RowsAt {
-    /// In the file.
+    /// The event's position in the file.
     pub position: u64,
     pub header: EventHeader,
     /// Index into `RangeScan::maps`.
@@ -31,7 +31,8 @@ pub struct RowsAt {
     pub commit_us: i64,
 }
 
-/// XA transactions are written when they are prepared; only a commit that comes later makes them count.
+/// Whether the open transaction is an XA transaction. Its rows are in the log when it is prepared, but do not
+/// count before its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Xa {
     #[default]
@@ -63,7 +64,7 @@ pub struct RangeScan {
     maps: Vec<Arc<TableMap>>,
     /// Body of the last table map of this table: most servers repeat it for each statement.
     last_map: Vec<u8>,
-    /// The table's id and the index of its map, as they are in force.
+    /// The table's present id, and the index of its present map.
     current: Option<(u64, u32)>,
     foreign: HashSet<u64>,
 }

@@ -38,7 +38,7 @@ pub struct ColumnSchema {
     pub generated: Option<String>,
     #[serde(default)]
     pub invisible: bool,
-    /// As the server prints it, for people.
+    /// The type as the server prints it, for messages.
     #[serde(default)]
     pub column_type: String,
 }
@@ -47,10 +47,10 @@ fn yes() -> bool {
     true
 }
 
-/// What a column holds, with everything that decides its values.
+/// The kind of a column's values, with everything that decides how they are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnType {
-    /// tinyint … bigint by their bytes: 1 2 3 4 8.
+    /// tinyint … bigint, by their size in bytes: 1 2 3 4 8.
     Integer {
         width: u8,
         unsigned: bool,
@@ -137,7 +137,7 @@ impl TableSchema {
 }
 
 impl ColumnSchema {
-    /// What the column holds; the error says what is missing or unknown.
+    /// The kind of the column's values. The error says what is missing or unknown.
     pub fn column_type(&self) -> Result<ColumnType, String> {
         let unsigned = self.unsigned;
         let fsp = self.fsp.unwrap_or(0);

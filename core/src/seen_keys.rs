@@ -35,23 +35,25 @@ impl Columns {
     }
 }
 
+/// The keys of all changes that were read so far. They are later in the log than what is read next.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SeenKeys {
+    /// Keys for which the whole row, or its deletion, was found.
     whole: HashSet<Key>,
     /// Keys for which only updates that lack columns were found, with the columns of these updates together.
     partial: HashMap<Key, Columns>,
 }
 
-impl Seen {
-    /// Adds the key of a row with all columns, or of a deletion: earlier changes of the key do not matter any
-    /// more. Returns whether this one matters.
+impl SeenKeys {
+    /// Adds the key of a row with all columns, or of a deletion. Earlier changes of the key do not count any
+    /// more. Returns whether this change counts.
     #[inline]
     pub fn insert(&mut self, key: Key) -> bool {
-        let fresh = self.whole.insert(key);
-        if fresh && !self.partial.is_empty() {
+        let is_new = self.whole.insert(key);
+        if is_new && !self.partial.is_empty() {
             self.partial.remove(&key);
         }
-        fresh
+        is_new
     }
 
     /// Adds the key of a row of which only these columns are known. Returns whether one of them was not known
@@ -94,10 +96,10 @@ impl Seen {
 
 /// Keys that several decoders add and look up.
 #[derive(Debug, Clone, Default)]
-pub struct SharedKeys(Arc<Mutex<Seen>>);
+pub struct SharedKeys(Arc<Mutex<SeenKeys>>);
 
 impl SharedKeys {
-    pub fn lock(&self) -> MutexGuard<'_, Seen> {
+    pub fn lock(&self) -> MutexGuard<'_, SeenKeys> {
         // The set is consistent at any time, even if a thread panicked while it held the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

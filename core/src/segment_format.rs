@@ -12,7 +12,7 @@ use crate::outline::Outline;
 use crate::output::Options;
 use crate::reduce::KeySet;
 use crate::schema::TableSchema;
-use crate::seen::SharedKeys;
+use crate::seen_keys::SharedKeys;
 use crate::segment_framer::SegmentFramer;
 use crate::split::Split;
 

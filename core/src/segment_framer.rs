@@ -9,7 +9,7 @@ pub trait SegmentFramer {
     /// call it again without bytes.
     fn feed(&mut self, data: &[u8]) -> Result<Vec<Piece>>;
 
-    /// Whether bytes that were fed are still inside.
+    /// Whether the framer still has bytes of its input that it has not returned.
     fn more(&self) -> bool;
 
     /// Index entries (JSON) for everything that `feed` has returned since the last cut.
@@ -35,7 +35,7 @@ pub enum Piece {
     Bytes(Vec<u8>),
     /// Bytes to append to a spool file of prepared transactions. The first ones create it.
     Spool { name: String, bytes: Vec<u8> },
-    /// Row events in `(start, end]`, returned before, that the transaction has taken back.
+    /// `(start, end]` of row events, returned before, that the transaction has rolled back.
     TakenBack { start: u64, end: u64 },
     /// A new segment at the offset `base`, whose file begins with `head`. `entries` close the one before.
     Segment { base: u64, head: Vec<u8>, entries: Vec<String> },

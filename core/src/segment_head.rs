@@ -9,13 +9,14 @@ const FLAG_IN_USE: u8 = 0x01;
 
 /// How a source's events are written.
 pub struct Format {
-    /// As it goes into a segment's head.
+    /// The FORMAT_DESCRIPTION of a segment's head.
     pub event: Vec<u8>,
     pub checksum: Checksum,
 }
 
 impl Format {
-    /// Fits the event for a segment's head: it stands right behind the magic, and the file is not in use.
+    /// Reads the source's event and makes that of a segment's head from it: its position is right after the
+    /// magic, and the file is not in use.
     pub fn parse(event: &[u8], offset: u64) -> Result<Format> {
         let body = event.get(HEADER_SIZE..).unwrap_or_default();
         let announced = Checksum::announced_by(body, offset + HEADER_SIZE as u64)?;
@@ -24,7 +25,7 @@ impl Format {
         event[17] &= !FLAG_IN_USE;
         event[13..17].copy_from_slice(&(MAGIC.len() as u32 + end as u32).to_le_bytes());
         if announced.is_some() {
-            // Servers write a CRC32 here whatever the algorithm is.
+            // Servers write a CRC32 in this event, whatever the algorithm of the others is.
             event.truncate(end - CHECKSUM_SIZE);
             Checksum::Crc32.append(&mut event);
         }
@@ -40,7 +41,7 @@ pub fn has_gtids(format: &[u8]) -> bool {
     format.len() >= FIXED + usize::from(EventKind::PREVIOUS_GTIDS.0) + 5 && !version.contains("MariaDB")
 }
 
-/// The same but for creation times, flags and checksum.
+/// Whether two formats are the same, except for creation times, flags and checksums.
 pub fn same_format(left: &[u8], right: &[u8]) -> bool {
     const CREATED: usize = HEADER_SIZE + 52;
     left.len() == right.len()

@@ -1,13 +1,12 @@
-//! Makes index entries: collects what a span of the log contains, event by event.
+//! Computes index entries: collects, event by event, what a span of the log contains.
 //!
 //! The receiver uses `Tracker` for events as they arrive. Readers use it for a part of a closed segment's
 //! entry, by reading the part's events again (`rescan.rs`).
 
 mod entry;
+mod table_names;
 
 use std::fmt::Write as _;
-
-use hashbrown::HashMap;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
@@ -18,10 +17,11 @@ use crate::gtid_event::GtidEvent;
 use crate::json_text::quoted;
 use crate::query::Statement;
 use crate::status::{Status, Updated};
-use crate::table_name;
 use crate::xa::Change;
 
-/// A place in the source's own binary log.
+use table_names::TableNames;
+
+/// A position in the source's own binary log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
     pub file: String,
@@ -54,38 +54,10 @@ impl Place {
     }
 }
 
-/// Bytes of a statement that are kept in an index entry. The whole statement can be read at its offset.
+/// Most bytes of a statement in an index entry. The whole statement can be read at its offset.
 const SQL_DDL_MAX: usize = 256 * 1024;
 const SQL_DML_MAX: usize = 1024;
-/// Table names that are remembered. If there are more, all of them are forgotten between two transactions.
-const NAMES_MAX: usize = 100_000;
 const DUMMY_TABLE_ID: u64 = 0x00ff_ffff;
-
-#[derive(Default)]
-struct Names {
-    names: Vec<Name>,
-    /// By `Name::bytes`.
-    slots: HashMap<Box<[u8]>, usize>,
-    ids: HashMap<u64, usize>,
-}
-
-struct Name {
-    /// The length of the database's name, this name, and the table's: different tables have different bytes.
-    bytes: Box<[u8]>,
-    /// The table's key in an entry, as JSON.
-    key: String,
-}
-
-impl Name {
-    #[inline]
-    fn is(&self, database: &[u8], table: &[u8]) -> bool {
-        let known = &*self.bytes;
-        known.len() == 1 + database.len() + table.len()
-            && usize::from(known[0]) == database.len()
-            && known[1..].starts_with(database)
-            && known.ends_with(table)
-    }
-}
 
 /// The transaction whose events are being read.
 #[derive(Default, Clone)]
@@ -97,7 +69,7 @@ struct Transaction {
     source_start: u64,
     maps: Vec<(usize, u64)>,
     maps_stale: bool,
-    /// Savepoints: the name, the offset after it, and the offset of the last row event before it.
+    /// Savepoints: name, and the offset after the event.
     savepoints: Vec<(Vec<u8>, u64)>,
     last_rows: u64,
     undone: bool,
@@ -123,12 +95,12 @@ pub struct Ending {
     pub change: Change,
 }
 
-/// Whether a transaction is stored as it was sent.
+/// What the source sent for a transaction, compared with what is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Sent {
     #[default]
     AsStored,
-    /// Length and digest.
+    /// Other bytes are stored. Length and digest of those that were sent.
     Otherwise(u64, u64),
     Unknown,
 }
@@ -146,8 +118,9 @@ struct Ended {
 pub struct Tracker {
     pub group: Group,
     pub executed: GtidSet,
-    /// The source's position after the last event; below, at the last transaction end.
+    /// The source's position after the last event.
     pub source: Place,
+    /// The source's position at the last transaction end.
     pub committed_source: Place,
     pub committed: u64,
     pub end: u64,
@@ -156,9 +129,10 @@ pub struct Tracker {
     pub last_commit_us: Option<u64>,
     /// Must be set before the last event of a transaction.
     pub ending: Option<Ending>,
-    /// Row events in `(start, end]` that the transaction took back (ROLLBACK TO SAVEPOINT).
+    /// `(start, end]` of row events that the transaction has rolled back (ROLLBACK TO SAVEPOINT).
     pub taken_back: Option<(u64, u64)>,
-    names: Names,
+    names: TableNames,
+    /// Row events and bytes in the span, by the table's slot in `names`.
     counts: Vec<(u64, u64)>,
     transaction: Transaction,
     ended: Ended,
@@ -181,7 +155,7 @@ impl Tracker {
             last_commit_us: None,
             ending: None,
             taken_back: None,
-            names: Names::default(),
+            names: TableNames::default(),
             counts: Vec::new(),
             transaction: Transaction::default(),
             ended: Ended::default(),
@@ -189,14 +163,14 @@ impl Tracker {
         }
     }
 
-    /// Keeps the state of the open transaction, and forgets what came before `start`.
+    /// Forgets what came before `start`, but not the state of the open transaction.
     pub fn forget_before(&mut self, start: u64) {
         self.events = 0;
         self.end = start;
         self.span.statements.clear();
     }
 
-    /// An event of the log that ends at `offset + event.len()`; `body` is it between header and checksum.
+    /// Takes an event at `offset` with `length` bytes. `body` is what is between header and checksum.
     #[inline]
     pub fn event(&mut self, header: &EventHeader, body: &[u8], length: usize, offset: u64) -> Result<()> {
         let base = offset + HEADER_SIZE as u64;
@@ -234,8 +208,8 @@ impl Tracker {
     }
 
     fn begin(&mut self, header: &EventHeader, offset: u64) {
-        if self.names.names.len() > NAMES_MAX && self.span.touched.is_empty() {
-            self.names = Names::default();
+        if self.names.is_full() && self.span.touched.is_empty() {
+            self.names = TableNames::default();
             self.counts.clear();
         }
         let mut maps = std::mem::take(&mut self.transaction.maps);
@@ -255,7 +229,10 @@ impl Tracker {
         let database = cursor.take_u8_prefixed("database name")?;
         cursor.skip(1, "end of database name")?;
         let table = cursor.take_u8_prefixed("table name")?;
-        let slot = self.slot(id, database, table);
+        let slot = self.names.slot(id, database, table);
+        if slot == self.counts.len() {
+            self.counts.push((0, 0));
+        }
         let transaction = &mut self.transaction;
         if transaction.maps_stale {
             transaction.maps.clear();
@@ -266,36 +243,6 @@ impl Tracker {
         Ok(())
     }
 
-    fn slot(&mut self, id: u64, database: &[u8], table: &[u8]) -> usize {
-        let names = &mut self.names;
-        if let Some(&slot) = names.ids.get(&id) {
-            if names.names[slot].is(database, table) {
-                return slot;
-            }
-        }
-        // Lengths of names are one byte in a table map.
-        let bytes: Box<[u8]> = [&[database.len() as u8], database, table].concat().into();
-        let slot = match names.slots.get(&bytes) {
-            Some(&slot) => slot,
-            None => {
-                let text = table_name::index_key(
-                    &String::from_utf8_lossy(database),
-                    &String::from_utf8_lossy(table),
-                );
-                names.names.push(Name { bytes: bytes.clone(), key: quoted(&text) });
-                names.slots.insert(bytes, names.names.len() - 1);
-                self.counts.push((0, 0));
-                names.names.len() - 1
-            }
-        };
-        if names.ids.len() > NAMES_MAX {
-            // Table ids only grow, so ids of closed tables are useless.
-            names.ids.clear();
-        }
-        names.ids.insert(id, slot);
-        slot
-    }
-
     #[inline]
     fn rows(&mut self, body: &[u8], base: u64, length: usize) -> Result<()> {
         let mut cursor = Cursor::new(body, base);
@@ -304,7 +251,7 @@ impl Tracker {
         if flags & 1 != 0 {
             self.transaction.maps_stale = true;
         }
-        let Some(&slot) = self.names.ids.get(&id) else {
+        let Some(slot) = self.names.slot_of(id) else {
             if id == DUMMY_TABLE_ID {
                 return Ok(());
             }
@@ -416,7 +363,8 @@ impl Tracker {
         }
     }
 
-    /// A transaction that was prepared and ended in one span is not in the span's entry.
+    /// Records a change of the prepared transactions. One that was prepared and ended in the same span is not
+    /// in the span's entry.
     fn changed(&mut self, change: Change) {
         let changes = &mut self.span.changes;
         if let Change::Ended(ended) = &change {
@@ -429,8 +377,8 @@ impl Tracker {
         changes.push(change);
     }
 
-    /// The source has advanced without events that are stored (rotate, heartbeat). This counts between
-    /// transactions.
+    /// Called when the source has advanced without events that are stored (rotate, heartbeat). It counts only
+    /// between transactions.
     pub fn moved(&mut self, place: &Place) {
         if self.source.is_before(place) {
             self.source = place.clone();
@@ -450,7 +398,7 @@ impl Tracker {
         self.end - self.span.start
     }
 
-    /// Closes the span and returns its entry; None: nothing has changed.
+    /// Ends the span and returns its entry. None: nothing has changed.
     pub fn cut(&mut self, extra: &str) -> Option<String> {
         let moved = self.reported != self.committed_source;
         if self.end == self.span.start && !moved {
@@ -476,8 +424,8 @@ fn is_dml(sql: &[u8]) -> bool {
     begins(sql, &["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"])
 }
 
-/// Whether the statement is DDL. The names in it say which tables it concerns, so the event's own list of
-/// databases is not kept.
+/// Whether the statement is DDL. It names the tables that it concerns, so the event's list of databases is
+/// not stored.
 fn is_definition(sql: &[u8]) -> bool {
     begins(sql, &["CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE", "GRANT", "REVOKE", "SET", "FLUSH"])
         || begins(sql, &["ANALYZE TABLE", "OPTIMIZE", "REPAIR"])
@@ -487,19 +435,4 @@ fn begins(sql: &[u8], words: &[&str]) -> bool {
     words
         .iter()
         .any(|word| sql.len() >= word.len() && sql[..word.len()].eq_ignore_ascii_case(word.as_bytes()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_whose_joined_names_are_equal_are_told_apart_also_under_one_id() {
-        let mut tracker = Tracker::new(0, GtidSet::default(), Place::default());
-        let slots = [(&b"a.b"[..], &b"c"[..]), (b"a", b"b.c"), (b"a.b", b"c")]
-            .map(|(database, table)| tracker.slot(7, database, table));
-        assert_eq!(slots, [0, 1, 0]);
-        let keys: Vec<&str> = tracker.names.names.iter().map(|name| name.key.as_str()).collect();
-        assert_eq!(keys, [r#""`a.b`.c""#, r#""`a`.b.c""#]);
-    }
 }

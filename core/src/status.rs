@@ -1,4 +1,4 @@
-//! Status variables of a QUERY event: a code, then a value whose length the code tells.
+//! Status variables of a QUERY event. Each has a code, which decides the length of the value after it.
 //!
 //! MySQL writes them in the order of `Query_log_event::write` (log_event.cc, 5.6 to 9.7). A code that is not
 //! known ends the list, since its length is not known either.
@@ -17,32 +17,32 @@ const TIME_ZONE: u8 = 5;
 const CATALOG_NZ: u8 = 6;
 const INVOKER: u8 = 11;
 const UPDATED_DB_NAMES: u8 = 12;
-/// In place of the count: more than 16 databases, or a table that foreign keys refer to.
+/// Instead of the count. It stands for more than 16 databases, or a table that foreign keys refer to.
 const OVER_MAX_DBS: u8 = 254;
 
 /// The databases that a statement wrote to, also through views, triggers, functions and foreign keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Updated {
-    /// The event does not say it: MariaDB, MySQL before 5.6, statements that the server itself made.
+    /// The event has no list: MariaDB, MySQL before 5.6, statements that the server made.
     #[default]
     Unsaid,
-    /// The event says that it does not list them, or what it lists cannot be read.
+    /// The event says that it does not list them, or the list cannot be read.
     Unlisted,
     Listed(Vec<String>),
 }
 
-/// What of the status variables matters here.
+/// The status variables that are used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
-    /// The session's, if the event tells.
+    /// The session's sql_mode, if the event has it.
     pub sql_mode: Option<u64>,
-    /// Id of a collation of `character_set_client`, in which the statement is written; if the event tells.
+    /// Id of a collation of `character_set_client`, the statement's character set, if the event has it.
     pub client_collation: Option<u16>,
     pub updated: Updated,
 }
 
 impl Status {
-    /// Never fails: what stands behind bytes that cannot be read is not known.
+    /// Never fails: variables after unreadable bytes are unknown.
     pub fn parse(variables: &[u8]) -> Status {
         let mut status = Status::default();
         let mut cursor = Cursor::new(variables, 0);
@@ -59,9 +59,9 @@ impl Status {
         status
     }
 
-    /// The statement as text: servers log the bytes that the client sent, in its character set. In the wrong
-    /// one, names are other names, and the second byte of a Chinese or Japanese character may be a quote or a
-    /// backslash.
+    /// The statement as text. Servers log the bytes that the client sent, in the client's character set. Read
+    /// in another one, names would be wrong, and the second byte of a Chinese or Japanese character could be
+    /// taken for a quote or a backslash.
     pub fn text<'a>(&self, sql: &'a [u8]) -> Cow<'a, str> {
         let charset = self.client_collation.and_then(Charset::from_collation);
         match charset {

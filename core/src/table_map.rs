@@ -9,10 +9,10 @@ use crate::event::{Event, EventKind, FormatDescription};
 use crate::table_name;
 use crate::wire::WireType;
 
-/// The servers' own limit.
+/// The servers' limit.
 const COLUMNS_MAX: usize = 4096;
 
-/// The part that says which table it is.
+/// The part of a table map that names the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableMapHead<'a> {
     pub table_id: u64,
@@ -36,10 +36,10 @@ pub struct TableMap {
 pub struct MapColumn {
     pub wire: WireType,
     pub nullable: bool,
-    /// None: not in the map, or no number.
+    /// None: the map does not say it, or the column is no number.
     pub unsigned: Option<bool>,
     pub name: Option<String>,
-    /// Collation id; of enum and set columns too. 63: binary.
+    /// Collation id, also of enum and set columns. 63: binary.
     pub collation: Option<u16>,
     /// Enum and set labels, in the column's character set.
     pub labels: Option<Vec<Box<[u8]>>>,
@@ -143,7 +143,7 @@ impl TableMap {
                         column.visible = Some(bit_from_high(bits, index));
                     }
                 }
-                // 13 is the dimension of vectors; later ones may come.
+                // 13 is the dimension of vectors. Unknown ones are skipped.
                 _ => {}
             }
         }
@@ -187,7 +187,7 @@ impl TableMap {
         Ok(())
     }
 
-    /// A default, then pairs of an index among the columns concerned and its own collation.
+    /// A default collation, then pairs: the index of a column among the character columns, and its collation.
     fn read_default_charset(
         &mut self,
         field: &mut Cursor<'_>,
@@ -263,7 +263,7 @@ fn is_label(wire: WireType) -> bool {
     matches!(wire, WireType::Enum { .. } | WireType::Set { .. })
 }
 
-/// Only asked where the bits fit both ways.
+/// Whether YEAR counts as numeric. Called only if the number of bits does not decide it.
 fn year_is_numeric(server_version: &str) -> bool {
     !server_version.starts_with("8.0.")
 }

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// `database.table`. A database with a dot stands in backticks, so that the text has one meaning:
-/// `` `a.b`.t `` is not `a.b.t`, the table `b.t` of the database `a`. So does a name that begins with a
-/// backtick.
+/// `database.table`. A database with a dot is in backticks, so that the text has one meaning: `` `a.b`.t ``
+/// is not
+/// `a.b.t`, the table `b.t` of the database `a`. A database that begins with a backtick is in backticks, too.
 pub fn text(database: &str, table: &str) -> String {
     let quotes = database.contains('.') || database.starts_with('`');
     format!("{}.{}", quoted(database, quotes), quoted(table, table.starts_with('`')))

@@ -31,8 +31,8 @@ pub struct Time {
 const DAY_US: i64 = 86_400_000_000;
 
 impl Date {
-    /// Days since 1970-01-01. None for what is no date of the calendar: a zero or partial date, February 31st
-    /// (the server can be told to allow it), and the year 0, which neither Spark nor Python has.
+    /// Days since 1970-01-01. None for a date that the calendar does not have: a zero or partial date,
+    /// February 31st (which a server can allow), and the year 0, which neither Spark nor Python has.
     #[inline]
     pub fn days(self) -> Option<i32> {
         let Self { year, month, day } = self;
@@ -83,7 +83,7 @@ fn days_in_month(year: u16, month: u8) -> u8 {
 }
 
 impl DateTime {
-    /// Microseconds since 1970 of these fields; None as for `Date::days`, or when the time is no time of day.
+    /// Microseconds since 1970. None: there is no such date (`Date::days`) or no such time of day.
     #[inline]
     pub fn micros_since_1970(self) -> Option<i64> {
         let days = i64::from(self.date.days()?);
@@ -94,7 +94,7 @@ impl DateTime {
         Some(days * DAY_US + seconds * 1_000_000 + i64::from(self.micros))
     }
 
-    /// In UTC. `seconds` of a TIMESTAMP: 0 is the zero date '0000-00-00 00:00:00'.
+    /// The fields of a TIMESTAMP, in UTC. `seconds` 0 is the zero date '0000-00-00 00:00:00'.
     pub fn from_timestamp(seconds: u64, micros: u32) -> Self {
         if seconds == 0 {
             return Self { micros, ..Self::default() };

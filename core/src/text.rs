@@ -1,5 +1,5 @@
-//! The canonical text of a row, and its hash: the bridge between what the server can compute about a row and
-//! what an Arrow batch holds.
+//! The canonical text of a row, and its hash. The server and this module compute the same text, so a row at
+//! the source can be compared with a row of an Arrow batch.
 //!
 //! `penstock.verify.sql` gives the SQL expression of the same text, column type by column type; the two files
 //! change together, and `tests/verify/test_sql.py` holds them against each other on a real server.
@@ -16,13 +16,12 @@
 //! | `binary`, `varbinary` | upper-case hexadecimal digits |
 //! | the `text` and `blob` families, `json`, spatial types, `vector` | SHA-256 of the bytes (text: UTF-8) |
 //!
-//! Large objects go in as their own SHA-256 because the server caps every string it builds at
-//! `max_allowed_packet` and answers NULL beyond it. The length in front of text makes the joined text
-//! unambiguous: only text may contain `|`, `:` or `~`.
+//! A large object is represented by its SHA-256, because the server cannot build strings larger than
+//! `max_allowed_packet`: it returns NULL. The length before text makes the joined text unambiguous: only text
+//! can contain `|`, `:` or `~`.
 //!
-//! Batches may come back from a lake table, so the Arrow type need not be the one the decoder made: integers
-//! may be wider, decimals may have become text and so on. What cannot be printed as the column's type is an
-//! error.
+//! Batches may come from a lake table, so their Arrow types may differ from the decoder's: integers may be
+//! wider, decimals may be text, and so on. A value that cannot be printed as the column's type is an error.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -72,14 +71,14 @@ fn shape(column_type: &str) -> Option<Shape> {
     })
 }
 
-/// What `text` needs to know of a column.
+/// What is needed of a column to write its text.
 pub struct TextColumn<'a> {
     pub name: &'a str,
     /// The server's DATA_TYPE in lower case.
     pub column_type: &'a str,
     /// Fractional digits of `time`, `datetime`, `timestamp`.
     pub fsp: usize,
-    /// Those that hold for the column.
+    /// The options of this column.
     pub options: TypeOptions,
 }
 
@@ -198,7 +197,7 @@ fn printer(column: &TextColumn<'_>, array: &ArrayRef) -> Option<Printer> {
     }
 }
 
-/// Of bytes that were made text (`TypeOptions::binary`), the bytes.
+/// The bytes of a value that `TypeOptions::binary` made text.
 fn decoded(
     column: &TextColumn<'_>,
     array: &ArrayRef,
@@ -210,7 +209,7 @@ fn decoded(
         Binaries::Base64 if is_binary => read_base64,
         _ => return bytes(array, write),
     };
-    // Text that is no such encoding was not written by us: it differs from everything.
+    // Text in another form was not written by us: it differs from every value.
     bytes(array, move |value, out| match read(value) {
         Some(value) => write(&value, out),
         None => out.push(b'?'),
@@ -246,7 +245,7 @@ fn number(array: &ArrayRef) -> Option<Printer> {
             let array = array.as_boolean_opt()?.clone();
             Some(Box::new(move |row, out| out.push(if array.value(row) { b'1' } else { b'0' })))
         }
-        // BIT as its bytes, the most significant first.
+        // BIT: its bytes, the most significant one first.
         DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
             bytes(array, |value, out| {
                 let number = value.iter().fold(0u64, |number, byte| (number << 8) | u64::from(*byte));
@@ -274,7 +273,7 @@ fn decimal(array: &ArrayRef) -> Option<Printer> {
     }))
 }
 
-/// The server adds `0e0`, so a negative zero is a zero here as well.
+/// A negative zero is a zero, because the server's expression adds `0e0`.
 fn float(array: &ArrayRef) -> Option<Printer> {
     match array.data_type() {
         DataType::Float32 => {
@@ -289,8 +288,8 @@ fn float(array: &ArrayRef) -> Option<Printer> {
     }
 }
 
-/// Year, month and day of a day counted from 1970-01-01 in the proleptic Gregorian calendar. The year is
-/// taken to begin in March, so that the leap day is its last; 400 years are 146,097 days.
+/// Year, month and day of a day number (0: 1970-01-01) in the proleptic Gregorian calendar. Years are counted
+/// from March, so that the leap day is the last day. 400 years have 146,097 days.
 pub(crate) fn civil(days: i64) -> (i64, u32, u32) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

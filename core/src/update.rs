@@ -1,12 +1,13 @@
-//! The rows of update events: two images each, of which the second need not be whole.
+//! The rows of update events. Each row has two images, and the second may lack columns.
 //!
-//! With `binlog_row_image` MINIMAL or NOBLOB an after image lacks columns that the statement did not set:
-//! they are as in the image before, if it has them. In a PARTIAL_UPDATE_ROWS event a JSON column may hold
-//! changes of its document before instead of a document. So the row after is laid over the row before, column
-//! by column.
+//! With `binlog_row_image` MINIMAL or NOBLOB, an after image lacks the columns that the statement did not
+//! set. Their values are those of the image before, if it has them. In a PARTIAL_UPDATE_ROWS event, a JSON
+//! column may have changes of the document before instead of a document. So both images are read together,
+//! column by column.
 //!
-//! The after image of a PARTIAL_UPDATE_ROWS event begins with options (length-encoded); if the lowest bit is
-//! set, a bit follows for each JSON column of the table, set where the image holds changes.
+//! The after image of a PARTIAL_UPDATE_ROWS event begins with options (length-encoded). If their lowest bit
+//! is set, one bit follows for each JSON column of the table. It is set if the image has changes of the
+//! document.
 
 use crate::cursor::Cursor;
 use crate::error::Result;
@@ -29,14 +30,14 @@ impl<'a> RowsEvent<'a> {
         self.present_after.has(index) || self.kind == RowsKind::Update && self.present.has(index)
     }
 
-    /// Leaves the cursor behind the after image at it.
+    /// Moves the cursor behind the after image.
     pub fn skip_after(&self, after: &mut Cursor<'a>, map: &TableMap) -> Result<()> {
         self.read_changed(after, map)?;
         skip_image(after, map, self.present_after)
     }
 
-    /// Sends the row after an update to the sink. `before` stands at the image before; `after` at the one
-    /// after, and is left behind it.
+    /// Sends the row after an update to the sink. `before` is at the image before the update. `after` is at
+    /// the image after it, and is moved behind it.
     pub fn walk_after<S: RowSink>(
         &self,
         before: Cursor<'a>,
@@ -52,7 +53,7 @@ impl<'a> RowsEvent<'a> {
         self.walk_changed(after, map, &changed, &documents, sink, |index| self.present.has(index))
     }
 
-    /// Sends only what the image after an update has, with changed documents in full.
+    /// Sends only the columns that the image after an update has. Changed documents are sent in full.
     pub fn walk_after_image<S: RowSink>(
         &self,
         before: Cursor<'a>,
@@ -68,7 +69,7 @@ impl<'a> RowsEvent<'a> {
         self.walk_changed(after, map, &changed, &documents, sink, |_| false)
     }
 
-    /// `known`: columns that were sent before.
+    /// `known`: columns that have been sent.
     fn walk_changed<S: RowSink>(
         &self,
         after: &mut Cursor<'a>,
@@ -106,7 +107,8 @@ impl<'a> RowsEvent<'a> {
         Ok(())
     }
 
-    /// Sends what only the image before has; returns, for each JSON column, the document that is changed.
+    /// Sends the columns that only the image before has. Returns, for each JSON column, the document to
+    /// change.
     fn walk_before<S: RowSink>(
         &self,
         mut before: Cursor<'a>,
@@ -142,7 +144,7 @@ impl<'a> RowsEvent<'a> {
         Ok(documents)
     }
 
-    /// What stands before the columns of an after image.
+    /// What comes before the columns of an after image.
     fn read_changed(&self, after: &mut Cursor<'a>, map: &TableMap) -> Result<Changed<'a>> {
         if !self.partial_json {
             return Ok(Changed { bits: &[], columns: 0 });
@@ -155,7 +157,7 @@ impl<'a> RowsEvent<'a> {
     }
 }
 
-/// Which JSON columns hold changes.
+/// Which JSON columns of an after image have changes instead of a document.
 struct Changed<'a> {
     bits: &'a [u8],
     columns: usize,

@@ -1,4 +1,4 @@
-//! The forms values have in row images, by the type code and metadata of the table map.
+//! The form of a column's values in row images. The type code and metadata in the table map decide it.
 
 use crate::cursor::Cursor;
 use crate::decimal::image_size;
@@ -43,7 +43,7 @@ pub mod code {
     pub const GEOMETRY: u8 = 255;
 }
 
-/// How the values of one column stand in row images.
+/// The form of the values of one column in row images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireType {
     Null,
@@ -78,7 +78,7 @@ pub enum WireType {
     Char {
         length: u16,
     },
-    /// VARCHAR and VARBINARY: the same.
+    /// VARCHAR and VARBINARY: a length as for CHAR, then bytes.
     Varchar {
         length: u16,
     },
@@ -110,16 +110,16 @@ pub enum WireType {
     },
 }
 
-/// Where the next value of a row image ends.
+/// How the end of a value in a row image is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     Fixed(u8),
-    /// Bytes of the length that stands before it.
+    /// The value has its length before it. Size of the length field, in bytes.
     Prefixed(u8),
 }
 
 impl WireType {
-    /// From a column's type code and its metadata, which is read from `metadata`.
+    /// The form for a column's type code and its metadata, which is read from `metadata`.
     pub fn parse(type_code: u8, metadata: &mut Cursor<'_>) -> Result<Self> {
         const WHAT: &str = "column metadata";
         let unsigned = false;
@@ -177,8 +177,8 @@ impl WireType {
         })
     }
 
-    /// STRING stands for CHAR, ENUM and SET: the first byte is the real type, the second a length; bits 4 and
-    /// 5 of the first are, inverted, bits 8 and 9 of the length of a CHAR.
+    /// STRING is the code of CHAR, ENUM and SET. The first byte of its metadata is the real type, the second
+    /// one a length. For a CHAR, bits 4 and 5 of the first byte, inverted, are bits 8 and 9 of the length.
     fn parse_string(metadata: &mut Cursor<'_>) -> Result<Self> {
         let (real, length) = (metadata.u8("column metadata")?, metadata.u8("column metadata")?);
         match real {

@@ -1,9 +1,9 @@
-//! XA transactions: their names, what announces them in a log, and what the relay log says of them.
+//! XA transactions: their names, the statements and events of them in a log, and their entries in the index.
 //!
-//! A source writes the rows of an XA transaction when it is *prepared*; they count from its `XA COMMIT` on,
-//! which may come much later, in another file, or never (`XA ROLLBACK`). In the relay log the rows stand at
-//! the XA COMMIT (see `frame/branch.rs`), and at the prepare there is only an empty transaction under its
-//! GTID. Penstock writes both, and says so in a comment in their COMMIT (`rewritten.rs`).
+//! A source writes the rows of an XA transaction when it is *prepared*. They count from its `XA COMMIT` on,
+//! which may come much later, in another file, or never (`XA ROLLBACK`). In the relay log, the rows are at
+//! the XA COMMIT (see `frame/branch.rs`). At the prepare there is only an empty transaction under its GTID.
+//! Penstock writes both, and marks them by a comment in their COMMIT (`rewritten.rs`).
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::event::{EventHeader, EventKind, HEADER_SIZE};
 use crate::json_text::quoted;
 
-/// What an XA statement of the log does.
+/// What an XA statement in the log does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XaStatement {
     Start,
@@ -35,7 +35,7 @@ pub struct Prepared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     Prepared(Prepared),
-    /// Committed or rolled back.
+    /// Committed or rolled back: the xid.
     Ended(String),
 }
 
@@ -72,7 +72,7 @@ pub fn statement(sql: &[u8]) -> Option<(XaStatement, String)> {
     })
 }
 
-/// The xid in the body of an XA_PREPARE event, as a statement would name it.
+/// The xid in the body of an XA_PREPARE event, written as in statements.
 pub fn xid_of_event(body: &[u8], base: u64) -> Result<String> {
     let mut cursor = Cursor::new(body, base);
     cursor.skip(1, "XA one phase")?;
@@ -91,7 +91,7 @@ pub fn xid_of_event(body: &[u8], base: u64) -> Result<String> {
     Ok(text)
 }
 
-/// A QUERY event that no server sent: without session and database, with the time and server of `event`.
+/// A QUERY event that Penstock makes. It has no session and no database, and the time and server of `event`.
 pub fn query_event(event: &[u8], header: &EventHeader, sql: &str, checksum: Checksum) -> Vec<u8> {
     // thread id 4, execution time 4, length of database 1, error code 2, length of status variables 2, and
     // the empty database's end

@@ -3,7 +3,8 @@
 //! The source writes the rows of an XA transaction when it is prepared, but they count only from its XA
 //! COMMIT on. So the framer holds back the bytes of a transaction that may be an XA transaction: the GTID
 //! event until the next event shows whether it is `XA START` (MariaDB's GTID event says so itself), then
-//! everything up to XA_PREPARE. It holds up to `HELD_MAX` bytes in memory, and the rest in a spool file.
+//! everything up to XA_PREPARE. It holds up to `UNDECIDED_BYTES_MAX` bytes in memory, and the rest in a spool
+//! file.
 //! The end of the transaction decides where the events go:
 //!
 //! - `XA COMMIT … ONE PHASE` (XA_PREPARE with its one-phase byte set): into the log, as they were sent.
@@ -42,8 +43,8 @@ use crate::segment_head::same_format;
 use crate::span::Ending;
 use crate::xa::{query_event, statement, xid_of_event, Change, Prepared, XaStatement};
 
-/// Bytes of one transaction that are held in memory until its end is known.
-const HELD_MAX: usize = 1 << 20;
+/// Bytes of an undecided transaction that stay in memory.
+const UNDECIDED_BYTES_MAX: usize = 1 << 20;
 /// A spool file that is larger than this is followed by a new one.
 const SPOOL_FILE_MAX: u64 = 16 << 20;
 
@@ -55,28 +56,28 @@ impl Framer {
             let xa =
                 header.kind == EventKind::MARIADB_GTID && body.get(12).is_some_and(|flags| flags & 64 != 0);
             self.aside.step(header, body, self.tracker.end, &mut Step::default())?;
-            let held = &mut self.held;
-            held.is_xa = xa;
-            held.source.position = self.tracker.source.position;
-            held.source.file.clone_from(&self.tracker.source.file);
-            held.gtid_event.clear();
-            held.gtid_event.extend_from_slice(event);
+            let undecided = &mut self.undecided;
+            undecided.is_xa = xa;
+            undecided.source.position = self.tracker.source.position;
+            undecided.source.file.clone_from(&self.tracker.source.file);
+            undecided.gtid_event.clear();
+            undecided.gtid_event.extend_from_slice(event);
             if xa {
                 self.aside_digest.update(event);
-                self.held.bytes.extend_from_slice(event);
+                self.undecided.bytes.extend_from_slice(event);
             }
             return Ok(());
         }
-        if !self.held.is_xa {
+        if !self.undecided.is_xa {
             match self.xa_statement(header, body)? {
                 Some((XaStatement::Start, xid)) => {
-                    (self.held.is_xa, self.held.xid) = (true, Some(xid));
-                    self.held.bytes.clone_from(&self.held.gtid_event);
-                    self.aside_digest.update(&self.held.gtid_event);
+                    (self.undecided.is_xa, self.undecided.xid) = (true, Some(xid));
+                    self.undecided.bytes.clone_from(&self.undecided.gtid_event);
+                    self.aside_digest.update(&self.undecided.gtid_event);
                 }
                 Some((XaStatement::Commit, xid)) => return self.committed(&xid, header, event, body),
                 Some((XaStatement::Rollback, xid)) => {
-                    if self.prepared.remove(&xid).is_some() && self.held.intended == Fate::Store {
+                    if self.prepared.remove(&xid).is_some() && self.undecided.intended == Fate::Store {
                         self.tracker.ending = Some(Ending { sent: None, change: Change::Ended(xid) });
                     }
                     return self.release(header, event, body);
@@ -90,14 +91,14 @@ impl Framer {
         }
         let mut step = Step::default();
         self.aside.step(header, body, self.tracker.end, &mut step)?;
-        self.held.bytes.extend_from_slice(event);
-        if header.kind == EventKind::XA_PREPARE && self.held.xid.is_none() {
-            self.held.xid = Some(xid_of_event(body, self.tracker.end)?);
+        self.undecided.bytes.extend_from_slice(event);
+        if header.kind == EventKind::XA_PREPARE && self.undecided.xid.is_none() {
+            self.undecided.xid = Some(xid_of_event(body, self.tracker.end)?);
         }
         if step.ends {
             return self.branch_ends(header, event, step.prepared);
         }
-        if self.held.bytes.len() >= HELD_MAX {
+        if self.undecided.bytes.len() >= UNDECIDED_BYTES_MAX {
             self.spill();
         }
         Ok(())
@@ -111,22 +112,24 @@ impl Framer {
         Ok(statement(sql))
     }
 
-    /// It is no prepared transaction: it goes where it was meant to go, with the event that showed it.
+    /// The transaction is no XA transaction: it gets the fate that it would have had without this doubt, and
+    /// so does the event that showed it.
     fn release(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         let gtid = self.let_go();
         self.route_whole(&gtid)?;
-        self.held.gtid_event = gtid;
+        self.undecided.gtid_event = gtid;
         self.route(header, event, body)
     }
 
-    /// Ends holding; the GTID event. Buffers stay for the next one: most transactions are held for one event.
+    /// Forgets the undecided transaction and returns its GTID event. Its buffers stay for the next one,
+    /// because most transactions are undecided for one event.
     fn let_go(&mut self) -> Vec<u8> {
         self.aside = Group::default();
-        let held = &mut self.held;
-        self.fate = std::mem::take(&mut held.intended);
-        (held.is_xa, held.xid, held.spooled) = (false, None, None);
-        held.bytes.clear();
-        std::mem::take(&mut held.gtid_event)
+        let undecided = &mut self.undecided;
+        self.fate = std::mem::take(&mut undecided.intended);
+        (undecided.is_xa, undecided.xid, undecided.spooled) = (false, None, None);
+        undecided.bytes.clear();
+        std::mem::take(&mut undecided.gtid_event)
     }
 
     fn route_whole(&mut self, event: &[u8]) -> Result<()> {
@@ -135,9 +138,9 @@ impl Framer {
     }
 
     fn branch_ends(&mut self, header: &EventHeader, event: &[u8], prepared: bool) -> Result<()> {
-        let xid = self.held.xid.take().unwrap_or_default();
-        if !prepared && self.held.spooled.is_none() {
-            let bytes = std::mem::take(&mut self.held.bytes);
+        let xid = self.undecided.xid.take().unwrap_or_default();
+        if !prepared && self.undecided.spooled.is_none() {
+            let bytes = std::mem::take(&mut self.undecided.bytes);
             self.back_to_its_begin();
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
@@ -148,10 +151,10 @@ impl Framer {
             return Ok(());
         }
         self.spill();
-        let Some((start, length)) = self.held.spooled else { return Ok(()) };
+        let Some((start, length)) = self.undecided.spooled else { return Ok(()) };
         let file = self.spool.as_ref().map(|spool| spool.name.clone()).unwrap_or_default();
         let place = Prepared { xid: xid.clone(), file, start, length };
-        if self.held.intended != Fate::Store {
+        if self.undecided.intended != Fate::Store {
             if prepared {
                 self.prepared.insert(xid, place);
             }
@@ -173,13 +176,14 @@ impl Framer {
         self.store_query(event, header, &rewritten("PREPARE", &xid))
     }
 
-    /// Where the source stood before the transaction; it is let go.
+    /// Returns the source's position before the transaction, and forgets it.
     fn back_to_its_begin(&mut self) -> Vec<u8> {
-        self.tracker.source = std::mem::take(&mut self.held.source);
+        self.tracker.source = std::mem::take(&mut self.undecided.source);
         self.let_go()
     }
 
-    /// The source sent something else for the transaction that is about to end: its digest.
+    /// Records the digest of what the source sent for the transaction that is about to end, because other
+    /// bytes are stored.
     fn ending(&mut self, change: Change) {
         let sent = std::mem::take(&mut self.aside_digest).finish();
         self.tracker.ending = Some(Ending { sent: Some(sent), change });
@@ -191,7 +195,7 @@ impl Framer {
     }
 
     fn committed(&mut self, xid: &str, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
-        if self.held.intended != Fate::Store {
+        if self.undecided.intended != Fate::Store {
             self.prepared.remove(xid);
             return self.release(header, event, body);
         }
@@ -209,10 +213,10 @@ impl Framer {
         self.pump_replay().map(drop)
     }
 
-    /// What is held goes to the spool.
+    /// Moves the bytes of the undecided transaction from memory to the spool.
     fn spill(&mut self) {
         let Some(format) = &self.format else { return };
-        let begins = self.held.spooled.is_none();
+        let begins = self.undecided.spooled.is_none();
         let open = self.spool.take().filter(|spool| {
             !begins || spool.position < SPOOL_FILE_MAX && same_format(&spool.format, &format.event)
         });
@@ -225,18 +229,18 @@ impl Framer {
             self.pieces.push(Piece::Spool { name: name.clone(), bytes: head });
             Spool { name, position, format: format.event.clone() }
         });
-        let bytes = std::mem::take(&mut self.held.bytes);
-        let (start, length) = self.held.spooled.unwrap_or((spool.position, 0));
-        self.held.spooled = Some((start, length + bytes.len() as u64));
+        let bytes = std::mem::take(&mut self.undecided.bytes);
+        let (start, length) = self.undecided.spooled.unwrap_or((spool.position, 0));
+        self.undecided.spooled = Some((start, length + bytes.len() as u64));
         spool.position += bytes.len() as u64;
         self.spooled += bytes.len();
         self.pieces.push(Piece::Spool { name: spool.name.clone(), bytes });
         self.spool = Some(spool);
     }
 
-    /// Events from the spool into the log; false when there are more and the output is full.
+    /// Copies events from the spool into the log. Returns false when the output is full and there are more.
     pub(super) fn pump_replay(&mut self) -> Result<bool> {
-        // Pieces given out only when `feed` returns cannot be read yet.
+        // The spool's newest bytes cannot be read before `feed` returns: the caller writes them then.
         if self.spooled > 0 {
             return Ok(false);
         }
@@ -269,7 +273,8 @@ impl Framer {
         Ok(true)
     }
 
-    /// The next event of the spool as it goes into the log; false: it does not.
+    /// Writes the next event of the spool in the form that the log gets. Returns false if the log does not
+    /// get it.
     fn spooled_event(
         &self,
         file: &mut LogFile,
@@ -303,7 +308,7 @@ impl Framer {
 
     /// Bytes of the open transaction that are not in the log.
     pub fn held_bytes(&self) -> u64 {
-        self.held.bytes.len() as u64 + self.held.spooled.map_or(0, |(_, length)| length)
+        self.undecided.bytes.len() as u64 + self.undecided.spooled.map_or(0, |(_, length)| length)
     }
 
     /// Spool files that are still needed.

@@ -1,44 +1,44 @@
-//! Transactions on their way into the log: what becomes of one, and what the framer keeps of an XA
-//! transaction whose place in the log is not known yet (`branch.rs` says why).
+//! Transactions that arrive from the source: whether each is stored, and what the framer remembers of one
+//! that may be an XA transaction, whose place in the log is not known yet (`branch.rs` says why).
 
 use crate::event::EventHeader;
 use crate::log_file::LogFile;
 use crate::span::Place;
 use crate::xa::Prepared;
 
-/// What becomes of the transaction whose events arrive.
+/// What happens to the transaction whose events arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fate {
     #[default]
     Store,
-    /// It lies before the start of the log.
+    /// It is before the start of the log.
     Drop,
-    /// The log has it already: it must come back as it was.
+    /// The log has it already: its events must be the same as before.
     Compare,
-    /// Not known yet: it may be an XA transaction.
-    Hold,
+    /// Not known yet, because it may be an XA transaction.
+    Undecided,
 }
 
-/// A transaction that may be an XA transaction, up to the event that shows it.
+/// A transaction that may be an XA transaction. The end of it, or an earlier event, decides.
 #[derive(Default)]
-pub struct Held {
-    /// What becomes of it if it is no XA transaction.
+pub struct UndecidedTransaction {
+    /// What happens to it if it is no XA transaction.
     pub intended: Fate,
     pub gtid_event: Vec<u8>,
-    /// Its events as the source sent them, as far as they are not in the spool.
+    /// Its events as the source sent them, without those that are in the spool.
     pub bytes: Vec<u8>,
-    /// Where it begins in the spool file, and how many of its bytes are there.
+    /// Its start in the spool file, and the number of its bytes there.
     pub spooled: Option<(u64, u64)>,
     pub is_xa: bool,
     pub xid: Option<String>,
-    /// Where the source stood before it.
+    /// The source's position before it.
     pub source: Place,
 }
 
 /// The spool file that is written now.
 pub struct Spool {
     pub name: String,
-    /// Its length.
+    /// The file's length.
     pub position: u64,
     /// The FORMAT_DESCRIPTION that it begins with.
     pub format: Vec<u8>,
@@ -47,10 +47,10 @@ pub struct Spool {
 /// Events on their way from the spool into the log.
 pub struct Replay {
     pub prepared: Prepared,
-    /// None: not opened yet.
+    /// None: the spool file is not open yet.
     pub file: Option<LogFile>,
-    /// Of the next event.
+    /// The position of the next event in the file.
     pub position: u64,
-    /// The XA COMMIT whose transaction they become; None: they are stored as they were sent.
+    /// The XA COMMIT whose transaction the events become. None: they are stored as they were sent.
     pub commit: Option<(EventHeader, Vec<u8>)>,
 }

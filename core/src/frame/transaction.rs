@@ -1,4 +1,4 @@
-//! What becomes of a transaction: it is stored, dropped because it lies before the log's start, or only
+//! Decides the fate of a transaction: it is stored, or dropped because it is before the log's start, or only
 //! compared with the last one that the log has.
 
 use super::pending::Fate;
@@ -18,7 +18,7 @@ impl Framer {
         if self.idle() {
             self.begin(header, body)?;
         }
-        if self.fate == Fate::Hold {
+        if self.fate == Fate::Undecided {
             return self.hold(header, event, body);
         }
         self.route(header, event, body)
@@ -41,7 +41,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Before the first event of a transaction: what becomes of it, and where it goes.
+    /// Called before the first event of a transaction: decides its fate, and the segment it goes to.
     fn begin(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
         self.fate = Fate::Store;
         if self.skipping || self.options.expected.is_some() {
@@ -56,12 +56,12 @@ impl Framer {
         }
         self.aside_digest = Digest::default();
         if self.fate != Fate::Compare && header.kind.is_gtid() {
-            self.held.intended = std::mem::replace(&mut self.fate, Fate::Hold);
+            self.undecided.intended = std::mem::replace(&mut self.fate, Fate::Undecided);
         }
         Ok(())
     }
 
-    /// It may be a transaction that is not stored.
+    /// Takes an event of a transaction that may not be stored.
     fn begin_aside(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
         let event = GtidEvent::parse(header, body, self.tracker.end)?;
         if self.skipping && self.is_early(header, &event) {
@@ -99,7 +99,7 @@ impl Framer {
         }
     }
 
-    /// A transaction ended that is not stored.
+    /// Called at the end of a transaction that is not stored.
     pub(super) fn aside_ended(&mut self) -> Result<()> {
         let place = self.tracker.source.clone();
         self.tracker.moved(&place);
@@ -119,7 +119,7 @@ impl Framer {
         Ok(())
     }
 
-    /// The start is reached once no bound lies ahead any more.
+    /// Whether both bounds of the start are reached.
     pub(super) fn skipped_enough(&mut self) {
         let skip = &self.options.skip;
         let ahead = skip.until.as_ref().is_some_and(|bound| self.tracker.source.is_before(bound));

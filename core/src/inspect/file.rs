@@ -1,7 +1,7 @@
 //! The events of one binlog file, one in memory at a time.
 //!
-//! A length in a header is believed only as far as the file reaches, so a bogus one allocates nothing.
-//! Checksums are checked wherever the file has them.
+//! A length in a header that exceeds the file is an error, so a wrong one allocates no memory. Checksums are
+//! checked if the file has them.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -13,11 +13,11 @@ use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE
 const MAGIC_ENCRYPTED: [u8; 4] = *b"\xfdbin";
 const BUFFER_SIZE: usize = 1 << 20;
 
-/// Where the bytes are.
+/// Where the bytes come from.
 trait Source: Read + Seek + Send + Sync {}
 impl<T: Read + Seek + Send + Sync> Source for T {}
 
-/// One event as it came from the file; `event()` borrows it.
+/// The bytes of one event. `event()` borrows them.
 pub struct RawEvent {
     pub header: EventHeader,
     pub offset: u64,
@@ -26,7 +26,7 @@ pub struct RawEvent {
 }
 
 impl RawEvent {
-    /// Room for events to be read into.
+    /// Memory for the next event.
     pub fn empty() -> Self {
         let kind = EventKind::UNKNOWN;
         let header = EventHeader { timestamp: 0, kind, server_id: 0, size: 0, end_position: 0, flags: 0 };
@@ -46,8 +46,7 @@ pub struct FileEvents {
 }
 
 impl FileEvents {
-    /// Reads the head of the file: magic, and the format of what follows. What is beyond `end` is not looked
-    /// at.
+    /// Reads the head of the file: magic, and the format of what follows. Nothing beyond `end` is read.
     pub fn open(path: &str, end: Option<u64>) -> Result<Self> {
         let failed = |error: std::io::Error| DecodeError::new(format!("the file cannot be read: {error}"), 0);
         let file = File::open(path).map_err(failed)?;
@@ -59,7 +58,7 @@ impl FileEvents {
         Self::over(BufReader::with_capacity(BUFFER_SIZE, Box::new(file)), length)
     }
 
-    /// The same over bytes in memory.
+    /// The same for bytes in memory.
     pub fn of_bytes(bytes: Vec<u8>) -> Result<Self> {
         let length = bytes.len() as u64;
         Self::over(BufReader::with_capacity(4096, Box::new(std::io::Cursor::new(bytes))), length)
@@ -82,7 +81,7 @@ impl FileEvents {
         Ok(())
     }
 
-    /// The next event into `raw`; false at the end of the file.
+    /// Reads the next event into `raw`. Returns false at the end of the file.
     pub fn next_into(&mut self, raw: &mut RawEvent) -> Result<bool> {
         let left = self.length.saturating_sub(self.position);
         if left == 0 {
@@ -136,8 +135,8 @@ impl FileEvents {
         self.seek(self.position)
     }
 
-    /// The first event tells the version; without a format description the default holds, with checksums if
-    /// the first event ends with its own.
+    /// Finds the format by the first event. If it is no FORMAT_DESCRIPTION, the format is that of MySQL 5.1
+    /// to 5.5, with checksums if the first event ends with its CRC32.
     fn judge_first(&mut self, first: &[u8]) -> Result<()> {
         if first.is_empty() {
             return Ok(());
@@ -192,7 +191,7 @@ impl FileEvents {
     }
 }
 
-/// The sum in a format description of an open file is that of the closed one: without the flag.
+/// A FORMAT_DESCRIPTION of an open file has the checksum of the closed file, in which a flag is not set.
 fn verified(raw: &mut RawEvent) -> bool {
     const FLAGS: usize = 17;
     let in_use =
@@ -207,7 +206,7 @@ fn verified(raw: &mut RawEvent) -> bool {
     verified
 }
 
-/// What a file without format description is taken for: one of MySQL 5.1 to 5.5.
+/// The format of a file without a FORMAT_DESCRIPTION: that of MySQL 5.1 to 5.5.
 fn default_format() -> FormatDescription {
     FormatDescription {
         binlog_version: 4,

@@ -38,13 +38,13 @@ const MAPS_MAX: usize = 100_000;
 pub struct Options {
     /// Offset of the file's first byte: 0, or the base of a relay-log segment.
     pub base: u64,
-    /// Position in the file where reading ends; None: at its end.
+    /// Position in the file where reading ends. None: at the file's end.
     pub end: Option<u64>,
     /// Column names (and signedness, labels) for tables whose maps do not have them.
     pub schemas: Vec<TableSchema>,
-    /// `database.table`; empty: all.
+    /// Only these tables (`database.table`). Empty: all.
     pub tables: Vec<String>,
-    /// Rows are counted, but no lines are made.
+    /// Only count rows, and make no lines.
     pub count_only: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct Inspector {
     failed: Option<DecodeError>,
 }
 
-/// What is known of the transaction being read.
+/// The transaction that is being read.
 #[derive(Default)]
 struct Transaction {
     open: bool,
@@ -112,8 +112,9 @@ impl Inspector {
         }
     }
 
-    /// About `limit` lines (at most those of one event more), fewer at the end; None when there are none
-    /// left. In `count_only`, `limit` counts events. An error comes once, after every line before it.
+    /// Returns about `limit` lines (with those of at most one event more), fewer at the end, and None after
+    /// the last one. With `count_only`, `limit` counts events. An error is returned once, after all lines
+    /// before it.
     pub fn next_lines(&mut self, limit: usize) -> Result<Option<Vec<String>>> {
         let mut events = 0;
         let mut ended = false;
@@ -142,7 +143,7 @@ impl Inspector {
         self.summary.to_json(&self.file_name, self.failed.as_ref())
     }
 
-    /// Reads one event, of the file or of the payload that is being unpacked; false at the end.
+    /// Reads one event of the file, or of the payload that is being unpacked. Returns false at the end.
     fn step(&mut self) -> Result<bool> {
         let Some(mut file) = self.file.take() else { return Ok(false) };
         let mut raw = std::mem::replace(&mut self.raw, RawEvent::empty());
@@ -362,7 +363,7 @@ impl Inspector {
         Ok(Some(row.finish()))
     }
 
-    /// The image after an update, which may hold changes of the JSON documents before.
+    /// The image after an update, which may have changes of the JSON documents before it.
     fn image_after<'a>(
         &self,
         rows: &RowsEvent<'a>,
@@ -381,7 +382,7 @@ impl Inspector {
         Ok((Some(row.finish()), unknown))
     }
 
-    /// The part of a line that all rows of an event share.
+    /// The part of a line that is the same for all rows of an event.
     fn tail(&self, event: &Event<'_>) -> Vec<u8> {
         let mut tail = b",\"ts\":".to_vec();
         write_json_string(&iso(self.commit_us(self.transaction.gtid_event.as_ref(), event)), &mut tail);

@@ -63,7 +63,7 @@ impl Statement {
         Ok(statement)
     }
 
-    /// Numbered values without a common length: reading stops at the first that is not known.
+    /// Reads the event's status variables, up to the first unknown one: its length is unknown, too.
     fn read_status(&mut self, mut cursor: Cursor<'_>) -> Result<()> {
         const WHAT: &str = "status variable";
         while !cursor.is_empty() {
@@ -87,12 +87,12 @@ impl Statement {
         Ok(())
     }
 
-    /// A statement that is the first of its transaction.
+    /// Whether the events of a transaction follow the statement.
     pub fn starts_transaction(&self) -> bool {
         ends_with_start_transaction(self.sql.as_bytes())
     }
 
-    /// What the statement does to the transaction it stands in.
+    /// What the statement does to its transaction.
     pub fn control(&self) -> Control {
         let mut words = self.sql.split([' ', '\t', '\n', '\r', ';']).filter(|word| !word.is_empty());
         let first = words.next().unwrap_or("").to_ascii_uppercase();
@@ -112,7 +112,7 @@ pub enum Control {
     Begin,
     End,
     Inside,
-    /// A transaction of its own, unless it stands inside one.
+    /// The statement is a transaction of its own, unless it is inside one.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! Counts of what a file holds.
+//! Counts of what a file contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct Summary {
     first_us: Option<u64>,
     last_us: Option<u64>,
     gtids: GtidSet,
-    /// MariaDB: the last of each domain.
+    /// MariaDB: the last GTID of each domain.
     domains: BTreeMap<u32, Domain>,
     notes: BTreeSet<&'static str>,
 }
@@ -66,7 +66,7 @@ impl Summary {
         }
     }
 
-    /// Something the reader should know, said once.
+    /// Adds a warning, unless it is there already.
     pub fn note(&mut self, text: &'static str) {
         self.notes.insert(text);
     }

@@ -1,7 +1,7 @@
 //! One value of a row image as JSON.
 //!
-//! What the log does not say is not invented: without labels an enum is its number, without signedness a
-//! number is signed, and bytes of unknown character set are text only if they are printable UTF-8.
+//! Nothing is invented that the log does not say: without labels an enum is its number, without signedness a
+//! number is signed, and bytes of an unknown character set are text only if they are printable UTF-8.
 
 use std::io::Write as _;
 
@@ -25,9 +25,9 @@ pub struct JsonRow<'a> {
     names: &'a [Vec<u8>],
     index: usize,
     style: Style,
-    /// Where the column at hand begins.
+    /// Where the value of the present column begins.
     start: usize,
-    /// Columns of which there are only changes: they are left out.
+    /// JSON columns that have only changes of their documents. They are left out.
     pub unknown: Vec<usize>,
     out: Vec<u8>,
 }
@@ -157,7 +157,8 @@ impl ValueSink for JsonRow<'_> {
         Ok(())
     }
 
-    /// The text of a JSON column goes into a string: so it stays what the server prints, digit for digit.
+    /// The text of a JSON column is written as a string, so that it stays what the server prints, digit for
+    /// digit.
     fn json(&mut self, document: &[u8]) -> Taken {
         let mut text = Vec::new();
         crate::json::write_text_as(self.style, document, &mut text)?;

@@ -16,7 +16,7 @@ use crate::column::Layout;
 use crate::outline;
 use crate::output::{Options, BATCH_BYTES, BATCH_ROWS};
 use crate::reduce;
-use crate::seen::SharedKeys;
+use crate::seen_keys::SharedKeys;
 use crate::segment_format::SegmentFormat;
 use crate::split::Split;
 
@@ -27,7 +27,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<KeySet>()
 }
 
-/// What a Mutex guards is gone when a thread panicked with it; the core never panics on input.
+/// A lock fails only if a thread panicked while it had it. The core never panics on input.
 fn broken<T>(_: T) -> PyErr {
     PyRuntimeError::new_err("the decoder failed before")
 }

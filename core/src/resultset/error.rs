@@ -2,7 +2,7 @@
 
 use crate::error::DecodeError;
 
-/// Why an answer cannot be read on.
+/// Why the rest of an answer cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultSetError {
     Decode(DecodeError),

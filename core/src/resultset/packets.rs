@@ -8,20 +8,20 @@ const HEADER: usize = 4;
 pub(super) const PACKET_MAX: usize = 0xff_ffff;
 /// The server's own limit of a row (max_allowed_packet) is 1 GiB.
 const ROW_BYTES_MAX: usize = (1 << 30) + PACKET_MAX;
-/// Room that is kept for the next row once a large one has passed.
+/// Memory that is kept for the next row after a large one.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Cuts bytes into packets. Whole packets are handed on where they lie; only what is cut by the end of the
-/// bytes, or goes on in another packet, is copied.
+/// Cuts bytes into packets. A payload is copied only if its packet is incomplete or it continues in another
+/// packet.
 #[derive(Default)]
 pub(super) struct Packets {
-    /// Bytes of a packet that has not come to its end, with its header.
+    /// Bytes of an incomplete packet, with its header.
     pub(super) partial: Vec<u8>,
-    /// Payload of the packets before it that it continues.
+    /// Payload of the packets that it continues.
     whole: Vec<u8>,
     continued: bool,
     number: u8,
-    /// Bytes taken so far.
+    /// Number of bytes taken so far.
     pub(super) offset: u64,
 }
 

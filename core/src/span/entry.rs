@@ -20,7 +20,7 @@ impl Tracker {
         if !self.transaction.maps_stale {
             for (index, (slot, offset)) in self.transaction.maps.iter().enumerate() {
                 let comma = if index > 0 { "," } else { "" };
-                let _ = write!(text, "{comma}{}:{offset}", self.names.names[*slot].key);
+                let _ = write!(text, "{comma}{}:{offset}", self.names.key(*slot));
             }
         }
         text.push_str("}}");
@@ -28,7 +28,7 @@ impl Tracker {
     }
 
     pub fn entry(&self, extra: &str) -> String {
-        let (span, name) = (&self.span, |slot: &usize| &self.names.names[*slot].key);
+        let (span, name) = (&self.span, |slot: &usize| self.names.key(*slot));
         let mut text = format!(
             "{{\"start\":{},\"end\":{},\"committed\":{},\"file\":{},\"position\":{}",
             span.start,
