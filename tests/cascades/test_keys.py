@@ -11,8 +11,8 @@ from penstock.cascades.keys import (
     AFTER_PARENTS,
     below,
     hindrances,
-    is_held,
-    is_held_back,
+    is_blocked_by_parent,
+    is_read_whole,
     moves_rows,
     parents_first,
     refers_to_itself,
@@ -75,8 +75,10 @@ def test_a_parked_table_parks_those_that_refer_to_it_until_it_is_read_again() ->
     assert found.parks and found.resnapshots
     held = live(M, P, phase=ResnapshotPending("x", PARKED))
     lower = live(G, M, phase=ResnapshotPending("x", PARKED))
-    assert is_held_back(held, tables(parked, held)) and is_held_back(lower, tables(parked, held, lower))
-    assert not is_held_back(held, tables(live(P), held))
+    assert is_blocked_by_parent(held, tables(parked, held)) and is_blocked_by_parent(
+        lower, tables(parked, held, lower)
+    )
+    assert not is_blocked_by_parent(held, tables(live(P), held))
     assert waits(held, tables(parked, held)) and not waits(held, tables(live(P), held))
 
 
@@ -91,7 +93,11 @@ def test_a_table_is_read_after_parents_that_change_without_row_events_themselves
 def test_a_table_that_refers_to_itself_is_followed_while_it_is_read_and_waits_for_others_only() -> None:
     reading = live(S, S, P, phase=READING)
     assert not why(live(P), live(S, S, P)) and not why(live(P), reading)
-    assert is_held(reading) and not is_held(live(S, S, P)) and not is_held(live(M, P, phase=READING))
+    assert (
+        is_read_whole(reading)
+        and not is_read_whole(live(S, S, P))
+        and not is_read_whole(live(M, P, phase=READING))
+    )
     assert why(live(P, M), live(M, phase=READING), live(S, S, P)) == {}
     assert why(live(S, S, phase=READING), live(G, S, phase=READING)) == {G: AFTER_PARENTS}
     assert why(live(S, S, phase=behind(5)), live(G, S)) == {G: AFTER_PARENTS}

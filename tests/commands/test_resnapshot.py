@@ -112,7 +112,7 @@ def running(file: Path, *, refuses: str = "") -> Iterator[StateStore]:
     nothing: Any = None
     signals = Signals(
         state, config, TableFilter(config.tables), [], discover=lambda reads: None, catalog=nothing,
-        unpark=lambda table: bring_back(state, log, sink, table, hold=lambda offset: None),
+        unpark=lambda table: bring_back(state, log, sink, table, protect_log=lambda offset: None),
         limit=lambda limits: None, advance_log=lambda: None,
     )  # fmt: skip
     rereads = Resnapshots(state, log, source, config, sink, wait=at_once, renew=lambda: None)

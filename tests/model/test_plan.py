@@ -15,7 +15,7 @@ from penstock.model.plan import (
     DropTarget,
     EpochPlan,
     Evolve,
-    Kept,
+    KeptColumns,
     Park,
     PlaceChunks,
     Scan,
@@ -65,7 +65,7 @@ staged = st.builds(
 split_tuples = st.lists(splits, max_size=3).map(tuple)
 modes = st.sampled_from(["append", "merge", "changes"])
 scans = st.lists(st.builds(Scan, split_tuples, st.none() | names), max_size=2).map(tuple)
-kept = st.builds(Kept, schemas, st.lists(st.none() | names, max_size=2).map(tuple))
+kept = st.builds(KeptColumns, schemas, st.lists(st.none() | names, max_size=2).map(tuple))
 steps = st.one_of(
     st.builds(CreateTarget),
     st.builds(DropTarget),

@@ -249,7 +249,7 @@ class World(Readers):
             Offset(start),
             LogState(start_position, GtidSet(start_gtids)),
             version,
-            fresh=fresh,
+            target_is_empty=fresh,
             breaks=()
             if self.broken == "void_by_ddl" or (self.broken == "part_void_by_ddl" and part)
             else breaks,

@@ -413,7 +413,7 @@ def test_a_table_that_refers_to_itself_is_placed_where_it_was_read_and_catches_u
     plan = planner.plan_next()
     assert plan is not None and plan.range == LogRange(Offset(4), Offset(300))
     assert not steps(plan, B), "its events wait until its rows are there"
-    assert [one.table for one in plan.keeps] == [B], "what happens to its parent is kept for it"
+    assert [one.table for one in plan.catch_up_later] == [B], "what happens to its parent is kept for it"
     assert state.pending() == [plan]
     done(state, plan)
     staged(state, table, in_one_piece(B, 100))
@@ -439,7 +439,7 @@ def test_a_table_that_refers_to_itself_is_placed_where_it_was_read_and_catches_u
     assert cascades == ApplyCascades(Offset(0), rows=True, reading=False, alone=True)
     done(state, plan)
     plan = planner.plan_next()
-    assert plan is not None and plan.range == LogRange(Offset(300), Offset(400)) and not plan.keeps
+    assert plan is not None and plan.range == LogRange(Offset(300), Offset(400)) and not plan.catch_up_later
     assert steps(plan, B) == [ApplyCascades(Offset(0), rows=True, reading=False)]
 
 

@@ -10,7 +10,7 @@ from tests.phases import DROPPED, READ, READING, SPLITTING
 
 from penstock.config import SchemaConfig
 from penstock.model.offset import Offset
-from penstock.model.plan import ColumnOrigin, DropTarget, Evolve, Kept, Park
+from penstock.model.plan import ColumnOrigin, DropTarget, Evolve, KeptColumns, Park
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import ShardRule, Shards
@@ -58,22 +58,29 @@ def test_ignore_keeps_the_columns_and_fills_a_renamed_one_under_its_old_name() -
     verdict = judge(live(schema("id", "a", "gone")), after, END, policies(changes="ignore"))
     [step] = verdict.steps
     assert isinstance(step, Evolve)
-    assert step.kept == Kept(schema("id", "a", "gone"), ("id", "b", None))
+    assert step.kept_columns == KeptColumns(schema("id", "a", "gone"), ("id", "b", None))
     assert verdict.decision == "ignored"
     again = evolved(schema("id", "c", version=3), "id", "b")
     [step] = judge(
-        live(schema("id", "b", "new", version=2), kept=step.kept), again, END, policies(changes="ignore")
+        live(schema("id", "b", "new", version=2), kept_columns=step.kept_columns),
+        again,
+        END,
+        policies(changes="ignore"),
     ).steps
-    assert isinstance(step, Evolve) and step.kept is not None and step.kept.sources == ("id", "c", None)
+    assert (
+        isinstance(step, Evolve)
+        and step.kept_columns is not None
+        and step.kept_columns.sources == ("id", "c", None)
+    )
 
 
 def test_ignored_columns_come_back_and_the_table_is_read_again_once_it_may_evolve() -> None:
-    kept = Kept(schema("id", "old"), ("id", "a"))
-    state = live(schema("id", "a", "more", version=2), kept=kept)
+    kept = KeptColumns(schema("id", "old"), ("id", "a"))
+    state = live(schema("id", "a", "more", version=2), kept_columns=kept)
     after = evolved(schema("id", "a", "more", "x", version=3), "id", "a", "more", None)
     verdict = judge(state, after, END, policies())
     [step] = verdict.steps
-    assert isinstance(step, Evolve) and step.kept is None
+    assert isinstance(step, Evolve) and step.kept_columns is None
     assert [origin.before for origin in step.origins] == ["id", "old", None, None]
     assert verdict.state is not None and verdict.state.resnapshot_pending
 

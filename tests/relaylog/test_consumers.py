@@ -185,7 +185,7 @@ def test_retention_rests_while_somebody_registers_and_a_returned_hold_is_never_o
         assert alone
         assert retention.apply(folder, AT_ONCE) == []
     second = list_segments(folder)[1].base
-    consumer.hold(second)
+    consumer.protect(second)
     assert [name.base for name in list_segments(folder)][1:] != []
     retention.apply(folder, AT_ONCE)
     assert list_segments(folder)[0].base == second
@@ -201,7 +201,7 @@ def test_a_hold_waits_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         consumers.exclusive(tmp_path / "consumers"),
         pytest.raises(TransientError, match="Another process has held"),
     ):
-        consumer.hold(Offset(3))
+        consumer.protect(Offset(3))
 
 
 def test_of_two_with_one_name_an_id_says_which_to_remove(tmp_path: Path) -> None:

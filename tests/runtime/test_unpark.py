@@ -64,7 +64,7 @@ class Case:
         state = StateStore(self.folder)
         if table is not None:
             state.put_table(table)
-        answer = unpark(state, log, Target(target), T, hold=log.hold)  # type: ignore[arg-type]
+        answer = unpark(state, log, Target(target), T, protect_log=log.hold)  # type: ignore[arg-type]
         found = state.table(T)
         assert found is not None
         return answer, found

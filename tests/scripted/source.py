@@ -73,7 +73,7 @@ class ScriptedSource:
         *,
         types: TypeOptions,
         parks_cascades: bool,
-        keeps_keys: bool = False,
+        with_foreign_keys: bool = False,
     ) -> ScriptedStatements:
         return ScriptedStatements()
 

@@ -61,7 +61,7 @@ CHUNK = StagedChunk(
 EPOCH = EpochEnd(
     LogRange(Offset(600), Offset(900)), LogState(segment_format.position("binlog.000010", 4)), UUID
 )
-TABLE = TableAtEnd(Offset(100), LogState(None, _core.GtidSet(f"{UUID}:1-10")), 2, fresh=False)
+TABLE = TableAtEnd(Offset(100), LogState(None, _core.GtidSet(f"{UUID}:1-10")), 2, target_is_empty=False)
 LIMITS = PlacementLimits(window_bytes_max=10_000, append_bytes_max=10_000)
 
 
@@ -90,13 +90,13 @@ def test_a_merge_drops_no_key_for_what_the_epoch_holds_from_before_the_start_of_
 
 
 def test_an_append_drops_every_key_since_the_start_of_the_table() -> None:
-    found = place(CHUNK, EPOCH, replace(TABLE, fresh=True), Index(), LIMITS)
+    found = place(CHUNK, EPOCH, replace(TABLE, target_is_empty=True), Index(), LIMITS)
     assert found == Placed(CHUNK, "append", (scan(100, 900),), Offset(500))
 
 
 def test_an_append_that_costs_too_much_becomes_a_merge() -> None:
     limits = replace(LIMITS, append_bytes_max=799)
-    found = place(CHUNK, EPOCH, replace(TABLE, fresh=True), Index(), limits)
+    found = place(CHUNK, EPOCH, replace(TABLE, target_is_empty=True), Index(), limits)
     assert isinstance(found, Placed) and found.mode == "merge"
 
 

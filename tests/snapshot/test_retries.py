@@ -30,7 +30,7 @@ def test_what_is_no_longer_worked_on_is_told_no_more() -> None:
     other = TableId("shop", "other")
     for table in (TABLE, other, None):
         retries.failed(table, TransientError("It does not answer."))
-    retries.keep({TABLE})
+    retries.keep_only({TABLE})
     assert [one["table"] for one in retries.to_json("snapshot")] == [str(TABLE), None]
     retries.clear()
     assert retries.to_json("snapshot") == []

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
-from penstock.sources.named_keys import UnfitKey, check_keys, key_rows, missing_keys
+from penstock.sources.named_keys import InvalidKey, check_keys, key_rows, missing_keys
 
 T = TableId("shop", "t")
 NAME = Column("name", "varchar", column_type="varchar(20)", charset="latin1", collation="latin1_swedish_ci")
@@ -30,7 +30,7 @@ PAIR = table(Column("id", "bigint", column_type="bigint"), NAME)
      (table(Column("d", "decimal", column_type="decimal(5,2)", precision=5, scale=2)), ("NaN",))],
 )  # fmt: skip
 def test_a_value_that_cannot_be_one_is_named(schema: TableSchema, key: tuple[object, ...]) -> None:
-    with pytest.raises(UnfitKey):
+    with pytest.raises(InvalidKey):
         check_keys(schema, [key], DEFAULT_TYPES)
 
 

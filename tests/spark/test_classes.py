@@ -17,7 +17,7 @@ def test_an_archive_in_use_outlives_newer_ones_that_are_not(
     ours = classes.archive([])
     ours.parent.mkdir(parents=True)
     for age, path in enumerate(
-        [ours.with_name(f"spark-{n}.jsa") for n in range(classes.ARCHIVES_KEPT)] + [ours]
+        [ours.with_name(f"spark-{n}.jsa") for n in range(classes.ARCHIVES_MAX)] + [ours]
     ):
         path.touch()
         os.utime(path, (1e9 - age, 1e9 - age))
@@ -27,5 +27,5 @@ def test_an_archive_in_use_outlives_newer_ones_that_are_not(
 
     kept = sorted(path.name for path in ours.parent.iterdir())
     assert ours.name in kept
-    assert len(kept) == classes.ARCHIVES_KEPT
-    assert f"spark-{classes.ARCHIVES_KEPT - 1}.jsa" not in kept
+    assert len(kept) == classes.ARCHIVES_MAX
+    assert f"spark-{classes.ARCHIVES_MAX - 1}.jsa" not in kept

@@ -18,12 +18,12 @@ import sys, time
 from pathlib import Path
 from penstock.config import SparkConfig
 from penstock.sinks.console.registration import ConsoleOptions
-from penstock.spark.lock import hold_state
+from penstock.spark.lock import lock_state
 from penstock.spark.session import build_session
 state = Path(sys.argv[1])
 config = SparkConfig(master="local[1]", driver_memory="500m")
 spark = build_session(config, ConsoleOptions(type="console"), state)
-hold_state(spark, state)
+lock_state(spark, state)
 print(spark._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
 sys.stdin.readline()
 """

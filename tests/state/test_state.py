@@ -14,7 +14,7 @@ from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING
 from penstock.errors import ConfigError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset
-from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, Kept, TablePlan
+from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, KeptColumns, TablePlan
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change, Parked, ResnapshotPending, TableState, is_reading, new_table
 from penstock.sources.mysql.binlog_position import BinlogPosition
@@ -217,17 +217,19 @@ def test_a_definition_is_held_once_and_as_long_as_a_table_or_a_waiting_plan_name
         with closing(sqlite3.connect(state.path)) as database:
             return [version for (version,) in database.execute("SELECT version FROM schemas ORDER BY id")]
 
-    def table(version: int, kept: Kept | None = None) -> TableState:
-        return TableState(wide(version), Offset(4), READ, kept=kept)
+    def table(version: int, kept: KeptColumns | None = None) -> TableState:
+        return TableState(wide(version), Offset(4), READ, kept_columns=kept)
 
     state.put_table(table(1))
     origins = tuple(ColumnOrigin(column.name) for column in wide(2).columns)
-    steps = (Evolve(wide(2), origins, kept=Kept(wide(7), ("c0",))),)
-    plan = EpochPlan(1, LogRange(Offset(4), Offset(9)), (TablePlan(wide(1), steps),), keeps=(wide(5),))
+    steps = (Evolve(wide(2), origins, kept_columns=KeptColumns(wide(7), ("c0",))),)
+    plan = EpochPlan(
+        1, LogRange(Offset(4), Offset(9)), (TablePlan(wide(1), steps),), catch_up_later=(wide(5),)
+    )
     state.plan(plan)
     assert held() == [1, 2, 7, 5]
     with state.transaction():
-        state.put_table(table(2, Kept(wide(7), ("c0",))))
+        state.put_table(table(2, KeptColumns(wide(7), ("c0",))))
         assert state.pending() == [plan], "it can be read as long as it waits"
         state.applied(plan)
     assert held() == [2, 7]
@@ -273,7 +275,7 @@ def test_what_an_applied_epoch_leaves_is_small_and_tells_who_has_a_commit(tmp_pa
 def test_the_history_forgets_its_oldest_entries_but_each_tables_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "HISTORY_KEPT", 30)
+    monkeypatch.setattr(tables, "HISTORY_ENTRIES_MAX", 30)
     monkeypatch.setattr(tables, "HISTORY_STEP", 10)
     state = StateStore(tmp_path)
     quiet = TableId("shop", "quiet")
@@ -319,11 +321,11 @@ def test_what_is_put_is_what_another_process_reads(tmp_path: Path) -> None:
         schema = replace(SCHEMA, table=TableId("shop", name))
         state.put_table(TableState(schema, Offset(4), READ))
     assert [table.table for table in state.tables()] == sorted(names)
-    kept = Kept(replace(SCHEMA, table=TableId("shop", "a")), ("id",))
+    kept = KeptColumns(replace(SCHEMA, table=TableId("shop", "a")), ("id",))
     for table in list(state.tables().values()):
         changed = replace(
             table, start=Offset(2**62), phase=ResnapshotPending("why", PARKED), written=True, last_epoch=7,
-            rows_guess=3, target_reset="evolve", kept=kept, replaces=Offset(3),
+            rows_guess=3, target_reset="evolve", kept_columns=kept, replaces=Offset(3),
         )  # fmt: skip
         state.put_table(changed)
         assert state.tables()[table.table] == changed == state.table(table.table)

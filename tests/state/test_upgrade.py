@@ -16,7 +16,7 @@ from tests.phases import READ, READING
 from penstock.errors import ConfigError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import LogRange, Offset
-from penstock.model.plan import ApplyEvents, CreateTarget, Evolve, Kept
+from penstock.model.plan import ApplyEvents, CreateTarget, Evolve, KeptColumns
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import CatchingUp, Change, Parked, ResnapshotPending, TableState
 from penstock.state import StateStore, layout
@@ -154,15 +154,16 @@ def test_a_state_of_an_earlier_format_goes_on_once_the_pipeline_runs(before: Pat
     assert (state.uuid, state.position, state.meta("relay_log")) == ("the-uuid", 300, "log-uuid")
     orders, items = state.table(ORDERS), state.table(ITEMS)
     assert orders == TableState(
-        NEXT, Offset(4), READING, written=True, last_epoch=7, rows_guess=12, kept=Kept(SCHEMA, ("id", None)),
+        NEXT, Offset(4), READING, written=True, last_epoch=7, rows_guess=12,
+        kept_columns=KeptColumns(SCHEMA, ("id", None)),
     )  # fmt: skip
     goes_on = CatchingUp(Offset(80), READ)
     assert items == TableState(OTHER, Offset(4), Parked(Offset(90), "why", "cure", goes_on), last_epoch=7)
     [plan] = state.pending()
-    assert (plan.epoch, plan.range, plan.keeps) == (8, LogRange(Offset(200), Offset(300)), (OTHER,))
+    assert (plan.epoch, plan.range, plan.catch_up_later) == (8, LogRange(Offset(200), Offset(300)), (OTHER,))
     events, evolve = plan.tables[0].steps
     assert isinstance(events, ApplyEvents) and events.splits[0].start == 150
-    assert isinstance(evolve, Evolve) and (evolve.schema, evolve.kept) == (NEXT, orders.kept)
+    assert isinstance(evolve, Evolve) and (evolve.schema, evolve.kept_columns) == (NEXT, orders.kept_columns)
     assert plan.tables[0].schema == SCHEMA and plan.tables[1].steps == (CreateTarget(),)
     assert state.oldest_planned() == 150 and state.applied_offset() == 200 and state.last_epoch() == 8
     assert (state.has_committed(7, ORDERS), state.has_committed(7, ITEMS)) == (True, False)
@@ -247,7 +248,7 @@ def test_a_state_of_format_6_goes_on_with_the_words_of_today(tmp_path: Path) -> 
         database.executescript(FORMAT_6_TABLES)
         for number, before in enumerate(words):
             table = TableId("shop", f"t{number}")
-            schema = layout.keep_schema(database, replace(SCHEMA, table=table))
+            schema = layout.store_schema(database, replace(SCHEMA, table=table))
             row = (str(table), "live", 4, schema, "done", 1, 7, "", "", None, 0, 12, before, "rows changed")
             database.execute(f"INSERT INTO tables VALUES ({', '.join('?' * 14)}, NULL, NULL, NULL)", row)
         database.commit()

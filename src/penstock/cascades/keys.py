@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from penstock import _core
 from penstock.model.offset import Offset
-from penstock.model.plan import Kept
+from penstock.model.plan import KeptColumns
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.model.table import CatchingUp, Parked, Reading, ResnapshotPending, TableState
 from penstock.printable import argument
@@ -45,7 +45,7 @@ def refers_to_itself(schema: TableSchema) -> bool:
     return any(key.parent == schema.table for key in schema.foreign_keys)
 
 
-def is_held(state: TableState) -> bool:
+def is_read_whole(state: TableState) -> bool:
     """Whether the table is being read in one piece. Until that is placed, epochs do not apply its events."""
     return state.reading and refers_to_itself(state.schema)
 
@@ -101,7 +101,7 @@ def parents_first(schemas: Mapping[TableId, TableSchema]) -> list[TableId]:
     return ordered
 
 
-def held_back(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
+def hindered(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
     """All tables in epochs that cannot be followed now: those with a hindrance of their own, and those that
     depend on them. Hindrances that need an operator are decided first, so that tables that refer to such a
     table wait for the operator, too."""
@@ -156,24 +156,26 @@ def waits(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
     return any(one is not None and not one.gone and not _is_complete(one) for one in parents)
 
 
-def is_held_back(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
+def is_blocked_by_parent(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
     """Whether the table waits until an operator acts on a parent."""
     if not isinstance(state.phase, Parked | ResnapshotPending):
         return False
     parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
-    return any(one is not None and _waits_for_operator(one, tables) for one in parents)
+    return any(one is not None and _needs_operator(one, tables) for one in parents)
 
 
-def _waits_for_operator(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
+def _needs_operator(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
     """Whether a parked table stays parked until an operator acts."""
-    return isinstance(state.phase, Parked) or (state.parked is not None and is_held_back(state, tables))
+    return isinstance(state.phase, Parked) or (
+        state.parked is not None and is_blocked_by_parent(state, tables)
+    )
 
 
 def is_unfinished(tables: Mapping[TableId, TableState]) -> bool:
     """Whether a table is being read or catching up, or will be without an operator."""
     return any(
         isinstance(one.phase, Reading | CatchingUp)
-        or (isinstance(one.phase, ResnapshotPending) and not is_held_back(one, tables))
+        or (isinstance(one.phase, ResnapshotPending) and not is_blocked_by_parent(one, tables))
         for one in tables.values()
     )
 
@@ -190,7 +192,7 @@ def _hindrance(
     if parent is None or parent.gone:
         reason, hint = parent_missing(state.table, key)
         return Hindrance(reason, hint, resnapshots=False, parks=True)
-    if (why := unfit(key, state.schema, parent.schema, state.kept, types)) is not None:
+    if (why := unusable_because(key, state.schema, parent.schema, state.kept_columns, types)) is not None:
         return Hindrance(
             f"The changes that the foreign key {key.name} makes in {state.table} cannot be computed: {why}.",
             f"Remove the rule from the key, or accept the gap with `cascades: ignore`. Then run `penstock "
@@ -200,7 +202,7 @@ def _hindrance(
         )
     if parent.table == state.table:
         return None
-    if _waits_for_operator(parent, tables):
+    if _needs_operator(parent, tables):
         cure = f"Run `penstock resnapshot FILE {argument(parent.table)}`"
         if parent.resnapshot_pending:
             cure = f"See the hint of {parent.table}"
@@ -242,8 +244,8 @@ def _circle(table: TableId, others: Iterable[TableId]) -> Hindrance:
     )
 
 
-def unfit(
-    key: CascadingKey, child: TableSchema, parent: TableSchema, kept: Kept | None, types: TypeOptions
+def unusable_because(
+    key: CascadingKey, child: TableSchema, parent: TableSchema, kept: KeptColumns | None, types: TypeOptions
 ) -> str | None:
     """Why values of the two sides cannot be compared or set; None: they can."""
     if not {key.on_delete, key.on_update} <= {*ACTIVE, *PASSIVE_RULES}:

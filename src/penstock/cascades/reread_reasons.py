@@ -11,7 +11,7 @@ PLAIN = "^[ -~]*$"
 """Texts that all collations without language-specific rules compare as we do."""
 
 
-def again(table: TableId, why: str) -> TableError:
+def reread_error(table: TableId, why: str) -> TableError:
     return TableError(
         f"Table {table} is read again: {why}.",
         hint=f"Nothing to do if this is rare. Otherwise let the application change rows of {table}, remove "
@@ -23,19 +23,19 @@ def again(table: TableId, why: str) -> TableError:
 
 def moved_while_read(table: TableId, key: CascadingKey) -> TableError:
     """A row whose key changes while the table is read may be in no chunk, or in two."""
-    return again(table, f"the foreign key {key.name} changed keys of its rows during the snapshot")
+    return reread_error(table, f"the foreign key {key.name} changed keys of its rows during the snapshot")
 
 
 def unknown_order(table: TableId, key: CascadingKey, column: Column) -> TableError:
-    return again(table, f"the foreign key {key.name} compares texts by {column.collation}")
+    return reread_error(table, f"the foreign key {key.name} compares texts by {column.collation}")
 
 
 def zero_date(table: TableId, key: CascadingKey) -> TableError:
-    return again(table, f"a row that the foreign key {key.name} refers to may have had a zero date")
+    return reread_error(table, f"a row that the foreign key {key.name} refers to may have had a zero date")
 
 
 def beyond_ascii(table: TableId, key: CascadingKey, column: Column) -> TableError:
-    return again(
+    return reread_error(
         table,
         f"the foreign key {key.name} changed rows with texts that are not plain ASCII, and "
         f"{column.collation} may consider other texts equal to them",
@@ -43,14 +43,14 @@ def beyond_ascii(table: TableId, key: CascadingKey, column: Column) -> TableErro
 
 
 def too_many(table: TableId, rows_max: int) -> TableError:
-    return again(
+    return reread_error(
         table,
         f"a cascade touched more rows than the driver may hold (`epoch.cascade_rows_max`: {rows_max})",
     )
 
 
 def generated(table: TableId) -> TableError:
-    return again(table, "a foreign key changed rows that have generated columns")
+    return reread_error(table, "a foreign key changed rows that have generated columns")
 
 
 def hides_zero_dates(column: Column, types: TypeOptions) -> bool:

@@ -75,7 +75,7 @@ class ApplyCascades:
     """Applies what foreign keys did to the table's rows in this epoch. It is computed before any table is
     written. `rows`: the target has rows of the table, those with sequences above `after`. `reading`: the
     table's existing rows are still being read. `alone`: the table catches up, and epochs of other tables kept
-    what happened to its parents (`EpochPlan.keeps`)."""
+    what happened to its parents (`EpochPlan.catch_up_later`)."""
 
     after: Offset
     rows: bool
@@ -105,9 +105,11 @@ class ColumnOrigin:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The columns that a target keeps although the source's have changed: those of `schema`. They are filled
-    from the columns `sources` of new rows (None: nothing fills the column any more)."""
+class KeptColumns:
+    """The columns of a target that does not follow the definition of its table (`schema.changes: ignore`).
+
+    The target has the columns of `schema`. A new row fills each of them from the column of the same place in
+    `sources`. None: nothing fills the column any more."""
 
     schema: TableSchema
     sources: tuple[str | None, ...]
@@ -120,12 +122,12 @@ class Evolve:
     Columns of the target that no origin names are gone at the source. A column is converted if its type
     differs from that of its origin. If a statement also changed values, that is not this step's concern
     (`TableEffect.rereads`). `refills`: every row will be written again after it, so the target may lack an
-    origin. `kept`: only new rows have the new definition, and the target keeps its columns."""
+    origin. `kept_columns`: the target keeps these columns, and only new rows have the new definition."""
 
     schema: TableSchema
     origins: tuple[ColumnOrigin, ...]
     refills: bool = False
-    kept: Kept | None = None
+    kept_columns: KeptColumns | None = None
     kind: Literal["evolve"] = "evolve"
 
 
@@ -175,13 +177,13 @@ Step = (
 class TablePlan:
     """The steps for one table, in order; the place of a step in the tuple is its number in the commit.
 
-    `start` tells incarnations of a table apart. `kept`: see there; None: the target has the columns of
-    `schema`."""
+    `start` distinguishes tables of the same name that followed each other. `kept_columns`: None: the target
+    has the columns of `schema`."""
 
     schema: TableSchema
     steps: tuple[Step, ...]
     start: Offset = Offset(0)  # noqa: RUF009 (an int)
-    kept: Kept | None = None
+    kept_columns: KeptColumns | None = None
 
     @property
     def table(self) -> TableId:
@@ -200,14 +202,15 @@ class Move:
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """`moves` are made together, after the steps of all tables. The tables in them have no steps. `keeps`:
-    tables that will catch up later. What happens to the tables they refer to is kept for them."""
+    """`moves` are made together, after the steps of all tables. The tables in them have no steps.
+    `catch_up_later`: tables that will catch up later. The epoch stores for them how their parent tables
+    changed."""
 
     epoch: int
     range: LogRange
     tables: tuple[TablePlan, ...]
     moves: tuple[Move, ...] = ()
-    keeps: tuple[TableSchema, ...] = ()
+    catch_up_later: tuple[TableSchema, ...] = ()
 
     @property
     def moved(self) -> set[TableId]:

@@ -23,7 +23,7 @@ from penstock.model.plan import (
     DropTarget,
     EpochPlan,
     Evolve,
-    Kept,
+    KeptColumns,
     Move,
     Park,
     PlaceChunks,
@@ -52,12 +52,12 @@ def plan_to_text(plan: EpochPlan, number_of: NumberOf) -> str:
                 "schema": number_of(table.schema),
                 "steps": [_step_json(step, number_of) for step in table.steps],
                 "start": table.start,
-                "kept": _kept_json(table.kept, number_of),
+                "kept": _kept_json(table.kept_columns, number_of),
             }
             for table in plan.tables
         ],
         "moves": [[str(move.source), str(move.target), move.identity] for move in plan.moves],
-        "keeps": [number_of(schema) for schema in plan.keeps],
+        "keeps": [number_of(schema) for schema in plan.catch_up_later],
     }
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -83,16 +83,16 @@ def plan_from_text(text: str, schema_of: SchemaOf) -> EpochPlan:
             Move(TableId.parse(source), TableId.parse(target), identity)
             for source, target, identity in document.get("moves", ())
         ),
-        keeps=tuple(schema(one) for one in document.get("keeps", ())),
+        catch_up_later=tuple(schema(one) for one in document.get("keeps", ())),
     )
 
 
-def _kept_json(kept: Kept | None, number_of: NumberOf) -> dict[str, Any] | None:
+def _kept_json(kept: KeptColumns | None, number_of: NumberOf) -> dict[str, Any] | None:
     return None if kept is None else {"schema": number_of(kept.schema), "sources": kept.sources}
 
 
-def _kept(fields: dict[str, Any] | None, schema: Callable[[Any], TableSchema]) -> Kept | None:
-    return Kept(schema(fields["schema"]), tuple(fields["sources"])) if fields else None
+def _kept(fields: dict[str, Any] | None, schema: Callable[[Any], TableSchema]) -> KeptColumns | None:
+    return KeptColumns(schema(fields["schema"]), tuple(fields["sources"])) if fields else None
 
 
 def _step_json(step: Step, number_of: NumberOf) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _step_json(step: Step, number_of: NumberOf) -> dict[str, Any]:
             "schema": number_of(step.schema),
             "origins": [asdict(origin) for origin in step.origins],
             "refills": step.refills,
-            "kept": _kept_json(step.kept, number_of),
+            "kept": _kept_json(step.kept_columns, number_of),
         }
     return asdict(step)
 

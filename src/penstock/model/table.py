@@ -10,7 +10,7 @@ from typing_extensions import assert_never
 
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
-from penstock.model.plan import Kept
+from penstock.model.plan import KeptColumns
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 
@@ -18,8 +18,8 @@ TableStatus = Literal["live", "parked", "dropped", "removed"]
 SnapshotStatus = Literal["none", "splitting", "reading", "done"]
 ChunkStatus = Literal["planned", "staged", "placed"]
 TargetReset = Literal["none", "evolve", "truncate", "recreate"]
-"""What is done to a target that exists, before the first write. `evolve`: it gets the columns of the table.
-`truncate`: the same, and its rows go. `recreate`: it goes, and an empty one is made."""
+"""What is done to an existing target before the first write. `evolve`: it gets the columns of the table.
+`truncate`: it also loses its rows. `recreate`: it is replaced by an empty target."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class CatchingUp:
     """The table is behind the pipeline: epochs of its own carry its events from `at` on.
 
     Entered by a parked table that is unparked (`runtime/unpark.py`), and by a table that was read in one
-    piece (`planning/planner.py`). The planner moves `at`, and lets the table go on as `then` once `at` has
-    reached the pipeline's position. Stored.
+    piece (`planning/planner.py`). The planner advances `at`. The table continues in the phase `then`
+    once `at` has reached the pipeline's position. Stored.
     """
 
     at: Offset
@@ -64,13 +64,13 @@ class CatchingUp:
 
 @dataclass(frozen=True)
 class Parked:
-    """The table is left alone since offset `at`, until an operator acts. `hint` is the cure.
+    """Epochs leave the table out from offset `at` on, until an operator acts. `hint` says what to do.
 
     Entered through `StateStore.park`: when an epoch fails for this table alone, when its chunks cannot be
-    read, at a signal, when it is found to be unfit, and when a table that its foreign keys need is parked.
+    read, at a signal, when it cannot be captured, and when a table that its foreign keys need is parked.
     Left by `runtime/unpark.py` and by a resnapshot. Stored.
 
-    resumes: how the table goes on once it is unparked, without a gap. None: it can only be read again.
+    resumes: how the table continues without a gap once it is unparked. None: it can only be read again.
     """
 
     at: Offset
@@ -81,13 +81,13 @@ class Parked:
 
 @dataclass(frozen=True)
 class ResnapshotPending:
-    """The table is to be read again from its beginning, because of `why`; until then epochs leave it out.
+    """The table will be read again from its beginning, because of `why`. Until then, epochs leave it out.
 
-    Entered where the log cannot tell what the rows are: at a statement (`planning/policy.py`), at a failed
+    Entered when the log does not say what the rows are: at a statement (`planning/policy.py`), at a failed
     epoch, at a change of the pipeline file, at a signal, and while parent tables are read
     (`cascades/keys.py`). Left for `Reading` when `planning/resnapshots.py` can begin. Stored.
 
-    parked: the table was parked, and reads as parked until it begins.
+    parked: the table was parked, and is shown as parked until the resnapshot begins.
     """
 
     why: str
@@ -96,7 +96,7 @@ class ResnapshotPending:
 
 @dataclass(frozen=True)
 class Dropped:
-    """The table is gone at the source since offset `at`.
+    """The table does not exist at the source after offset `at`.
 
     Entered at DROP or RENAME (`planning/policy.py`), and when a resnapshot does not find the table. Left when
     a table of its name is created, or at a signal that names it. Stored.
@@ -122,13 +122,16 @@ Phase = Reading | Streaming | CatchingUp | Parked | ResnapshotPending | Dropped 
 
 @dataclass(frozen=True)
 class TableState:
-    """One captured table: its definition, its phase, and what its target holds.
+    """One captured table: its definition, its phase, and the state of its target.
 
-    start: the table's events count from here on. rows_guess: how large the server thought the table to be
-    when its chunks were sought. About the target: `written`: it may hold rows; `last_epoch`: the newest epoch
-    with steps for it (0: it is still to be made); `replaces`: rows with sequences up to here are of an
-    earlier reading, and are deleted when the present one ends (0: there are none); `target_reset`: see there;
-    `kept`: the columns that it keeps although the source's have changed.
+    - `start`: the table's events count from this offset on.
+    - `rows_guess`: the server's estimate of the number of rows, when the table was split into chunks.
+    - `written`: the target may have rows.
+    - `last_epoch`: the newest epoch with steps for the target. 0: the target does not exist yet.
+    - `replaces`: rows of the target with sequences up to this one are of an earlier snapshot. They are
+      deleted when the present snapshot ends. 0: there are none.
+    - `target_reset`: see `TargetReset`.
+    - `kept_columns`: None: the target has the columns of `schema`.
     """
 
     schema: TableSchema
@@ -139,7 +142,7 @@ class TableState:
     replaces: Offset = Offset(0)  # noqa: RUF009 (an int)
     rows_guess: int = 0
     target_reset: TargetReset = "none"
-    kept: Kept | None = None
+    kept_columns: KeptColumns | None = None
 
     @property
     def table(self) -> TableId:
@@ -147,7 +150,7 @@ class TableState:
 
     @property
     def planned(self) -> bool:
-        """Whether epochs carry the table beside the others."""
+        """Whether the pipeline's epochs carry the table's events."""
         return isinstance(self.phase, Reading | Streaming)
 
     @property
@@ -164,19 +167,19 @@ class TableState:
 
     @property
     def parked(self) -> Parked | None:
-        """Since when and why the table is left alone, also if a resnapshot of it is pending."""
+        """Since when and why the table is parked, also if a resnapshot of it is pending."""
         if isinstance(self.phase, ResnapshotPending):
             return self.phase.parked
         return self.phase if isinstance(self.phase, Parked) else None
 
     @property
     def resnapshot_pending(self) -> str:
-        """Why the table is to be read again; empty: it is not."""
+        """Why the table will be read again. Empty: it will not."""
         return self.phase.why if isinstance(self.phase, ResnapshotPending) else ""
 
     @property
     def catches_up_from(self) -> Offset | None:
-        """Where its next own epoch begins; None: it has no epochs of its own."""
+        """Start of its next own epoch. None: it has no epochs of its own."""
         return self.phase.at if isinstance(self.phase, CatchingUp) else None
 
     @property
@@ -187,12 +190,12 @@ class TableState:
 
     @property
     def complete(self) -> bool:
-        """Whether the target lacks nothing but events of the log, and nothing is to be done to it first."""
+        """Whether the target lacks nothing but events of the log, and needs no reset before them."""
         return self.rows_read and not self.replaces and self.target_reset == "none"
 
     @property
     def status(self) -> TableStatus:
-        """What operators see."""
+        """The status that operators see."""
         match self.phase:
             case Reading() | Streaming() | CatchingUp():
                 return "live"
@@ -209,19 +212,21 @@ class TableState:
 
     @property
     def snapshot(self) -> SnapshotStatus:
-        """How far the snapshot is, for operators. `none`: there is none, or it does not count any more."""
+        """The progress of the snapshot, for operators. `none`: there is none, or it does not count any
+        more."""
         return snapshot_status(self.phase)
 
     def park(self, at: Offset, reason: str, hint: str, resumes: Offset | None = None) -> TableState:
-        """The table, parked. It resumes at an offset only if no existing rows are left to read."""
+        """Returns the table, parked. It can continue at `resumes` only if no existing rows are left to
+        read."""
         then = self.phase.then if isinstance(self.phase, CatchingUp) else self.phase
-        goes_on = None
+        continued = None
         if resumes is not None and isinstance(then, Streaming):
-            goes_on = CatchingUp(resumes, then)
-        return replace(self, phase=Parked(at, reason, hint, goes_on))
+            continued = CatchingUp(resumes, then)
+        return replace(self, phase=Parked(at, reason, hint, continued))
 
     def read_again(self, why: str) -> TableState:
-        """The table, with a pending resnapshot. One that is gone stays so."""
+        """Returns the table with a pending resnapshot, or unchanged if it is gone."""
         return self if self.gone else replace(self, phase=ResnapshotPending(why, self.parked))
 
 
@@ -246,7 +251,7 @@ def is_reading(table: TableState) -> bool:
 
 
 def is_splitting(table: TableState) -> bool:
-    """Its chunks are being found."""
+    """Whether the table is being split into chunks."""
     return table.phase == Reading(splitting=True)
 
 
@@ -275,15 +280,15 @@ def new_table(
     append_only: bool,
     add_key: AddKey = plain_add_key,
 ) -> TableState:
-    """A table that begins at `start`. `reads`: its existing rows are wanted. Without a key it can only go to
-    an append-only sink: else it is parked."""
+    """Returns the state of a table whose events count from `start` on. `reads`: read its existing rows. A
+    table without a key is parked, unless the sink only appends."""
     if not schema.key and not append_only:
         return TableState(schema, start, Parked(start, *keyless(schema.table, add_key)))
     return TableState(schema, start, Reading(splitting=True) if reads else Streaming(snapshot_done=False))
 
 
 def keyless(table: TableId, add_key: AddKey = plain_add_key) -> tuple[str, str]:
-    """Reason and cure for a table whose rows cannot be told apart."""
+    """Returns why a table without a key is parked, and what to do."""
     reason = (
         f"Table {table} has no primary key and no unique index over NOT NULL columns, so its "
         "rows cannot be merged."
@@ -304,8 +309,9 @@ class ChunkState:
 
 @dataclass(frozen=True)
 class Change:
-    """An entry of the history. `decision`: what the pipeline made of it; `statement`: how it began at the
-    source, without values; `commit_us`: when it was committed there, `noted_us`: when we planned it."""
+    """An entry of the history of schema changes. `decision`: what the pipeline did about it. `statement`: the
+    beginning of the statement, without values. `commit_us`: when it was committed at the source. `noted_us`:
+    when it was planned."""
 
     table: TableId
     version: int
@@ -317,7 +323,7 @@ class Change:
     noted_us: int = 0
 
 
-UNFIT = "the log does not fit what was known of it"
+DEFINITION_DOES_NOT_FIT = "the log does not fit what was known of it"
 """Why a table is read again whose events could not be decoded (`ResnapshotPending.why`)."""
 KEY_CHANGED = "the table's key changed"
-"""Why partial snapshots end that know their rows by the key before."""
+"""Why a partial snapshot ends if it names its rows by the former key."""

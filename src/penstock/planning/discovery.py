@@ -139,22 +139,22 @@ def restart_table(
     renewed = old.target_reset == "recreate"
     missing = renewed or isinstance(sink.open(table), Missing)
     # A target that should have been emptied still has its rows.
-    holds = (old.written or old.target_reset == "truncate") and not missing
+    has_rows = (old.written or old.target_reset == "truncate") and not missing
     append_only = not config.sink_kind.keeps_tables
-    fresh = new_table(schema, start, reads=True, append_only=append_only, add_key=source.catalog.add_key)
-    keeps = config.evolution.changes == "ignore" and not missing
+    new = new_table(schema, start, reads=True, append_only=append_only, add_key=source.catalog.add_key)
+    keeps_columns = config.evolution.changes == "ignore" and not missing
     with state.transaction():
         if schema.key_columns != old.schema.key_columns:
             state.end_partials(table, KEY_CHANGED)
         state.forget_chunks(table)
         state.put_table(
             replace(
-                fresh,
-                written=holds and not append_only,
-                replaces=start if holds else Offset(0),
+                new,
+                written=has_rows and not append_only,
+                replaces=start if has_rows else Offset(0),
                 last_epoch=0 if missing else old.last_epoch,
-                target_reset=_reset(old, schema, missing=missing, empties=append_only and holds),
-                kept=kept_by_name(old, schema) if keeps else None,
+                target_reset=_reset(old, schema, missing=missing, empties=append_only and has_rows),
+                kept_columns=kept_by_name(old, schema) if keeps_columns else None,
             )
         )
         state.note(Change(table, schema.version, start, "read again from its beginning", why))
@@ -184,7 +184,7 @@ def _reset(old: TableState, schema: TableSchema, *, missing: bool, empties: bool
         return "none"
     if empties:
         return "truncate"
-    same = _shape(schema) == _shape(old.schema) and old.kept is None and old.target_reset == "none"
+    same = _shape(schema) == _shape(old.schema) and old.kept_columns is None and old.target_reset == "none"
     return "none" if same else "evolve"
 
 

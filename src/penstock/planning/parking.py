@@ -1,6 +1,6 @@
 """Decides which tables a pipeline parks when it starts, and why. Pure.
 
-`discover` parks the tables of `parked_when_found`, and the planner those of `cascades.keys.held_back`.
+`discover` parks the tables of `parked_when_found`, and the planner those of `cascades.keys.hindered`.
 `at_start` combines both, so that `penstock doctor` can say what `penstock run` would do. Decisions that
 depend on a target are made elsewhere: a target that belongs to somebody else, or whose columns do not fit
 those of other shards.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from penstock.cascades.keys import after, held_back
+from penstock.cascades.keys import after, hindered
 from penstock.config import PipelineConfig
 from penstock.errors import TableError
 from penstock.model.offset import Offset
@@ -55,7 +55,7 @@ def at_start(
     ).items():
         tables[name] = _parked(tables[name], reason, hint)
     if config.cascades == "apply" and not logs_cascades:
-        for name, why in held_back(tables, config.types).items():
+        for name, why in hindered(tables, config.types).items():
             tables[name] = after(tables[name], why, tables[name].start)
     return tables
 
@@ -69,14 +69,14 @@ def reconfigured(
     """Known tables that change because the option `cascades` has changed, and why they are parked, if they
     are."""
     found: list[tuple[TableState, tuple[str, str] | None]] = []
-    for table, held in known.items():
-        keys, now = held.schema.foreign_keys, schemas.get(table)
+    for table, state in known.items():
+        keys, now = state.schema.foreign_keys, schemas.get(table)
         if config.cascades == "apply":
-            if held.planned and now is not None and set(now.foreign_keys) - set(keys):
-                found.append((held.read_again(KEYS_WORKED_OUT), None))
-        elif keys and not held.gone:
+            if state.planned and now is not None and set(now.foreign_keys) - set(keys):
+                found.append((state.read_again(KEYS_WORKED_OUT), None))
+        elif keys and not state.gone:
             parks = config.cascades == "park"
-            bare = replace(held, schema=replace(held.schema, foreign_keys=()))
+            bare = replace(state, schema=replace(state.schema, foreign_keys=()))
             found.append((bare, cascade_reason(table) if parks else None))
     return found
 
@@ -132,8 +132,8 @@ def _other_keys(
         if (into := shards.into(name)) is None:
             continue
         other, key = first.setdefault(into, name), tables[name].schema.key
-        if name in waiting and not same_key(held := tables[other].schema.key, key):
-            found.append((name, other_key(name, key, other, held)))
+        if name in waiting and not same_key(other_table_key := tables[other].schema.key, key):
+            found.append((name, other_key(name, key, other, other_table_key)))
     return found
 
 

@@ -107,7 +107,7 @@ class Placing:
         if partial.part.keys:
             staged = staged[:1]  # two chunks may have found one row, under two spellings of its key
         since = Offset(max(state.start, partial.since))
-        placed = self._placed(state, reach, verdict, staged, since, fresh=False)
+        placed = self._placed(state, reach, verdict, staged, since, target_is_empty=False)
         return self._place_steps(state, placed, "merge")
 
     def _placed(
@@ -118,11 +118,13 @@ class Placing:
         staged: list[StagedChunk],
         since: Offset,
         *,
-        fresh: bool = True,
+        target_is_empty: bool = True,
     ) -> list[Placed]:
         """The chunks that can be placed at the end of the range. Discards those that must be read again."""
         placed: list[Placed] = []
-        for placement in self._placements(state, reach, verdict, staged, since, fresh=fresh):
+        for placement in self._placements(
+            state, reach, verdict, staged, since, target_is_empty=target_is_empty
+        ):
             if isinstance(placement, Placed):
                 placed.append(placement)
             elif isinstance(placement, Void | ReadAgain):
@@ -144,7 +146,7 @@ class Placing:
         staged: list[StagedChunk],
         since: Offset,
         *,
-        fresh: bool,
+        target_is_empty: bool,
     ) -> list[Any]:
         """The decision about each staged chunk."""
         if not staged:
@@ -153,7 +155,7 @@ class Placing:
             start=since,
             start_state=self._index.state_at(since),
             schema_version=verdict.version if verdict is not None else state.schema.version,
-            fresh=fresh and not (state.replaces or moves_rows(state.schema)),
+            target_is_empty=target_is_empty and not (state.replaces or moves_rows(state.schema)),
             cascades=bool(state.schema.foreign_keys),
             breaks=tuple(self.breaks_of(state, reach)),
         )

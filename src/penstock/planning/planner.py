@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
 
-from penstock.cascades.keys import below, held_back, is_held
+from penstock.cascades.keys import below, hindered, is_read_whole
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.partial_snapshot import PartialSnapshot
@@ -52,11 +52,11 @@ from penstock.model.table import (
 )
 from penstock.planning import renames
 from penstock.planning.placement import Placing
-from penstock.planning.policy import Policies, Verdict, begun, judge
+from penstock.planning.policy import Policies, Verdict, judge, new_state
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.placement import Break, PlacementLimits
-from penstock.snapshot.single_view import first_steps, kept_for_later, placement_plan, void_reason
+from penstock.snapshot.single_view import catching_up_later, first_steps, placement_plan, void_reason
 from penstock.sources.statements import Statements
 from penstock.sources.windows import Windows
 from penstock.state import StateStore
@@ -149,8 +149,8 @@ class Planner:
         verdicts = self._verdicts(found, tables, statement)
         verdicts = renames.verdicts(moves, tables, verdicts, end)
         plans = self._table_plans(reach, tables, verdicts)
-        keeps = kept_for_later(reach, tables, self._log) if self._cascades is not None else ()
-        plan = EpochPlan(epoch, reach, tuple(plans), moves, keeps) if plans or moves else None
+        later = catching_up_later(reach, tables, self._log) if self._cascades is not None else ()
+        plan = EpochPlan(epoch, reach, tuple(plans), moves, later) if plans or moves else None
         with self._state.transaction():
             if statement is not None:
                 self._record(statement, found, verdicts)
@@ -175,7 +175,7 @@ class Planner:
     def _place_whole(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
         """Plans the rows of a table that was read in one piece, as they were at one offset of the log. If
         the position is already greater, the table catches up from there."""
-        for state in filter(is_held, tables.values()):
+        for state in filter(is_read_whole, tables.values()):
             for item in self._state.chunks(state.table, "staged"):
                 staged = item.staged
                 if staged is None or (staged.at is not None and staged.at > position):
@@ -236,7 +236,7 @@ class Planner:
         tables = self._state.tables()
         if self._cascades is None:
             return tables
-        found = held_back(tables, self._cascades)
+        found = hindered(tables, self._cascades)
         at = self._state.position or Offset(0)
         for table, why in found.items():
             if why.parks:
@@ -313,7 +313,7 @@ class Planner:
             )
         for effect in effects:
             if effect.table not in verdicts and effect.created is not None:
-                state = begun(effect, statement.end, self._policies)
+                state = new_state(effect, statement.end, self._policies)
                 self._state.put_table(state)
                 what, decision = effect.what or "created", "captured" if state.planned else "parked"
                 self._state.note(Change(effect.table, 1, statement.end, what, decision, head, at))
@@ -362,7 +362,7 @@ class Planner:
                 continue
             verdict = verdicts.get(state.table)
             steps = first_steps(state)
-            if not is_held(state):
+            if not is_read_whole(state):
                 if state.table in touched and state.start < reach.end:
                     steps += self._event_steps(state, reach, touched, alone)
                 streams = any(name != state.table and name in planned for name in touched)
@@ -371,14 +371,14 @@ class Planner:
                 for partial in partials.get(state.table, ()) if not chunks else ():
                     chunks = chunks or self._placing.partial_steps(state, partial, reach, verdict)
                 if state.table in cascaded and state.start < reach.end:
-                    holds = state.written and state.target_reset == "none"
-                    steps.append(ApplyCascades(state.replaces, holds, state.reading, alone))
+                    has_rows = state.written and state.target_reset == "none"
+                    steps.append(ApplyCascades(state.replaces, has_rows, state.reading, alone))
                 steps += [
                     replace(one, newer=not alone) if isinstance(one, PlaceChunks) else one for one in chunks
                 ]
             steps += self._timed(verdict.steps, reach.end) if verdict is not None else ()
             if steps:
-                plans.append(TablePlan(state.schema, tuple(steps), state.start, state.kept))
+                plans.append(TablePlan(state.schema, tuple(steps), state.start, state.kept_columns))
         return plans
 
     def _timed(self, steps: tuple[Step, ...], end: Offset) -> list[Step]:

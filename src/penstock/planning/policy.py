@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.config import PipelineConfig, SchemaConfig
 from penstock.model.offset import Offset
-from penstock.model.plan import DropTarget, Evolve, Kept, Park, Step, TruncateTarget
+from penstock.model.plan import DropTarget, Evolve, KeptColumns, Park, Step, TruncateTarget
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import Shards
@@ -58,7 +58,7 @@ def judge(
     what = effect.what or _what(effect)
     version = state.schema.version
     if effect.created is not None:
-        return _begun_anew(state, effect, end, policies, what)
+        return _recreated(state, effect, end, policies, what)
     if effect.dropped or effect.renamed is not None:
         drops = policies.schema.dropped_tables == "drop" and not policies.append_only
         if effect.renamed is not None and policies.shards.together(state.table, effect.renamed):
@@ -87,7 +87,7 @@ def judge(
     steps = (*((evolve,) if evolve is not None else ()), *rest)
     done = (
         "ignored"
-        if evolve is not None and evolve.kept is not None
+        if evolve is not None and evolve.kept_columns is not None
         else "applied"
         if steps
         else "nothing to do"
@@ -101,7 +101,7 @@ def judge(
     return Verdict(steps, state.read_again(rereads), version, what, f"{done}; read again: {rereads}")
 
 
-def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
+def new_state(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
     """The state of a new table whose name the pipeline did not know."""
     assert effect.created is not None
     reads = effect.fills and policies.reads
@@ -112,16 +112,14 @@ def begun(effect: TableEffect, end: Offset, policies: Policies) -> TableState:
     return state if park is None else state.park(park.offset, park.reason, park.hint)
 
 
-def _begun_anew(
-    state: TableState, effect: TableEffect, end: Offset, policies: Policies, what: str
-) -> Verdict:
+def _recreated(state: TableState, effect: TableEffect, end: Offset, policies: Policies, what: str) -> Verdict:
     """Decides about a new table that takes a known name. The target has rows of the earlier table."""
     assert effect.created is not None
     schema = replace(effect.created, version=state.schema.version + 1)
-    fresh = begun(replace(effect, created=schema), end, policies)
-    keeps = policies.schema.changes == "ignore" and state.last_epoch > 0
-    kept = kept_by_name(state, schema) if keeps else None
-    fresh = replace(fresh, last_epoch=state.last_epoch, target_reset="truncate", kept=kept)
+    new = new_state(replace(effect, created=schema), end, policies)
+    keeps_columns = policies.schema.changes == "ignore" and state.last_epoch > 0
+    kept = kept_by_name(state, schema) if keeps_columns else None
+    new = replace(new, last_epoch=state.last_epoch, target_reset="truncate", kept_columns=kept)
     decision = "a new table in the emptied target"
     if (
         effect.fills
@@ -131,47 +129,49 @@ def _begun_anew(
         and not policies.append_only
     ):
         # The new table brings its own rows. Usually most of them are the same as before.
-        fresh = replace(fresh, target_reset="evolve", written=True, replaces=end)
+        new = replace(new, target_reset="evolve", written=True, replaces=end)
         decision = "read from its beginning; replaces the rows of the target"
-    return Verdict((), fresh, schema.version, what, decision)
+    return Verdict((), new, schema.version, what, decision)
 
 
-def kept_by_name(state: TableState, schema: TableSchema) -> Kept:
+def kept_by_name(state: TableState, schema: TableSchema) -> KeptColumns:
     """The columns that the target keeps. They are filled from columns with the same names."""
-    held = state.kept.schema if state.kept is not None else state.schema
+    target = state.kept_columns.schema if state.kept_columns is not None else state.schema
     names = {column.name for column in schema.columns}
-    return Kept(held, tuple(c.name if c.name in names else None for c in held.columns))
+    return KeptColumns(target, tuple(c.name if c.name in names else None for c in target.columns))
 
 
 def fitted(state: TableState, evolve: Evolve, *, ignores: bool) -> tuple[Evolve, str | None]:
     """The step for the target's columns, and the reason to read the table again if its rows would lack
     values."""
-    held = state.kept or Kept(state.schema, tuple(column.name for column in state.schema.columns))
+    present = state.kept_columns or KeptColumns(
+        state.schema, tuple(column.name for column in state.schema.columns)
+    )
     if ignores:
         after = {o.before: c.name for o, c in zip(evolve.origins, evolve.schema.columns, strict=True)}
-        sources = tuple(after.get(source) if source is not None else None for source in held.sources)
-        return replace(evolve, kept=Kept(held.schema, sources)), None
-    if state.kept is None:
+        sources = tuple(after.get(source) if source is not None else None for source in present.sources)
+        return replace(evolve, kept_columns=KeptColumns(present.schema, sources)), None
+    if state.kept_columns is None:
         return evolve, None
     target = {
         source: column.name
-        for column, source in zip(held.schema.columns, held.sources, strict=True)
+        for column, source in zip(present.schema.columns, present.sources, strict=True)
         if source is not None
     }
     origins = tuple(
         replace(origin, before=target.get(origin.before)) if origin.before is not None else origin
         for origin in evolve.origins
     )
-    lacks = any(o.before is not None and o.before not in target for o in evolve.origins)
+    lacks_columns = any(o.before is not None and o.before not in target for o in evolve.origins)
     return replace(
         evolve, origins=origins
-    ), "its target lacks columns that were left out before" if lacks else None
+    ), "its target lacks columns that were left out before" if lacks_columns else None
 
 
 def _unkeyed(table: TableId, evolve: Evolve, end: Offset, add_key: AddKey) -> Park | None:
     if not evolve.schema.key:
         return Park(end, *keyless(table, add_key))
-    if evolve.kept is None or set(evolve.schema.key) <= set(evolve.kept.sources):
+    if evolve.kept_columns is None or set(evolve.schema.key) <= set(evolve.kept_columns.sources):
         return None
     return Park(
         end,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from penstock.model.offset import Offset
-from penstock.model.plan import Kept, Move
+from penstock.model.plan import KeptColumns, Move
 from penstock.model.schema import TableId
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import Shards
@@ -59,7 +59,9 @@ def verdicts(
     for move in moved:
         verdict = found[move.source]
         state = verdict.state or tables[move.source]
-        bare = replace(state, last_epoch=0, target_reset="none", written=False, replaces=Offset(0), kept=None)
+        bare = replace(
+            state, last_epoch=0, target_reset="none", written=False, replaces=Offset(0), kept_columns=None
+        )
         decision = f"its target is that of {move.target} now"
         found[move.source] = replace(verdict, steps=(), state=bare, decision=decision)
     for move in moved:
@@ -67,9 +69,9 @@ def verdicts(
         version = max(was.schema.version, known.schema.version if known is not None else 0) + 1
         schema = replace(was.schema, table=move.target, version=version)
         kept = None
-        if was.kept is not None:
-            kept = Kept(replace(was.kept.schema, table=move.target), was.kept.sources)
-        state = replace(was, schema=schema, kept=kept, start=end)
+        if was.kept_columns is not None:
+            kept = KeptColumns(replace(was.kept_columns.schema, table=move.target), was.kept_columns.sources)
+        state = replace(was, schema=schema, kept_columns=kept, start=end)
         what = f"is what was {move.source}"
         found[move.target] = Verdict((), state, version, what, "its target has come with it")
     return found

@@ -18,7 +18,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import PenstockError, TransientError
 from penstock.model.offset import SourcePosition
 from penstock.model.table import (
-    UNFIT,
+    DEFINITION_DOES_NOT_FIT,
     Change,
     Dropped,
     ResnapshotPending,
@@ -94,7 +94,7 @@ class Resnapshots:
 
     def _begin(self, table: TableState) -> None:
         why = table.resnapshot_pending
-        if table.parked is not None and why == UNFIT and not self._explained(table):
+        if table.parked is not None and why == DEFINITION_DOES_NOT_FIT and not self._explained(table):
             self._state.put_table(replace(table, phase=table.parked))
             return
         try:
@@ -122,7 +122,10 @@ class Resnapshots:
         """Whether reading the table again helps. The definition may have been newer than a log that began
         in the past; then it helps once. After that, it helps only if the catalog has another definition by
         now."""
-        if not any(one.table == table.table and one.decision == UNFIT for one in self._state.history()):
+        if not any(
+            one.table == table.table and one.decision == DEFINITION_DOES_NOT_FIT
+            for one in self._state.history()
+        ):
             return True
         now = self._source.catalog.read_table(table.table)
         return not self._source.catalog.same_definition(now, table.schema)

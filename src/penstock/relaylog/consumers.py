@@ -11,7 +11,7 @@ disturbs a consumer that is starting.
 
 **Mutual exclusion.** A consumer holds `consumers/lock` while it registers, moves to an older offset or is
 removed. Retention holds it from reading the offsets until the segments are deleted. So when `Consumer` or
-`Consumer.hold` returns, retention has either seen the offset or has finished deleting. The log's first
+`Consumer.protect` returns, retention has either seen the offset or has finished deleting. The log's first
 segment is then safe. Moving forward needs no lock, because it only allows more to be deleted.
 
 **Damaged files.** A consumer's file that is damaged or not plausible counts as a consumer that has read
@@ -177,7 +177,7 @@ class Consumer:
                 f"{self._folder} cannot be written: {error.strerror}.",
                 hint="Use the account to which the relay log belongs.",
             ) from error
-        self._said: tuple[Offset, float] = (offset, time.monotonic())
+        self._stored: tuple[Offset, float] = (offset, time.monotonic())
 
     def _register(self, path: Path, id_: str | None, needs: Offset, owns_name: bool) -> Offset:
         known = registered(path)
@@ -201,35 +201,35 @@ class Consumer:
         """Records durably that nothing at or before `offset` is needed any more. If that cannot be written,
         more log is kept than necessary."""
         with self._thread_lock:
-            said, at = self._said
-            if offset == said and time.monotonic() < at + REWRITE_SECONDS:
+            stored, at = self._stored
+            if offset == stored and time.monotonic() < at + REWRITE_SECONDS:
                 return
-            if offset < said:
-                self._hold(offset)
+            if offset < stored:
+                self._protect(offset)
                 return
             try:
                 self._write(offset)
             except OSError as error:
                 log.warning("%s: offset %d cannot be written: %s", self._folder, offset, error.strerror)
                 return
-            self._said = offset, time.monotonic()
+            self._stored = offset, time.monotonic()
 
-    def hold(self, offset: Offset) -> None:
+    def protect(self, offset: Offset) -> None:
         """Keeps the log after `offset`, which may be older than the current one. Once this returns, retention
         deletes nothing after `offset`. Part of it may already be gone, so check the log's start afterwards.
         Raises `TransientError`."""
         with self._thread_lock:
-            self._hold(offset)
+            self._protect(offset)
 
-    def _hold(self, offset: Offset) -> None:
-        if offset >= self._said[0]:
+    def _protect(self, offset: Offset) -> None:
+        if offset >= self._stored[0]:
             return
         with _one_at_a_time(self._folder):
             try:
                 self._write(offset)
             except OSError as error:
                 raise TransientError(f"{self._folder} cannot be written: {error.strerror}.") from error
-            self._said = offset, time.monotonic()
+            self._stored = offset, time.monotonic()
 
     def _write(self, offset: Offset) -> None:
         fields = {"id": self.id, "name": self._name, "kind": self._kind, "place": self._place}

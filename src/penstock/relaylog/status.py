@@ -39,7 +39,7 @@ class StatusFile:
         self.write()
 
     @property
-    def needs_writing(self) -> bool:
+    def is_outdated(self) -> bool:
         return time.monotonic() - self._written >= 1
 
     def write(self) -> None:

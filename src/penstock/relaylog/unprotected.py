@@ -8,7 +8,7 @@ from penstock.model.offset import LogRange
 from penstock.relaylog.reader import RelayLog, Statement
 
 
-def statements_left(relay_log: RelayLog, range_: LogRange) -> list[Statement]:
+def unprotected_statements(relay_log: RelayLog, range_: LogRange) -> list[Statement]:
     """The statements of the range that are still in the log."""
     while True:
         start = max(range_.start, relay_log.start)

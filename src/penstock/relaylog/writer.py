@@ -273,7 +273,7 @@ class RelayLogWriter:
         self._guarded(self._flusher.wait)
 
     @property
-    def wants_roll(self) -> bool:
+    def segment_is_full(self) -> bool:
         segment = self._segment
         if segment is None:
             return False

@@ -108,13 +108,13 @@ class Planning:
 
     def next(self, cuts: list[Offset]) -> bool:
         """Returns whether an epoch was planned."""
-        there = (self._state.seen(), self._log.refresh())
-        if there == self._nothing_at and not cuts:
+        reached = (self._state.seen(), self._log.refresh())
+        if reached == self._nothing_at and not cuts:
             return False
         planned = self._planner.plan_next(cuts) is not None
         # While tables catch up, the planner looks at the other tables in every other call only.
         waits = self._state.tables_that(is_catching_up)
-        self._nothing_at = None if planned or waits else there
+        self._nothing_at = None if planned or waits else reached
         return planned
 
 
@@ -149,7 +149,7 @@ def make_planner(
         log,
         types=config.types,
         parks_cascades=config.cascades == "park" and not source.catalog.logs_cascades,
-        keeps_keys=applies_cascades,
+        with_foreign_keys=applies_cascades,
     )
     return Planner(
         state,

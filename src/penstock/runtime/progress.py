@@ -164,8 +164,8 @@ class Progress:
 
     def beat(self) -> None:
         """Reports that the loop is waiting for the source and cannot write a report of its own."""
-        begun = self._reported > 0  # what lies there before is of an earlier run
-        if not begun or self._last is not None or self._is_recent():
+        has_reported = self._reported > 0  # a document before that is of an earlier run
+        if not has_reported or self._last is not None or self._is_recent():
             return
         document = read_status(self._config.state)
         if document is not None:
@@ -184,11 +184,11 @@ class Progress:
         replace(path, json.dumps(document | {"alive": stamp()}), path.with_suffix(".alive"))
 
     def write(self) -> None:
-        begun, self._has_news = time.monotonic(), False
+        started, self._has_news = time.monotonic(), False
         path = self._config.state / REPORT_FILE
         replace(path, self.text(), path.with_suffix(".tmp"))
         self._reported = time.monotonic()
-        self._pause = (self._reported - begun) / REPORT_SHARE
+        self._pause = (self._reported - started) / REPORT_SHARE
 
 
 def plan_events(plan: EpochPlan) -> dict[str, int]:

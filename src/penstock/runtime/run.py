@@ -141,14 +141,14 @@ class Run:
 
     def _open_spark(self) -> None:
         from penstock.sinks.registry import open_sink
-        from penstock.spark.lock import hold_state
+        from penstock.spark.lock import lock_state
         from penstock.spark.session import build_session, warm_up
 
         config = self.config
         self.spark = build_session(config.spark, config.sink, config.state)
         self.closing.callback(self.spark.stop)
         self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
-        hold_state(self.spark, config.state)
+        lock_state(self.spark, config.state)
         warm_up(self.spark)
         self.sink = open_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
         self.closing.callback(self.sink.close)
@@ -179,7 +179,7 @@ class Run:
             open_channels(config, self.state, self.log, self.source.catalog.read_table),
             discover=self._find_more,
             catalog=self.source.catalog,
-            unpark=partial(unpark, self.state, self.log, self.sink, hold=self.consumer.hold),
+            unpark=partial(unpark, self.state, self.log, self.sink, protect_log=self.consumer.protect),
             limit=lambda limits: self.chunks.limits(**limits),
             advance_log=self.renewal.ask,
         )

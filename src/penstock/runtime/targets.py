@@ -135,7 +135,7 @@ def check(
         if table.status != "live" or table.last_epoch <= 0 or table.table in moving:
             continue  # not followed, or its target does not exist yet or is being moved
         if not table.resnapshot_pending and table.table not in asked and table.table not in renewed:
-            check_as_left(table, target, state)
+            check_not_rolled_back(table, target, state)
         elif isinstance(target, Missing):
             sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
 
@@ -180,24 +180,24 @@ def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId]) -> None
             state.park(name, offset=state.position or Offset(0), reason=error.message, hint=error.hint)
 
 
-def check_as_left(table: TableState, target: TargetState, state: StateStore) -> None:
+def check_not_rolled_back(table: TableState, target: TargetState, state: StateStore) -> None:
     """Raises `ConfigError` if the target lacks something that this pipeline has written to it."""
     if isinstance(target, Foreign):
         raise target.error(table.table)
     command = f"`penstock resnapshot FILE {argument(table.table)}`"
-    again = f"run {command} and then the pipeline: the table is read again."
+    resnapshot = f"run {command} and then the pipeline: the table is read again."
     if isinstance(target, Missing):
         raise ConfigError(
             f"The target of {table.table} is gone, but this pipeline has made it before.",
-            hint=f"Bring it back, or {again}",
+            hint=f"Bring it back, or {resnapshot}",
             table=str(table.table),
         )
-    held = target.last_commit.epoch if target.last_commit else 0
-    if held < table.last_epoch and _has_committed(table, state):
+    found = target.last_commit.epoch if target.last_commit else 0
+    if found < table.last_epoch and _has_committed(table, state):
         raise ConfigError(
-            f"The target of {table.table} was rolled back: it holds epoch {held}, this pipeline has written "
+            f"The target of {table.table} was rolled back: it holds epoch {found}, this pipeline has written "
             f"{table.last_epoch}.",
-            hint=f"Bring its newest version back, or {again}",
+            hint=f"Bring its newest version back, or {resnapshot}",
             table=str(table.table),
         )
 

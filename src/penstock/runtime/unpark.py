@@ -40,14 +40,14 @@ def unpark(
     sink: Sink,
     table: TableId,
     *,
-    hold: Callable[[Offset], None],
+    protect_log: Callable[[Offset], None],
 ) -> dict[str, Any]:
     """Returns the answer to the signal. `action` is `continue` (from `offset`), `resnapshot` (with the
     `reason`) or `none` (the table was not parked).
 
     With `resnapshot`, the resnapshot is pending afterwards (`planning/resnapshots.py`). Raises
-    `ConfigError`, with the reason, if the table stays as it is. `hold` protects the log after an offset
-    from deletion (`relaylog.consumers.Consumer.hold`).
+    `ConfigError`, with the reason, if the table stays as it is. `protect_log` protects the log after an
+    offset from deletion (`relaylog.consumers.Consumer.protect`).
     """
     found = state.table(table)
     if found is None:
@@ -66,7 +66,7 @@ def unpark(
         case ResnapshotPending(why=why):
             return {"ok": True, "action": "resnapshot", "reason": why}
         case Parked(resumes=resumes):
-            return _come_back(found, resumes, relay_log, sink, state, hold)
+            return _come_back(found, resumes, relay_log, sink, state, protect_log)
         case Reading() | Streaming() | CatchingUp():
             return {"ok": True, "action": "none"}
         case _:
@@ -79,13 +79,13 @@ def _come_back(
     relay_log: RelayLog,
     sink: Sink,
     state: StateStore,
-    hold: Callable[[Offset], None],
+    protect_log: Callable[[Offset], None],
 ) -> dict[str, Any]:
     """Lets the table continue, or requests a resnapshot."""
     if resumes is None:
         loss: str | None = "its target cannot take the changes since it was parked without a new snapshot"
     else:
-        loss = _lost(table, resumes.at, relay_log, sink, state, hold)
+        loss = _lost(table, resumes.at, relay_log, sink, state, protect_log)
     if resumes is None or loss is not None:
         state.put_table(table.read_again(f"unparked; {loss}"))
         return {"ok": True, "action": "resnapshot", "reason": loss}
@@ -102,12 +102,12 @@ def _lost(
     relay_log: RelayLog,
     sink: Sink,
     state: StateStore,
-    hold: Callable[[Offset], None],
+    protect_log: Callable[[Offset], None],
 ) -> str | None:
     """Why a parked table cannot continue from `at`; None: it can."""
     if table.schema.foreign_keys:
         return "what foreign keys changed while it was parked is not known"
-    hold(at)
+    protect_log(at)
     relay_log.refresh()  # from here on, retention keeps the log's start
     if relay_log.start > at:
         return f"the relay log begins at offset {relay_log.start}, after {at}, where it was parked"
@@ -116,5 +116,5 @@ def _lost(
     target = sink.open(table.table)
     if isinstance(target, Missing):
         return "its target is gone"
-    targets.check_as_left(table, target, state)
+    targets.check_not_rolled_back(table, target, state)
     return None

@@ -78,12 +78,12 @@ class FileChannel:
     def _read(self, file: Any) -> None:
         found = os.fstat(file.fileno())
         known = json.loads(self._state.meta(self._meta) or '{"file": 0, "read": 0}')
-        here = {"file": found.st_ino, "read": found.st_size}
-        if known == here:
+        now = {"file": found.st_ino, "read": found.st_size}
+        if known == now:
             return
         start = known["read"] if known["file"] == found.st_ino and known["read"] <= found.st_size else 0
         if not found.st_size:
-            self._state.set_meta(self._meta, json.dumps(here))
+            self._state.set_meta(self._meta, json.dumps(now))
             return
         file.seek(start)
         data = file.read(LINES_BYTES_MAX)

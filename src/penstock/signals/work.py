@@ -38,7 +38,7 @@ from penstock.signals.settings import (
     tables_by_signal,
 )
 from penstock.sources.catalog import Catalog
-from penstock.sources.named_keys import UnfitKey, check_keys
+from penstock.sources.named_keys import InvalidKey, check_keys
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
@@ -242,7 +242,7 @@ class Signals:
                 )
                 for bound in (command.lower, command.upper)
             )  # fmt: skip
-        except UnfitKey as error:
+        except InvalidKey as error:
             raise ConfigError(f"execute-snapshot: {error}.") from None
         return Part(lower=lower, upper=upper, keys=tuple(command.keys))
 
@@ -256,7 +256,7 @@ class Signals:
             why = f"it is {table.status}"
         elif pending := table.resnapshot_pending:
             why = f"a full resnapshot is pending: {pending}"
-        elif table.kept is not None:
+        elif table.kept_columns is not None:
             why = "its target has other columns than the source (`schema.changes: ignore`)"
         if why:
             raise ConfigError(
@@ -360,13 +360,13 @@ class Signals:
         tables = self._followed(command.tables)
         for table in tables:
             # All plans are applied, so a table whose rows are complete may continue from here.
-            goes_on = table.streaming and table.complete
+            continues = table.streaming and table.complete
             self._state.park(
                 table.table,
                 offset=self._position,
                 reason=command.reason or f"Parked by signal {signal.id}.",
                 hint=f"Run `penstock unpark FILE {argument(table.table)}`, or send the signal unpark.",
-                resumes=self._position if goes_on else None,
+                resumes=self._position if continues else None,
             )
         return "done", {"parked": [str(table.table) for table in tables]}
 

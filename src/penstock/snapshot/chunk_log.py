@@ -12,7 +12,7 @@ from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment_format import TransactionSet
-from penstock.relaylog.unprotected import statements_left
+from penstock.relaylog.unprotected import unprotected_statements
 from penstock.sources.windows import LogState, Window, Windows
 
 
@@ -100,7 +100,7 @@ class PlacementIndex:
     def statements(self, log_range: LogRange) -> list[Statement]:
         """The statements of the range, as far back as the log still exists."""
         if log_range not in self._statements:
-            self._statements[log_range] = statements_left(self._log, log_range)
+            self._statements[log_range] = unprotected_statements(self._log, log_range)
         return self._statements[log_range]
 
     def window(self, chunk: StagedChunk) -> Window:

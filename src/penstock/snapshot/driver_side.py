@@ -49,5 +49,5 @@ def driver_places(step: PlaceChunks, bytes_max: int) -> bool:
     if step.mode == "append":
         return True
     named = sum(len(chunk.chunk.keys) for chunk in step.chunks)
-    few = sum(chunk.rows for chunk in step.chunks) + named <= ROWS_MAX
-    return step.mode == "merge" and step.newer and step.window is None and few
+    is_small = sum(chunk.rows for chunk in step.chunks) + named <= ROWS_MAX
+    return step.mode == "merge" and step.newer and step.window is None and is_small

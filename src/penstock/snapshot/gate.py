@@ -24,7 +24,7 @@ from penstock.sources.hosts import Sight, SnapshotHosts
 
 LOOK_SECONDS = 1.0
 """Time between two checks of the servers. Each costs a query on each server."""
-WANTED_SECONDS = 3.0
+IN_USE_SECONDS = 3.0
 """If no chunk has asked to start for this long, the servers are not checked and no reason for waiting is
 reported. A waiting thread asks several times in it."""
 STALE_SECONDS = 15.0
@@ -60,7 +60,7 @@ class Gate:
             rows_per_second=config.rows_per_second, bytes_per_second=config.bytes_per_second, clock=clock
         )
         self._reading: Counter[str] = Counter()
-        self._wanted_at = float("-inf")
+        self._asked_at = float("-inf")
         self._sight: Sight | None = None
         self._seen_at = float("-inf")
         self._waits: tuple[str, str] | None = None
@@ -75,7 +75,7 @@ class Gate:
         `at_source`: do not read from a replica."""
         allowed = self._allowed()
         with self._lock:
-            self._wanted_at = self._clock()
+            self._asked_at = self._clock()
             self._wake.set()
             full = sum(self._reading.values()) >= self._parallel
             self._waits = None if full else self._reason(allowed)
@@ -92,7 +92,7 @@ class Gate:
         self._pace.spend(rows=rows, bytes_=bytes_)
         allowed = self._allowed()
         with self._lock:
-            self._wanted_at = self._clock()
+            self._asked_at = self._clock()
             self._wake.set()
             if sum(self._reading.values()) > self._parallel:
                 return False
@@ -145,8 +145,8 @@ class Gate:
         """The limits, and why chunks wait: `throttled` for people, `paused_by` for programs. Both are null
         while nothing holds them up."""
         with self._lock:
-            wanted = self._clock() - self._wanted_at <= WANTED_SECONDS
-            reason, paused_by = (self._waits if wanted else None) or (None, None)
+            in_use = self._clock() - self._asked_at <= IN_USE_SECONDS
+            reason, paused_by = (self._waits if in_use else None) or (None, None)
             return {
                 "throttled": reason,
                 "paused_by": paused_by,
@@ -176,7 +176,7 @@ class Gate:
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            if not self._is_wanted():
+            if not self._is_in_use():
                 self._servers.close()
                 self._wake.wait()  # no limit: nothing is wanted, and `stop` wakes it
                 self._wake.clear()
@@ -187,7 +187,7 @@ class Gate:
             self._stopping.wait(LOOK_SECONDS)
         self._servers.close()
 
-    def _is_wanted(self) -> bool:
+    def _is_in_use(self) -> bool:
         with self._lock:
-            recently = self._clock() - self._wanted_at <= WANTED_SECONDS
+            recently = self._clock() - self._asked_at <= IN_USE_SECONDS
             return recently or any(self._reading.values())

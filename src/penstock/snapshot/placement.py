@@ -164,8 +164,9 @@ class TableAtEnd:
     """A table at the end of the epoch.
 
     `start_state`: the state of the log at `start`. It reveals chunks that were read before the start, by a
-    task that outlived an earlier snapshot of the table. `breaks`: those after `start`. `fresh`: the target
-    had no row of this table when the log was at `start`, and only this pipeline has written to it since.
+    task that outlived an earlier snapshot of the table. `breaks`: those after `start`.
+    `target_is_empty`: the target had no row of this table when the log was at `start`, and only this
+    pipeline has written to it since.
     `cascades`: foreign keys change rows of the table. Then a kept row must have no event at all after the
     window, which `spark/cascades.py` relies on.
     """
@@ -173,7 +174,7 @@ class TableAtEnd:
     start: Offset
     start_state: LogState
     schema_version: int
-    fresh: bool
+    target_is_empty: bool
     breaks: tuple[Break, ...] = ()
     cascades: bool = False
 
@@ -223,7 +224,7 @@ def place(
         return Void(chunk, found)
     name = str(chunk.chunk.table)
     whole = LogRange(min(table.start, end), end)
-    if table.fresh and log.table_bytes(name, whole) <= limits.append_bytes_max:
+    if table.target_is_empty and log.table_bytes(name, whole) <= limits.append_bytes_max:
         return Placed(chunk, "append", (KeyScan(whole),) if whole else (), Offset(window))
     if log.table_bytes(name, LogRange(Offset(window), end)) > limits.window_bytes_max:
         return ReadAgain(

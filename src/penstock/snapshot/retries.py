@@ -49,7 +49,7 @@ class Retries:
             with self._lock:
                 self._known.clear()
 
-    def keep(self, tables: Collection[TableId]) -> None:
+    def keep_only(self, tables: Collection[TableId]) -> None:
         """Forgets all tables except these."""
         if self._known:
             with self._lock:

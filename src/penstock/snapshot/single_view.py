@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.cascades.keys import is_held, refers_to_itself, upstream
+from penstock.cascades.keys import is_read_whole, refers_to_itself, upstream
 from penstock.errors import TransientError
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset
@@ -144,10 +144,10 @@ def placement_plan(state: TableState, staged: StagedChunk) -> TablePlan:
     steps = [*first_steps(state), PlaceChunks((staged,), (), mode)]
     if state.replaces:
         steps.append(DeleteOlder(staged.at))
-    return TablePlan(state.schema, tuple(steps), staged.at, state.kept)
+    return TablePlan(state.schema, tuple(steps), staged.at, state.kept_columns)
 
 
-def kept_for_later(
+def catching_up_later(
     reach: LogRange, tables: Mapping[TableId, TableState], log: RelayLog
 ) -> tuple[TableSchema, ...]:
     """Tables that will process this range of the log later, on their own, and whose parent tables change in
@@ -155,7 +155,7 @@ def kept_for_later(
     later = [
         one
         for one in tables.values()
-        if is_held(one) or (is_catching_up(one) and refers_to_itself(one.schema))
+        if is_read_whole(one) or (is_catching_up(one) and refers_to_itself(one.schema))
     ]
     later = [one for one in later if any(key.parent != one.table for key in one.schema.foreign_keys)]
     if not later or not reach:
@@ -177,5 +177,5 @@ def first_steps(state: TableState) -> list[Step]:
         steps.append(TruncateTarget(None, state.replaces or Offset(state.start - 1)))
     if state.target_reset != "none":
         origins = tuple(ColumnOrigin(column.name) for column in state.schema.columns)
-        steps.append(Evolve(state.schema, origins, refills=True, kept=state.kept))
+        steps.append(Evolve(state.schema, origins, refills=True, kept_columns=state.kept_columns))
     return steps

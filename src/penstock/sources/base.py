@@ -69,10 +69,10 @@ class Source(Protocol):
         *,
         types: TypeOptions,
         parks_cascades: bool,
-        keeps_keys: bool = False,
+        with_foreign_keys: bool = False,
     ) -> Statements:
         """What the statements in the log mean for captured tables. `parks_cascades`: a table is parked if a
-        foreign key changes its rows without row events. `keeps_keys`: definitions have those keys."""
+        foreign key changes its rows without row events. `with_foreign_keys`: definitions have those keys."""
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
         """See `Statements.touched`."""

@@ -24,12 +24,12 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _HEX = re.compile(r"0x(?:[0-9A-Fa-f]{2})*")
 
 
-class UnfitKey(ValueError):
+class InvalidKey(ValueError):
     """A value does not fit its key column. The message names the value and the column."""
 
 
 def key_rows(schema: TableSchema, keys: Sequence[KeyValues], types: TypeOptions) -> pa.Table:
-    """The keys as columns of layout `rows`, in the key's order. Raises `UnfitKey`."""
+    """The keys as columns of layout `rows`, in the key's order. Raises `InvalidKey`."""
     fields = _core.arrow_schema(schema.to_json(), "rows", types.to_json())
     arrays = []
     for place, name in enumerate(schema.key):
@@ -40,16 +40,16 @@ def key_rows(schema: TableSchema, keys: Sequence[KeyValues], types: TypeOptions)
             array = pa.array([str(v) for v in values] if text else values)
             arrays.append(array.cast(kind) if kind != array.type else array)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-            raise UnfitKey(f"{name}: {error}") from None
+            raise InvalidKey(f"{name}: {error}") from None
     return pa.Table.from_arrays(arrays, schema=pa.schema([fields.field(name) for name in schema.key]))
 
 
 def check_keys(schema: TableSchema, keys: Iterable[KeyValues], types: TypeOptions) -> None:
-    """Raises `UnfitKey`."""
+    """Raises `InvalidKey`."""
     keys = list(keys)
     for key in keys:
         if len(key) != len(schema.key):
-            raise UnfitKey(f"{list(key)!r}: the key of {schema.table} is ({', '.join(schema.key)})")
+            raise InvalidKey(f"{list(key)!r}: the key of {schema.table} is ({', '.join(schema.key)})")
     key_rows(schema, keys, types)
 
 
@@ -67,8 +67,8 @@ def missing_keys(
 
 
 def parse_value(column: Column, value: Any) -> int | str | bytes | Decimal:
-    """A value of a key column. Raises `UnfitKey` if the column can hold no such value."""
-    refused = UnfitKey(f"{column.name}: {value!r} is no value of {column.column_type or column.type}")
+    """A value of a key column. Raises `InvalidKey` if the column can hold no such value."""
+    refused = InvalidKey(f"{column.name}: {value!r} is no value of {column.column_type or column.type}")
     if isinstance(value, bool) or value is None:
         raise refused
     if column.type in _INTEGERS:

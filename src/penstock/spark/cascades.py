@@ -23,7 +23,7 @@ kept until no snapshot needs them.
 
 **A table that refers to itself** (`spark/self_referencing.py`) is read in one piece and catches up in
 epochs of its own. The epochs of the other tables keep the changes of its parents for it
-(`EpochPlan.keeps`).
+(`EpochPlan.catch_up_later`).
 
 **What is uncertain** is never ignored: the table is parked until it has been read again (`again`).
 Uncertain are texts beyond ASCII in a collation in which different texts may be equal; unknown collations;
@@ -161,14 +161,16 @@ class Cascades:
         written."""
         folder = self._root / f"{plan.epoch:012d}"
         concerned = {table.table: table for table in plan.tables if _is_concerned(table)}
-        if not concerned and not plan.keeps:
+        if not concerned and not plan.catch_up_later:
             return Consequences(folder)
         known = Consequences.read(folder)
         if known is not None and known.end == plan.range.end:
             return known
         shutil.rmtree(folder, ignore_errors=True)
         found = Consequences(folder, plan.range.end)
-        schemas = {one.table: one for one in plan.keeps} | {t: one.schema for t, one in concerned.items()}
+        schemas = {one.table: one for one in plan.catch_up_later} | {
+            t: one.schema for t, one in concerned.items()
+        }
         self._decode_parents(plan, schemas, found)
         windows = [window for table in concerned.values() if (window := _window(table, plan)) is not None]
         earlier = self._earlier(min(windows), concerned, found) if windows else {}

@@ -38,7 +38,7 @@ QUIET = "-Xlog:disable -Xlog:all=warning:stderr"
 """Sends the JVM's own warnings to stderr. By default they go to stdout, which is for documents of
 `--json`."""
 
-ARCHIVES_KEPT = 6
+ARCHIVES_MAX = 6
 """Archives that are kept: enough for several environments and sinks. Each has 200 MB."""
 
 JVM_EXIT_SECONDS = 120
@@ -101,7 +101,7 @@ def prepare(sink: SinkOptions) -> Path:
 def _forget(folder: Path) -> None:
     """Removes the archives that were not used for longest. Otherwise those of removed Javas and
     environments would stay."""
-    for old in sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime)[:-ARCHIVES_KEPT]:
+    for old in sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime)[:-ARCHIVES_MAX]:
         old.unlink(missing_ok=True)
 
 
@@ -133,10 +133,10 @@ def _exercise(spark: SparkSession, options: SinkOptions, state: Path) -> None:
     from penstock.state import StateStore
 
     store = StateStore(state)
-    begun = threading.Event()
-    query = start_query(spark, begun.set, state)
+    started = threading.Event()
+    query = start_query(spark, started.set, state)
     _write(spark, open_sink(options, spark, store.uuid), store.uuid)
-    begun.wait(QUERY_SECONDS)
+    started.wait(QUERY_SECONDS)
     query.stop()
     store.close()
 
@@ -168,7 +168,7 @@ def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
     for epoch in (2, 3):
         sink.merge(table, _rows(spark, schema, layout), schema.key, Commit(pipeline, epoch))
     for epoch in (4, 5):
-        sink.merge(table, _few(spark, schema), schema.key, Commit(pipeline, epoch))
+        sink.merge(table, _few_rows(spark, schema), schema.key, Commit(pipeline, epoch))
     sink.compact(table)
     if isinstance(sink, Readable):
         compared = Compared(schema, RangeBuckets("id", 100), sink.version(table))
@@ -199,12 +199,12 @@ def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
     return Rows(spark.range(1, 1001, 1, 2).mapInArrow(partial(_made, arrow), spark_schema))
 
 
-def _few(spark: SparkSession, schema: Any) -> Any:
+def _few_rows(spark: SparkSession, schema: Any) -> Any:
     """The same, of which the driver makes a hundred itself, for sinks that need no Spark job for few rows."""
     from penstock.sinks.rows import Newer
 
-    few = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])
-    return replace(_rows(spark, schema, "latest"), kind=Newer(driver_side=few))
+    few_rows = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])
+    return replace(_rows(spark, schema, "latest"), kind=Newer(driver_side=few_rows))
 
 
 def _made(arrow: pa.Schema, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

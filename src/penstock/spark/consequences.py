@@ -126,7 +126,7 @@ def _settle(child: Child, scratch: Scratch) -> DataFrame | None:
         if not count:
             break
         rounds.append(hits)
-        standing, count = scratch.keep(_gone_on(child, hits))
+        standing, count = scratch.keep(_versions_after(child, hits))
         if not count:
             break
         standing = _bounded(child, standing.drop("_to")) if child.moves else standing
@@ -176,7 +176,7 @@ def _hits(child: Child, lists: list[DataFrame], standing: DataFrame) -> DataFram
     )  # fmt: skip
 
 
-def _gone_on(child: Child, hits: DataFrame) -> DataFrame:
+def _versions_after(child: Child, hits: DataFrame) -> DataFrame:
     """The versions that start where other versions were hit."""
     return hits.where("NOT _ends").select(
         *[f.col(f"a{place}").alias(f"c{place}") for place in child.columns],

@@ -98,10 +98,15 @@ class EpochRunner:
         self._settings = settings
         self._schedule = settings.retries.schedule(RETRY_FIRST_S)
         self._on_applied = on_applied
-        few = settings.epoch.driver_bytes_max
+        driver_bytes_max = settings.epoch.driver_bytes_max
         before_images = isinstance(sink, ChangeSink) and sink.before_images
         rows = StepRows(
-            spark, state, images, types=settings.types, before_images=before_images, driver_bytes_max=few
+            spark,
+            state,
+            images,
+            types=settings.types,
+            before_images=before_images,
+            driver_bytes_max=driver_bytes_max,
         )
         self._cascades = Cascades(
             spark, sink, settings.cascades, settings.types, comparisons, rows.chunks, settings.epoch
@@ -113,7 +118,7 @@ class EpochRunner:
         self._woken = threading.Event()
         self._resting = threading.Event()
         """Set when the runner ends: no pause before a retry any more."""
-        self._begun = False
+        self._started = False
         self._ended = False
         self.failure: BaseException | None = None
         """The error that ended the last batch. Spark's own exception has only its text."""
@@ -122,7 +127,7 @@ class EpochRunner:
 
     def begin(self) -> None:
         """Permits that plans are applied, from now on."""
-        self._begun = True
+        self._started = True
         self._woken.set()
 
     def wake(self) -> None:
@@ -154,7 +159,7 @@ class EpochRunner:
     def _run_pending(self) -> bool:
         # Plans are read under the lock, because a batch that Spark has abandoned may still be applying one.
         with self._busy:
-            plans = self._state.pending() if self._begun and not self._ended else []
+            plans = self._state.pending() if self._started and not self._ended else []
             try:
                 for plan in plans:
                     self._on_applied(plan, self._run(plan))
@@ -164,8 +169,8 @@ class EpochRunner:
             return bool(plans)
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
-        consequences, few = self._cascades.prepare(plan), self._settings.epoch.driver_bytes_max
-        outcomes = self._run_tables(Epoch.of(plan, consequences, driver_bytes_max=few))
+        consequences, driver_bytes_max = self._cascades.prepare(plan), self._settings.epoch.driver_bytes_max
+        outcomes = self._run_tables(Epoch.of(plan, consequences, driver_bytes_max=driver_bytes_max))
         lost = table_sink(self._sink).move(plan.moves) if plan.moves else []
         merges = isinstance(self._sink, TableSink)
         record(self._state, plan, outcomes, lost, rereads_max=self._settings.rereads_max, merges=merges)
@@ -189,9 +194,9 @@ class EpochRunner:
         started = time.monotonic()
         try:
             # A repeated plan may already have dropped the target. Its steps then have nothing to change.
-            gone = DropTarget() in table.steps and isinstance(self._sink.open(table.table), Missing)
-            outcome.dropped = gone
-            for number, step in enumerate(() if gone else table.steps):
+            is_gone = DropTarget() in table.steps and isinstance(self._sink.open(table.table), Missing)
+            outcome.dropped = is_gone
+            for number, step in enumerate(() if is_gone else table.steps):
                 outcome.failed = step
                 self._execute(epoch, table, number, outcome)
                 outcome.committed += not isinstance(step, CreateTarget | RecreateTarget)

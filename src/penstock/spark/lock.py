@@ -35,7 +35,7 @@ KILL_AFTER_SECONDS = 10.0
 """How long the JVM of a dead driver may take to end by itself. Most need a second or two."""
 
 
-def hold_state(spark: SparkSession, directory: Path) -> None:
+def lock_state(spark: SparkSession, directory: Path) -> None:
     """Waits until this session's JVM holds the lock on `directory`. The JVM keeps it until it ends.
 
     This process must hold `directory` (`penstock.disk.directory.held`). Raises `ConfigError` if another JVM
@@ -50,11 +50,11 @@ def hold_state(spark: SparkSession, directory: Path) -> None:
     began = time.monotonic()
     killed: set[int] = set()
     while True:
-        held, lock = _try_lock(file.getChannel())
+        is_ours, lock = _try_lock(file.getChannel())
         if lock is not None:
             # Kept in the JVM's properties: garbage collection of the channel would release the lock.
             jvm.java.lang.System.getProperties().put(f"penstock.lock.{directory}", lock)
-        if held:
+        if is_ours:
             return
         waited = time.monotonic() - began
         if waited > KILL_AFTER_SECONDS and (pid := left_behind(path)) is not None and pid not in killed:

@@ -45,7 +45,7 @@ def _record_table(
     if table.start != planned.start or table.gone:
         # The statement at the epoch's end replaced the table by another one. This plan is the earlier one's.
         if outcome.dropped:
-            table = replace(table, last_epoch=0, target_reset="none", kept=None, written=False)
+            table = replace(table, last_epoch=0, target_reset="none", kept_columns=None, written=False)
         elif outcome.parked is None:
             table = replace(table, last_epoch=plan.epoch)
         state.put_table(table)
@@ -74,7 +74,7 @@ def _record_table(
         replace(
             table,
             schema=outcome.schema or table.schema,
-            kept=outcome.kept if outcome.schema else table.kept,
+            kept_columns=outcome.kept_columns if outcome.schema else table.kept_columns,
             written=outcome.written or (table.written and not outcome.truncated),
             last_epoch=plan.epoch if outcome.wrote or only_makes(planned) else table.last_epoch,
             phase=phase,

@@ -79,7 +79,7 @@ class Relation:
         self.moves = moves_rows(table.schema)
         self.step = next((one for one in table.steps if isinstance(one, ApplyEvents)), None)
         """The step with the log's own events of the table in this epoch; None: there is none."""
-        self._kept = table.kept
+        self._kept_columns = table.kept_columns
         names = {*table.schema.key, *(name for key in table.schema.foreign_keys for name in key.columns)}
         every = range(len(table.schema.columns))
         wanted = {*every} if self.moves else {self.places[name] for name in names}
@@ -92,16 +92,20 @@ class Relation:
 
     def of_target(self, target: DataFrame, after: Offset) -> DataFrame:
         """Versions from rows of the target whose sequence is greater than `after`."""
-        kept = self._kept
-        held = {}
+        kept = self._kept_columns
+        target_names = {}
         if kept is not None:
-            held = {source: column.name
+            target_names = {source: column.name
                     for column, source in zip(kept.schema.columns, kept.sources, strict=True)}  # fmt: skip
         kinds = [spark_type(one) for one in self.arrow("rows")]
         names = [self.schema.columns[place].name for place in self.columns]
         return target.where(f.col(SEQUENCE) > int(after)).select(
             *[
-                (f.col(quoted(held.get(name, name))) if kept is None or name in held else f.lit(None))
+                (
+                    f.col(quoted(target_names.get(name, name)))
+                    if kept is None or name in target_names
+                    else f.lit(None)
+                )
                 .cast(kind)
                 .alias(f"c{place}")
                 for place, name, kind in zip(self.columns, names, kinds, strict=True)

@@ -119,8 +119,8 @@ class SelfReferencing(SmallCascades):
         other keys."""
         if not self.moves:
             first = images.key[0]
-            held = arrow([one.row[first] for one in versions], logged.column(first).type)
-            logged = logged.filter(pc.is_in(logged.column(first), held))
+            logged_keys = arrow([one.row[first] for one in versions], logged.column(first).type)
+            logged = logged.filter(pc.is_in(logged.column(first), logged_keys))
         images.add(self._rows(logged), logged[SEQUENCE].to_pylist())
 
     # refusals -----------------------------------------------------------------------------------------------

@@ -215,12 +215,12 @@ class SmallCascades(Relation):
         wanted: list[Column] = []
         for number, (edge, asked) in enumerate(zip(self.edges, values, strict=True)):
             own = [self.columns[place] for place in edge.columns]
-            held = [compared(f.col(f"c{n}"), how) for n, how in zip(own, edge.comparisons, strict=True)]
+            own_values = [compared(f.col(f"c{n}"), how) for n, how in zip(own, edge.comparisons, strict=True)]
             if len(own) == 1 and len(asked) <= LISTED_MAX:
-                wanted.append(held[0].isin([value for (value,) in asked]))
+                wanted.append(own_values[0].isin([value for (value,) in asked]))
             else:
                 listed = self._listed(asked, own, number)
-                same = [value == f.col(f"q{number}_{at}") for at, value in enumerate(held)]
+                same = [value == f.col(f"q{number}_{at}") for at, value in enumerate(own_values)]
                 frame = frame.join(f.broadcast(listed), same, "left")
                 wanted.append(f.col(f"q{number}_0").isNotNull())
             wanted += [~f.col(f"c{n}").rlike(reread_reasons.PLAIN) for n in own

@@ -215,12 +215,12 @@ class SnapshotReader:
             for state, partial in self._partials("splitting"):
                 self._split(state, partial)
             self._found_all()
-            self.retries.keep(self._in_work())
+            self.retries.keep_only(self._in_work())
             if known != self._swept and self._remove_outdated():
                 self._swept = known
-            self._rest(known, 0.2)
+            self._pause(known, 0.2)
 
-    def _rest(self, known: int, seconds: float) -> None:
+    def _pause(self, known: int, seconds: float) -> None:
         """Waits until the state has more than `known` changes, or `LOOK_SECONDS` have passed. It checks
         less and less often, because each check costs time."""
         until = time.monotonic() + LOOK_SECONDS
@@ -297,7 +297,7 @@ class SnapshotReader:
             known = self._state.own_changes
             work = self._next()
             if not work:
-                self._rest(known, 0.1)
+                self._pause(known, 0.1)
                 continue
             try:
                 if not self._work_off(work):
@@ -318,12 +318,12 @@ class SnapshotReader:
                 if (state.table, snapshot) not in waiting or self._paused(state.table):
                     continue
                 while len(found) < share and (chunk := self._free(state.table, snapshot)) is not None:
-                    here = self._driver_reads(state, chunk)
-                    if found and not here:
+                    by_driver = self._driver_reads(state, chunk)
+                    if found and not by_driver:
                         return found
                     found.append((state, chunk))
                     self._taken.add(_place(chunk))
-                    if not here:
+                    if not by_driver:
                         return found
                 if len(found) == share:
                     break

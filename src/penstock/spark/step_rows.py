@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
-from penstock.model.plan import ApplyEvents, EpochPlan, Kept, PlaceChunks, TablePlan
+from penstock.model.plan import ApplyEvents, EpochPlan, KeptColumns, PlaceChunks, TablePlan
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.relaylog.outline import Outlines
 from penstock.sinks.rows import Consume, Incomplete, Projection, RowKind, Rows, map_batches
@@ -108,7 +108,7 @@ class StepRows:
         kind = strategy.kind_of(way, None, in_driver=partial(_in_driver, tasks.place, task))
         return self._rows(schema, layout, tasks.place, work, kind)
 
-    def kept(self, kept: Kept, rows: Rows, layout: str) -> Rows:
+    def in_kept_columns(self, kept: KeptColumns, rows: Rows, layout: str) -> Rows:
         """The rows with only the columns that the target keeps."""
         arrow = self.arrow(kept.schema, layout, partial_images=rows.incomplete is not None)
         own = list(arrow.names)[len(kept.sources) :]

@@ -85,8 +85,8 @@ class Steps:
         table."""
         plan, consequences, step = epoch.plan, epoch.consequences, table.steps[number]
         commit = Commit(self._state.uuid, plan.epoch, number)
-        by_itself = CreateTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder
-        outcome.wrote |= not isinstance(step, by_itself)
+        sets_wrote = CreateTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder
+        outcome.wrote |= not isinstance(step, sets_wrote)
         match step:
             case CreateTarget():
                 self._sink.create(table.schema, self._rows.arrow(table.schema, "rows"))
@@ -114,7 +114,7 @@ class Steps:
                 outcome.truncated, outcome.written = True, False
             case Evolve():
                 self._evolve(table.table, step, commit)
-                outcome.schema, outcome.kept = step.schema, step.kept
+                outcome.schema, outcome.kept_columns = step.schema, step.kept_columns
             case DeleteOlder():
                 if outcome.voided:
                     return  # rows are still to be read
@@ -145,10 +145,12 @@ class Steps:
 
     def _write(self, table: TablePlan, mode: Mode, rows: Rows, commit: Commit) -> None:
         key = table.schema.key
-        if table.kept is not None:
-            rows = self._rows.kept(table.kept, rows, "changelog" if mode == "changes" else "latest")
-            names = {source: c.name for source, c in zip(table.kept.sources, table.kept.schema.columns,
-                                                         strict=True)}  # fmt: skip
+        if table.kept_columns is not None:
+            rows = self._rows.in_kept_columns(
+                table.kept_columns, rows, "changelog" if mode == "changes" else "latest"
+            )
+            kept = table.kept_columns
+            names = {source: c.name for source, c in zip(kept.sources, kept.schema.columns, strict=True)}
             key = tuple(names[name] for name in key)
         match mode:
             case "changes":
@@ -161,8 +163,8 @@ class Steps:
                 assert_never(mode)
 
     def _evolve(self, table: TableId, step: Evolve, commit: Commit) -> None:
-        if step.kept is not None:
-            arrow = self._rows.arrow(step.kept.schema, "rows")
+        if step.kept_columns is not None:
+            arrow = self._rows.arrow(step.kept_columns.schema, "rows")
             columns = [EvolvedColumn(field, field.name, refills=True) for field in arrow]
         else:
             arrow = self._rows.arrow(step.schema, "rows")

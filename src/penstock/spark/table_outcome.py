@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import TableError
-from penstock.model.plan import ApplyCascades, CreateTarget, Kept, RecreateTarget, Step, TablePlan
+from penstock.model.plan import ApplyCascades, CreateTarget, KeptColumns, RecreateTarget, Step, TablePlan
 from penstock.model.schema import TableId, TableSchema
-from penstock.model.table import UNFIT
+from penstock.model.table import DEFINITION_DOES_NOT_FIT
 from penstock.printable import argument
 from penstock.state import StateStore
 
@@ -34,7 +34,7 @@ class TableOutcome:
     truncated: bool = False
     replaced: bool = False
     dropped: bool = False
-    kept: Kept | None = None
+    kept_columns: KeptColumns | None = None
     parked: TableError | None = None
     failed: Step | None = None
     committed: int = 0
@@ -58,7 +58,7 @@ def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) ->
     """Why a table that was stopped by an error is read again automatically. Empty: it stays parked until an
     operator acts."""
     if error.details.get("unfit"):
-        return UNFIT
+        return DEFINITION_DOES_NOT_FIT
     if not error.details.get("again"):
         return ""
     since_us = (time.time() - REREADS_COUNTED_SECONDS) * 1_000_000

@@ -128,8 +128,8 @@ class SparkTarget:
             )
         # The target's type may be wider than the source's current type. Rows are compared in the latter.
         kinds = from_arrow_schema(_core_schema(schema, types), prefer_timestamp_ntz=True)
-        held = {field.name: field.dataType for field in frame.schema}
-        return frame.select(*[_fitted(field, held[field.name]) for field in kinds])
+        target_types = {field.name: field.dataType for field in frame.schema}
+        return frame.select(*[_fitted(field, target_types[field.name]) for field in kinds])
 
 
 def _unreadable(table: TableId, error: Exception) -> PenstockError:
@@ -144,9 +144,9 @@ def _unreadable(table: TableId, error: Exception) -> PenstockError:
     )
 
 
-def _fitted(field: StructField, held: DataType) -> Column:
+def _fitted(field: StructField, present: DataType) -> Column:
     column = f.col(quoted(field.name))
-    if held == field.dataType or not isinstance(field.dataType, NumericType):
+    if present == field.dataType or not isinstance(field.dataType, NumericType):
         return column
     return column.try_cast(field.dataType).alias(field.name)
 

@@ -9,7 +9,7 @@ from penstock.model.plan import ApplyCascades, CreateTarget, EpochPlan, Recreate
 from penstock.model.plan_json import plan_from_text
 from penstock.model.schema import TableId
 from penstock.state.database import now_us
-from penstock.state.layout import EPOCHS_KEPT, EPOCHS_TOLD, forget_schemas, store_plan
+from penstock.state.layout import EPOCHS_MAX, EPOCHS_WITH_TABLES_MAX, delete_unused_schemas, store_plan
 from penstock.state.schemas import Schemas
 
 
@@ -43,15 +43,15 @@ class Epochs(Schemas):
 
     def has_committed(self, epoch: int, table: TableId) -> bool | None:
         """Whether an applied epoch has left a commit in a table's target. None if the epoch is too old to
-        know (`EPOCHS_TOLD`). Every step leaves a commit, except steps that create the target; steps for
-        foreign keys may leave none and are not counted."""
+        know (`EPOCHS_WITH_TABLES_MAX`). Steps that create the target leave no commit. Steps for foreign keys
+        may leave none, and are not counted. All other steps leave one."""
         rows = self._rows("SELECT committed FROM epochs WHERE epoch = ? AND committed IS NOT NULL", epoch)
         return str(table) in self.read(lambda: json.loads(rows[0][0])) if rows else None
 
     def has_pending(self) -> bool:
         return bool(self._rows("SELECT 1 FROM epochs WHERE applied_us IS NULL LIMIT 1"))
 
-    def applied(self, plan: EpochPlan, *, keep: int = EPOCHS_KEPT) -> None:
+    def applied(self, plan: EpochPlan, *, keep: int = EPOCHS_MAX) -> None:
         """Records an epoch as applied. Deletes its plan, and the definitions that only this plan used. Call
         inside the transaction that records what the epoch did to tables and chunks. `keep`: number of applied
         epochs whose entries are kept."""
@@ -66,10 +66,10 @@ class Epochs(Schemas):
             )
             named = self._rows("SELECT schema FROM planned_schemas WHERE epoch = ?", plan.epoch)
             self._db.execute("DELETE FROM planned_schemas WHERE epoch = ?", (plan.epoch,))
-            forget_schemas(self._db, [number for (number,) in named])
+            delete_unused_schemas(self._db, [number for (number,) in named])
             self._db.execute(
                 "UPDATE epochs SET committed = NULL WHERE committed IS NOT NULL AND epoch <= ?",
-                (plan.epoch - EPOCHS_TOLD,),
+                (plan.epoch - EPOCHS_WITH_TABLES_MAX,),
             )
             self._db.execute(
                 "DELETE FROM epochs WHERE epoch < ? AND applied_us IS NOT NULL", (plan.epoch - keep,)

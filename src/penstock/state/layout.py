@@ -24,10 +24,10 @@ FORMAT = 7
 UPGRADED = ("4", "5", "6")
 """Earlier formats that a run converts to the present one."""
 
-EPOCHS_KEPT = 1000
-"""Number of applied epochs whose ranges and times are kept."""
-EPOCHS_TOLD = 100
-"""For this many applied epochs, the state keeps the names of the tables that they committed to."""
+EPOCHS_MAX = 1000
+"""Number of applied epochs whose ranges and times are stored."""
+EPOCHS_WITH_TABLES_MAX = 100
+"""Number of applied epochs for which the names of the tables that they committed to are stored, too."""
 
 DDL = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -79,7 +79,10 @@ CREATE INDEX IF NOT EXISTS epochs_waiting ON epochs (epoch) WHERE applied_us IS 
 CREATE INDEX IF NOT EXISTS epochs_told ON epochs (epoch) WHERE committed IS NOT NULL;
 CREATE INDEX IF NOT EXISTS history_names ON history (name, id);
 """
-"""The index `chunks_planned` serves the query for the next planned chunk, which runs before each chunk. There
+"""The columns `kept` and `kept_schema` of `tables` store `TableState.kept_columns`: its sources and its
+schema.
+
+The index `chunks_planned` serves the query for the next planned chunk, which runs before each chunk. There
 may be many chunks and many tables."""
 
 _FROM_4 = """
@@ -146,31 +149,31 @@ def _rebuild(database: sqlite3.Connection, found: str) -> None:
     places = ", ".join("?" * 17)
     for row in database.execute(f"SELECT {columns} FROM tables_before"):
         kept = json.loads(row[14]) if row[14] else None
-        schema = keep_schema(database, TableSchema.from_json(row[3]))
+        schema = store_schema(database, TableSchema.from_json(row[3]))
         sources = json.dumps(kept["sources"]) if kept else None
-        other = keep_schema(database, TableSchema.from_json(kept["schema"])) if kept else None
+        other = store_schema(database, TableSchema.from_json(kept["schema"])) if kept else None
         values = (*row[:3], schema, *row[4:14], sources, row[15], other)
         database.execute(f"INSERT INTO tables VALUES ({places})", values)
     [(newest,)] = database.execute("SELECT coalesce(max(epoch), 0) FROM epochs_before")
     rows = database.execute(
         "SELECT epoch, start, end, CASE WHEN epoch > ?1 OR applied_us IS NULL THEN plan END, planned_us, "
         "applied_us FROM epochs_before WHERE epoch > ?2 OR applied_us IS NULL",
-        (newest - EPOCHS_TOLD, newest - EPOCHS_KEPT),
+        (newest - EPOCHS_WITH_TABLES_MAX, newest - EPOCHS_MAX),
     )
     for epoch, start, end, text, planned_us, applied_us in rows:
         if applied_us is None:
             store_plan(database, plan_from_text(text, _refuse_number), start, end, planned_us)
             continue
-        told = json.dumps(_committed(json.loads(text))) if text is not None else None
+        committed = json.dumps(_committed(json.loads(text))) if text is not None else None
         database.execute(
             "INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
-            (epoch, start, end, start, planned_us, applied_us, told),
+            (epoch, start, end, start, planned_us, applied_us, committed),
         )
     database.execute("DROP TABLE tables_before")
     database.execute("DROP TABLE epochs_before")
 
 
-def keep_schema(database: sqlite3.Connection, schema: TableSchema) -> int:
+def store_schema(database: sqlite3.Connection, schema: TableSchema) -> int:
     """Stores a definition if it is not stored yet. Returns its number."""
     text = schema.to_json()
     digest = digest_of(text)
@@ -183,7 +186,7 @@ def keep_schema(database: sqlite3.Connection, schema: TableSchema) -> int:
     return int(cursor.lastrowid or 0)
 
 
-def forget_schemas(database: sqlite3.Connection, numbers: Iterable[int]) -> None:
+def delete_unused_schemas(database: sqlite3.Connection, numbers: Iterable[int]) -> None:
     """Deletes those of these definitions that no table and no pending plan uses."""
     for number in numbers:
         database.execute(
@@ -198,7 +201,7 @@ def store_plan(database: sqlite3.Connection, plan: EpochPlan, start: int, end: i
     named: set[int] = set()
 
     def number_of(schema: TableSchema) -> int:
-        named.add(number := keep_schema(database, schema))
+        named.add(number := store_schema(database, schema))
         return number
 
     text = plan_to_text(plan, number_of)

@@ -44,8 +44,8 @@ def columns_of(phase: Phase) -> PhaseColumns:
         case CatchingUp(at=at):
             return PhaseColumns("live", snapshot_status(phase), resumes=at)
         case Parked(at=at, reason=reason, hint=hint, resumes=resumes):
-            goes_on = resumes.at if resumes is not None else None
-            return PhaseColumns("parked", snapshot_status(phase), reason, hint, at, resumes=goes_on)
+            continued = resumes.at if resumes is not None else None
+            return PhaseColumns("parked", snapshot_status(phase), reason, hint, at, resumes=continued)
         case ResnapshotPending(why=why, parked=parked):
             columns = PhaseColumns("live", "none") if parked is None else columns_of(parked)
             return replace(columns, resnapshot_pending=why)
@@ -61,12 +61,12 @@ def phase_of(row: PhaseColumns) -> Phase:
     """Returns the phase that the columns store. Raises `ValueError` for unknown values."""
     at, why = Offset(row.parked_at or 0), row.resnapshot_pending
     then = _read_or_streamed(row.snapshot)
-    behind = CatchingUp(Offset(row.resumes), then) if row.resumes is not None else None
+    catching_up = CatchingUp(Offset(row.resumes), then) if row.resumes is not None else None
     match row.status:
         case "live":
-            return ResnapshotPending(why) if why else behind or then
+            return ResnapshotPending(why) if why else catching_up or then
         case "parked":
-            parked = Parked(at, row.reason, row.hint, behind if isinstance(then, Streaming) else None)
+            parked = Parked(at, row.reason, row.hint, catching_up if isinstance(then, Streaming) else None)
             return ResnapshotPending(why, parked) if why else parked
         case "dropped":
             return Dropped(at, row.reason)

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from penstock.model.offset import Offset
-from penstock.model.plan import Kept
+from penstock.model.plan import KeptColumns
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import Change, TableState
 from penstock.state.database import now_us
-from penstock.state.layout import forget_schemas, keep_schema
+from penstock.state.layout import delete_unused_schemas, store_schema
 from penstock.state.phases import PhaseColumns, columns_of, phase_of
 from penstock.state.schemas import Schemas
 
-Wanted = Callable[[TableState], bool]
-_WANTED_MAX = 32
-HISTORY_KEPT = 20_000
+Condition = Callable[[TableState], bool]
+_CONDITIONS_MAX = 32
+HISTORY_ENTRIES_MAX = 20_000
 """Number of history entries that are kept. Older ones are deleted each time `HISTORY_STEP` more entries have
 been added."""
 HISTORY_STEP = 1000
@@ -38,24 +38,24 @@ class Tables(Schemas):
         self._known_at: tuple[int, ...] | None = None
         self._parsed: dict[str, tuple[tuple[Any, ...], TableState]] = {}
         self._parsed_undone = 0
-        self._wanted: dict[Wanted, list[TableState]] = {}
+        self._found: dict[Condition, list[TableState]] = {}
         super().__init__(directory, read_only=read_only, owner=owner)
 
     def tables(self) -> dict[TableId, TableState]:
         with self._lock:
             return dict(self._tables())
 
-    def tables_that(self, wanted: Wanted) -> list[TableState]:
-        """Returns the tables for which `wanted` returns True, ordered by name. The result is cached per
-        function until a table changes. So `wanted` must be a function of a module or a property's getter, and
-        its result must depend on nothing but the table."""
+    def tables_that(self, condition: Condition) -> list[TableState]:
+        """Returns the tables for which `condition` returns True, ordered by name. The result is cached per
+        function until a table changes. So `condition` must be a function of a module or a property's getter,
+        and its result must depend on the table alone."""
         with self._lock:
             tables = self._tables()
-            found = self._wanted.get(wanted)
+            found = self._found.get(condition)
             if found is None:
-                if len(self._wanted) >= _WANTED_MAX:
-                    self._wanted.clear()
-                found = self._wanted[wanted] = [state for state in tables.values() if wanted(state)]
+                if len(self._found) >= _CONDITIONS_MAX:
+                    self._found.clear()
+                found = self._found[condition] = [state for state in tables.values() if condition(state)]
             return list(found)
 
     def _tables(self) -> dict[TableId, TableState]:
@@ -65,17 +65,17 @@ class Tables(Schemas):
                 rows = self._rows("SELECT * FROM tables ORDER BY name")
                 self._parsed = {row[0]: (row, self._parse(row)) for row in rows}
             self._known = {state.table: state for _, state in self._parsed.values()}
-            self._wanted.clear()
+            self._found.clear()
             self._known_at = at
         return self._known
 
     def _parse(self, row: tuple[Any, ...]) -> TableState:
         if self._parsed_undone != self._undone:  # numbers of definitions may have been reused
             self._parsed, self._parsed_undone = {}, self._undone
-        held = self._parsed.get(row[0])
-        if held is not None and held[0] == row:
-            return held[1]
-        kept = Kept(self.schema(row[16]), tuple(json.loads(row[14]))) if row[14] else None
+        cached = self._parsed.get(row[0])
+        if cached is not None and cached[0] == row:
+            return cached[1]
+        kept = KeptColumns(self.schema(row[16]), tuple(json.loads(row[14]))) if row[14] else None
         schema = self.schema(row[3])
         return self.read(lambda: _table(row, schema, kept))
 
@@ -101,14 +101,14 @@ class Tables(Schemas):
                 return self._parse(rows[0]) if rows else None
 
     def put_table(self, state: TableState) -> None:
-        kept, phase = state.kept, columns_of(state.phase)
+        kept, phase = state.kept_columns, columns_of(state.phase)
         with self.transaction():
             row = (
-                str(state.table), phase.status, state.start, keep_schema(self._db, state.schema),
+                str(state.table), phase.status, state.start, store_schema(self._db, state.schema),
                 phase.snapshot, int(state.written), state.last_epoch, phase.reason, phase.hint,
                 phase.parked_at, state.replaces, state.rows_guess, state.target_reset,
                 phase.resnapshot_pending, json.dumps(kept.sources) if kept else None, phase.resumes,
-                keep_schema(self._db, kept.schema) if kept else None,
+                store_schema(self._db, kept.schema) if kept else None,
             )  # fmt: skip
             before = self._rows("SELECT schema, kept_schema FROM tables WHERE name = ?", row[0])
             others = self._others()
@@ -116,12 +116,12 @@ class Tables(Schemas):
             self._puts += 1
             self._db.execute(f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 17)})", row)
             named = {number for numbers in before for number in numbers if number is not None}
-            forget_schemas(self._db, named - {row[3], row[16]})
+            delete_unused_schemas(self._db, named - {row[3], row[16]})
             if known:  # the cache stays valid with this change
                 self._parsed[row[0]] = (row, state)
                 self._known[state.table] = state
                 self._known_at = (*others, self._puts)
-                self._wanted.clear()
+                self._found.clear()
 
     def park(
         self,
@@ -166,7 +166,7 @@ class Tables(Schemas):
                 self._db.execute(
                     "DELETE FROM history WHERE id <= ? AND id NOT IN "
                     "(SELECT max(id) FROM history GROUP BY name)",
-                    (number - HISTORY_KEPT,),
+                    (number - HISTORY_ENTRIES_MAX,),
                 )
 
     def history(self, *, last_only: bool = False) -> list[Change]:
@@ -202,7 +202,7 @@ def _brief(name: str, version: int) -> TableSchema:
     return TableSchema(TableId.parse(name), (), (), version)
 
 
-def _table(row: tuple[Any, ...], schema: TableSchema, kept: Kept | None) -> TableState:
+def _table(row: tuple[Any, ...], schema: TableSchema, kept: KeptColumns | None) -> TableState:
     _, status, start, _, snapshot, written, last_epoch, reason, hint, parked_at, *rest = row
     replaces, rows_guess, target_reset, pending, _, resumes, _ = rest
     phase = phase_of(PhaseColumns(status, snapshot, reason, hint, parked_at, pending, resumes))

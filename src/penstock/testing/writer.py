@@ -396,25 +396,25 @@ class Writer:
         )  # fmt: skip
         kinds, weights = list(SMALL), list(SMALL.values())
         large = itertools.cycle(LARGE)
-        due = time.monotonic()
-        large_due = due + self.large_every_s if self.large_every_s and index == 0 else float("inf")
+        next_at = time.monotonic()
+        large_at = next_at + self.large_every_s if self.large_every_s and index == 0 else float("inf")
         while not self._stop.is_set():
             now = time.monotonic()
             self._idle[index].clear()
             if not self.rate:  # checked after `clear`, so that `pause` never takes a busy thread for idle
                 self._idle[index].set()
                 self._stop.wait(_LOOK_SECONDS)
-                due = now
-            elif now < due:
-                self._stop.wait(min(due - now, 0.5))
-            elif now >= large_due:
+                next_at = now
+            elif now < next_at:
+                self._stop.wait(min(next_at - now, 0.5))
+            elif now >= large_at:
                 self._transaction(session, next(large), large=True)
-                large_due = time.monotonic() + self.large_every_s
-                due = time.monotonic()
+                large_at = time.monotonic() + self.large_every_s
+                next_at = time.monotonic()
             else:
                 written = self._transaction(session, session.random.choices(kinds, weights)[0])
                 # A writer that has fallen behind makes up for at most one second.
-                due = max(due, now - 1) + written * len(self._threads) / max(self.rate, 1e-9)
+                next_at = max(next_at, now - 1) + written * len(self._threads) / max(self.rate, 1e-9)
 
     def _transaction(self, session: _Session, act: Callable[[_Session], None], *, large: bool = False) -> int:
         """Runs and commits one transaction. Returns its row changes, at least 1. A deadlock or lock timeout

@@ -203,11 +203,11 @@ class Verification:
             work = {name: one for name, one in work.items() if name not in large}
             # The server and Spark work in parallel. Until `result()` only the pool uses the view's session.
             computed = pool.submit(self._source_sums, view, work)
-            offset, held = self._versions.versions_at(work, view.window.end)
+            offset, versions = self._versions.versions_at(work, view.window.end)
             changed: list[TableId] = []
             targets: list[Compared] = []
             for name, one in work.items():
-                known = held[name]
+                known = versions[name]
                 if isinstance(known, NotCompared):
                     reports.append(TableReport(name, not_compared=known))
                 elif known.schema_version != one.schema.version:
@@ -305,8 +305,8 @@ class Verification:
             if isinstance(now, NotCompared) or now.version != schema.version:
                 break
             with self._views() as view:
-                offset, held = self._versions.versions_at([schema.table], view.window.end)
-                known = held[schema.table]
+                offset, versions = self._versions.versions_at([schema.table], view.window.end)
+                known = versions[schema.table]
                 if isinstance(known, NotCompared) or known.schema_version != schema.version:
                     break
                 version = known.version

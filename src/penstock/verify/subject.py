@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from penstock.cascades.keys import is_held_back
+from penstock.cascades.keys import is_blocked_by_parent
 from penstock.model.schema import TableId
 from penstock.model.table import (
     CatchingUp,
@@ -80,7 +80,7 @@ def not_compared(table: TableState, tables: Mapping[TableId, TableState]) -> Not
         case Parked() as parked:
             return _parked(parked)
         case ResnapshotPending(why=why, parked=parked):
-            if not is_held_back(table, tables):
+            if not is_blocked_by_parent(table, tables):
                 return NotCompared(Why.READING, f"A resnapshot is pending: {why}.")
             after = "Its resnapshot waits for a parent table, which is parked."
             return NotCompared(Why.PARKED, after) if parked is None else _parked(parked)
@@ -91,7 +91,7 @@ def not_compared(table: TableState, tables: Mapping[TableId, TableState]) -> Not
             pass
         case _:
             assert_never(table.phase)
-    if table.kept is not None:
+    if table.kept_columns is not None:
         reason = "Its target has other columns than the source (`schema.changes: ignore`)."
         return NotCompared(Why.OTHER_COLUMNS, reason)
     if table.reading:

@@ -361,6 +361,6 @@ def test_a_connection_that_fails_in_the_middle_is_no_missing_grant(
 def test_a_server_elsewhere_that_has_not_proven_itself_is_told(
     mysql: Database, pipeline: Any, monkeypatch: pytest.MonkeyPatch, options: Any, level: str, word: str
 ) -> None:
-    monkeypatch.setattr(password_policy, "is_here", lambda host: False)
+    monkeypatch.setattr(password_policy, "is_local", lambda host: False)
     finding = found(pipeline(source=options), "tls")
     assert finding.level == level and word in finding.message and "verify_ca" in finding.message

@@ -49,7 +49,7 @@ class Pipeline:
         self._catalog = catalog or (lambda table: None)
         self._captured = TableFilter(TablesConfig(include=list(captured or ("shop.*",))))
         self.parks_cascades = True
-        self.keeps_keys = False
+        self.with_foreign_keys = False
         self.restart()
 
     def restart(self) -> None:
@@ -62,7 +62,7 @@ class Pipeline:
             in_full=self._in_full,
             types=self._types,
             parks_cascades=self.parks_cascades,
-            keeps_keys=self.keeps_keys,
+            with_foreign_keys=self.with_foreign_keys,
         )
 
     def _ask(self, table: TableId) -> TableSchema | None:
@@ -430,7 +430,7 @@ CHILD = (
 @pytest.fixture
 def family(shop: Pipeline) -> Pipeline:
     """Table t and its child, whose foreign key is followed."""
-    shop.parks_cascades, shop.keeps_keys = False, True
+    shop.parks_cascades, shop.with_foreign_keys = False, True
     shop.restart()
     shop.run(CHILD)
     return shop

@@ -259,16 +259,16 @@ class MySqlComputer:
 
 def _portions(rows: list[str], size: int) -> Iterator[str]:
     """Groups literals into lists of VALUES of about `size` characters."""
-    held: list[str] = []
+    texts: list[str] = []
     length = 0
     for number, row in enumerate(rows):
         text = f"({number},{row})" if row else f"({number})"
-        if held and length + len(text) > size:
-            yield ",".join(held)
-            held, length = [], 0
-        held.append(text)
+        if texts and length + len(text) > size:
+            yield ",".join(texts)
+            texts, length = [], 0
+        texts.append(text)
         length += len(text) + 1
-    yield ",".join(held)
+    yield ",".join(texts)
 
 
 def _text(value: Any) -> str:

@@ -17,19 +17,19 @@ from typing import Any
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sources.mysql.connection import query
-from penstock.sources.mysql.ddl import statement as said
+from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.identifiers import quoted
 
 
-def union_of(parsed: said.Statement) -> tuple[TableId, ...]:
+def union_of(parsed: syntax.Statement) -> tuple[TableId, ...]:
     """The tables that a statement makes the parts of a MERGE table."""
     match parsed:
-        case said.CreateTable(options=options):
+        case syntax.CreateTable(options=options):
             return options.union or ()
-        case said.AlterTable(actions=actions):
-            found = [one.options.union or () for one in actions if isinstance(one, said.SetOptions)]
+        case syntax.AlterTable(actions=actions):
+            found = [one.options.union or () for one in actions if isinstance(one, syntax.SetOptions)]
             return tuple(table for union in found for table in union)
         case _:
             return ()

@@ -10,21 +10,21 @@ from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.preflight import Source
 from penstock.sources.preflight import Finding
 
-_HERE = ("localhost", "::1")
+_LOCAL_HOSTS = ("localhost", "::1")
 _CURE = (
     "Set source.tls to verify_ca or verify_identity, and source.tls_ca to the file of the authority that "
     "signed the server's certificate (MySQL's own: ca.pem in its data directory)."
 )
 
 
-def is_here(host: str) -> bool:
-    return host in _HERE or host.startswith("127.")
+def is_local(host: str) -> bool:
+    return host in _LOCAL_HOSTS or host.startswith("127.")
 
 
 def note_secrecy(source: Source) -> Iterator[Finding]:
     config, connection = options_of(source.config), source.connection
     verified, encrypted = is_verified(connection), is_encrypted(connection)
-    if is_here(config.host):
+    if is_local(config.host):
         yield Finding("ok", "tls", source.name, "The source is on this machine.")
     elif verified:
         yield Finding("ok", "tls", source.name, "TLS is on, and the server's certificate was verified.")

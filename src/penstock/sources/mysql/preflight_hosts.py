@@ -57,11 +57,11 @@ def _host(source: Source, onlooker: Onlooker, address: str) -> Iterator[Finding]
         replica = replicas.look_at_replica(onlooker, config)
         facts = replicas.look_at_source(onlooker, options_of(source.config), replica)
     except PenstockError as error:
-        yield _unfit(address, f"{error.message} {error.hint}".strip())
+        yield _unusable(address, f"{error.message} {error.hint}".strip())
         return
     found = replicas.decide(replica, facts, captured)
     if isinstance(found, str):
-        yield _unfit(address, f"The server {address} of snapshot.hosts cannot be read from: {found}.")
+        yield _unusable(address, f"The server {address} of snapshot.hosts cannot be read from: {found}.")
         return
     yield from _notes(address, replica, facts)
     order = onlooker.ask(config, "SHOW GLOBAL VARIABLES LIKE '%\\_preserve\\_commit\\_order'")
@@ -71,7 +71,7 @@ def _host(source: Source, onlooker: Onlooker, address: str) -> Iterator[Finding]
     yield Finding("ok", "snapshot_hosts", address, f"Chunks are read from {address}.{sets}")
 
 
-def _unfit(address: str, message: str) -> Finding:
+def _unusable(address: str, message: str) -> Finding:
     more = "Chunks are read from the other hosts. While there is none, the snapshot waits."
     return Finding("warning", "snapshot_hosts", address, f"{message} {more}")
 

@@ -153,7 +153,7 @@ class Receiver:
                 self._wait_for_room(error)
                 continue
             except (SourceError, ConfigError) as error:
-                trouble = self._elsewhere(error)
+                trouble = self._on_another_host(error)
             except SourceUnreachable as error:
                 if len(self._hosts) > 1:
                     self._next_host()
@@ -165,7 +165,7 @@ class Receiver:
             except (pymysql.Error, OSError) as error:
                 trouble = explain(error, self.source)
                 if not isinstance(trouble, TransientError):
-                    trouble = self._elsewhere(trouble)
+                    trouble = self._on_another_host(trouble)
             except DecodeError as error:
                 if error.path is not None:
                     raise start_position.damaged(error) from error
@@ -199,7 +199,7 @@ class Receiver:
         at = self._hosts.index(self.source)
         self.source = self._hosts[(at + 1) % len(self._hosts)]
 
-    def _elsewhere(self, error: PenstockError) -> PenstockError:
+    def _on_another_host(self, error: PenstockError) -> PenstockError:
         """Handles a server that cannot continue the log. With several hosts, another one may, perhaps after
         it is promoted. The receiver tries them for a while."""
         since = self._refused_since = self._refused_since or time.monotonic()
@@ -387,7 +387,7 @@ class Receiver:
                 self.stopping.drain()
             now = time.monotonic()
             self._flush(session, now)
-            if self.status.needs_writing:
+            if self.status.is_outdated:
                 self._each_second(session, now)
             if now - session.heard > silence_max:
                 raise TransientError(
@@ -440,7 +440,7 @@ class Receiver:
             return
         self._commit(session)
         session.flushed, session.unflushed, session.dirty = now, 0, False
-        if self.writer.wants_roll:
+        if self.writer.segment_is_full:
             session.framer.roll()
 
     def _commit(self, session: _Session) -> None:

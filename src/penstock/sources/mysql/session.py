@@ -54,7 +54,7 @@ class _Spare:
     since: float
 
 
-def _want_fresh_sizes(connection: Any) -> None:
+def _request_current_sizes(connection: Any) -> None:
     """Makes MySQL 8.0 and newer read current sizes of tables. By default it caches them for a day, and writes
     to its own tables when they are read."""
     with connection.cursor() as cursor:
@@ -114,7 +114,7 @@ class SourceSession:
         connection = connect(config)
         try:
             prepare_session(connection)
-            _want_fresh_sizes(connection)
+            _request_current_sizes(connection)
         except BaseException:
             connection._force_close()
             raise

@@ -14,7 +14,7 @@ from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.relaylog.unprotected import statements_left
+from penstock.relaylog.unprotected import unprotected_statements
 from penstock.sources.mysql import followed_host, preflight, start_position, timeouts
 from penstock.sources.mysql.collations import MySqlComparisons
 from penstock.sources.mysql.connection import connect, explain
@@ -57,18 +57,18 @@ class MySqlSource:
         *,
         types: TypeOptions,
         parks_cascades: bool,
-        keeps_keys: bool = False,
+        with_foreign_keys: bool = False,
     ) -> MySqlStatements:
         return MySqlStatements(
             captured,
             self.catalog.read_table,
             lambda: self.catalog.traits.statements,
             read_database=self.catalog.read_database,
-            earlier=lambda offset: statements_left(log, LogRange(Offset(0), offset)),
+            earlier=lambda offset: unprotected_statements(log, LogRange(Offset(0), offset)),
             in_full=lambda statement: in_full(log, statement),
             types=types,
             parks_cascades=parks_cascades,
-            keeps_keys=keeps_keys,
+            with_foreign_keys=with_foreign_keys,
         )
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
@@ -127,7 +127,7 @@ def statements_without_source(captured: TableFilter, log: RelayLog, *, types: Ty
         captured,
         lambda table: None,
         Server,
-        earlier=lambda offset: statements_left(log, LogRange(Offset(0), offset)),
+        earlier=lambda offset: unprotected_statements(log, LogRange(Offset(0), offset)),
         in_full=lambda statement: in_full(log, statement),
         types=types,
         parks_cascades=True,

@@ -268,7 +268,7 @@ def _begin_at_time(config: MySqlOptions, server: Server, text: str) -> Stream:
     low, high = 0, len(files)
     while low < high:
         middle = (low + high) // 2
-        if (_begun_at(config, server, files[middle][0]) + 1) * 1_000_000 <= wanted_us:
+        if (_start_time(config, server, files[middle][0]) + 1) * 1_000_000 <= wanted_us:
             low = middle + 1
         else:
             high = middle
@@ -277,7 +277,7 @@ def _begin_at_time(config: MySqlOptions, server: Server, text: str) -> Stream:
     return Stream(file=files[max(0, low - 1)][0], skip_until_us=wanted_us)
 
 
-def _begun_at(config: MySqlOptions, server: Server, file: str) -> int:
+def _start_time(config: MySqlOptions, server: Server, file: str) -> int:
     """The time (s since 1970) of a binlog file's first event."""
     connection = connect(config)
     try:

@@ -40,7 +40,7 @@ from penstock.relaylog.reader import Statement
 from penstock.sources.mysql import unlogged_rows
 from penstock.sources.mysql.added_defaults import existing_value
 from penstock.sources.mysql.column_origins import Evolution, literal_of, what_changed
-from penstock.sources.mysql.ddl import statement as said
+from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import (
     Altered,
@@ -79,8 +79,8 @@ class MySqlStatements:
     `read_table` asks the catalog; None for a table that is gone. `read_database`: the default character set
     and collation. `earlier`: the statements of the relay log that end at or before an offset. `in_full`: a
     statement as its event has it, None if it is not available (`relaylog/full_statements.py`).
-    `parks_cascades`: a table with a cascading foreign key cannot be captured. `keeps_keys`: definitions have
-    their cascading foreign keys.
+    `parks_cascades`: a table with a cascading foreign key cannot be captured. `with_foreign_keys`:
+    definitions have their cascading foreign keys.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class MySqlStatements:
         in_full: InFull = lambda statement: None,
         types: TypeOptions = DEFAULT_TYPES,
         parks_cascades: bool,
-        keeps_keys: bool = False,
+        with_foreign_keys: bool = False,
     ) -> None:
         self._captured = captured
         self._server = server
         self._parks_cascades = parks_cascades
-        self._keeps_keys = keeps_keys
+        self._with_foreign_keys = with_foreign_keys
         self._read_table = read_table
         self._types = types
         self._in_full = in_full
@@ -110,21 +110,23 @@ class MySqlStatements:
         if _is_event(statement):
             why = _event_reason(statement)
             return [TableEffect(table, voids=why, rereads=why, what="unknown") for table in live]
-        held = self._shadows.at(statement, live)
+        tables = self._shadows.at(statement, live)
         catalog = Catalog(
-            statement_server(self._server(), statement), tables=held, databases=held.databases,
+            statement_server(self._server(), statement),
+            tables=tables,
+            databases=tables.databases,
             guess_databases=False,
-        )  # fmt: skip
+        )
         parsed, statement = read(statement, catalog.server, self._in_full)
-        changes = [_by_temporary(change, held) for change in catalog.apply(parsed)]
+        changes = [_by_temporary(change, tables) for change in catalog.apply(parsed)]
         found: list[TableEffect] = []
         for change in changes:
-            found += self._effect(change, statement, live, held)
+            found += self._effect(change, statement, live, tables)
         found += self._unlogged(parsed, statement, live, {effect.table for effect in found})
         found += _under_merge_table(parsed, statement, live)
-        if self._keeps_keys:
+        if self._with_foreign_keys:
             found += children_of_changed(changes, live, {effect.table for effect in found})
-        self._shadows.note(statement, changes, live, held, parsed)
+        self._shadows.record(statement, changes, live, tables, parsed)
         return found
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
@@ -132,7 +134,7 @@ class MySqlStatements:
 
     def _unlogged(
         self,
-        parsed: said.Statement,
+        parsed: syntax.Statement,
         statement: Statement,
         live: dict[TableId, TableSchema],
         done: set[TableId],
@@ -144,18 +146,18 @@ class MySqlStatements:
             if wrote is None or table in done:
                 continue
             if wrote.known:
-                kind = parsed.kind if isinstance(parsed, said.RowStatement) else ""
+                kind = parsed.kind if isinstance(parsed, syntax.RowStatement) else ""
                 why = unlogged_rows.reason(table, wrote, statement, kind)
                 effects.append(_row_statement(table, why, statement.offset))
             else:
-                why = unlogged_rows.doubt(table, wrote, statement)
+                why = unlogged_rows.reason_not_understood(table, wrote, statement)
                 effects.append(TableEffect(table, voids=why, rereads=why, what="unknown"))
-        if isinstance(parsed, said.AlterTable) and wrote is None:
+        if isinstance(parsed, syntax.AlterTable) and wrote is None:
             effects += _named_by_unknown(parsed, statement, live, done)
         return effects
 
     def _effect(
-        self, change: Change, statement: Statement, live: dict[TableId, TableSchema], held: TablesBefore
+        self, change: Change, statement: Statement, live: dict[TableId, TableSchema], tables: TablesBefore
     ) -> list[TableEffect]:
         match change:
             case Created(table=table):
@@ -167,7 +169,7 @@ class MySqlStatements:
             case Emptied(table=table):
                 return [TableEffect.truncated(table)] if table in live else []
             case Moved():
-                return self._moved(change, statement, live, held)
+                return self._moved(change, statement, live, tables)
             case RowsChanged():
                 return []  # of which tables, `_unlogged` says
             case Doubtful(table=table, why=why, rows=rows):
@@ -211,7 +213,7 @@ class MySqlStatements:
         """The definition that the statement made, or else that of the catalog."""
         if definition is None:
             return self._read_table(table)
-        keys = definition.cascading_keys if self._keeps_keys else ()
+        keys = definition.cascading_keys if self._with_foreign_keys else ()
         return replace(definition.to_schema(), foreign_keys=keys)
 
     def _altered(self, change: Altered, statement: Statement, known: TableSchema) -> list[TableEffect]:
@@ -229,7 +231,7 @@ class MySqlStatements:
         """The effect of a changed definition. The evolution says what is certain about rows."""
         after = evolution.definition.to_schema(known.version)
         reasons = list(evolution.silent)
-        if self._keeps_keys:
+        if self._with_foreign_keys:
             keys, added = keys_after(known, evolution)
             after = replace(after, foreign_keys=keys)
             reasons += [ADDED] if added else []
@@ -276,7 +278,7 @@ class MySqlStatements:
         return [] if reason is None else [reason]
 
     def _moved(
-        self, change: Moved, statement: Statement, live: dict[TableId, TableSchema], held: TablesBefore
+        self, change: Moved, statement: Statement, live: dict[TableId, TableSchema], tables: TablesBefore
     ) -> list[TableEffect]:
         """The effects of RENAME TABLE on each captured name."""
         effects: list[TableEffect] = []
@@ -291,26 +293,26 @@ class MySqlStatements:
                     effects.append(_dropped(table, f"renamed to {target}" if target else "dropped"))
         for name, was in change.names:
             if name in live and is_copy_of(was, name):
-                effects += self._swapped(name, was, statement, live[name], held)
+                effects += self._swapped(name, was, statement, live[name], tables)
             elif name in live or name in self._captured:
-                effects += self._taken(name, was, held)
+                effects += self._taken(name, was, tables)
         return effects
 
-    def _taken(self, name: TableId, was: TableId, held: TablesBefore) -> list[TableEffect]:
+    def _taken(self, name: TableId, was: TableId, tables: TablesBefore) -> list[TableEffect]:
         """The effect if another table, with its rows, takes the name."""
-        definition = held.get(name)
+        definition = tables.get(name)
         schema = self._schema(definition, name)
         if schema is None:
-            return [_dropped(name)] if held.is_live(name) else []
+            return [_dropped(name)] if tables.is_live(name) else []
         what = f"renamed from {was}"
         return [TableEffect(name, voids="RENAME TABLE", created=schema, fills=True, was=was, what=what)]
 
     def _swapped(
-        self, name: TableId, copy: TableId, statement: Statement, known: TableSchema, held: TablesBefore
+        self, name: TableId, copy: TableId, statement: Statement, known: TableSchema, tables: TablesBefore
     ) -> list[TableEffect]:
         """The effect of the end of an online schema change: the same rows under another definition."""
         before = TableDefinition.from_schema(known)
-        evolution = held.evolution_of(copy, name)
+        evolution = tables.evolution_of(copy, name)
         if evolution is None:
             schema = self._read_table(name)
             if schema is None:
@@ -360,7 +362,7 @@ def _event_reason(statement: Statement) -> str:
     return f"an event of type {statement.event} at offset {statement.offset} may have changed rows"
 
 
-def read(statement: Statement, server: Server, in_full: InFull) -> tuple[said.Statement, Statement]:
+def read(statement: Statement, server: Server, in_full: InFull) -> tuple[syntax.Statement, Statement]:
     """Parses a statement. Also returns it in full, as far as available: the index may hold only its
     beginning, or not the databases that its event lists."""
     parsed = parse(statement.sql, statement.database, server)
@@ -369,29 +371,29 @@ def read(statement: Statement, server: Server, in_full: InFull) -> tuple[said.St
     found = in_full(statement)
     if found is not None:
         return parse(found.sql, found.database, statement_server(server, found)), found
-    if not statement.truncated or isinstance(parsed, said.RowStatement):
+    if not statement.truncated or isinstance(parsed, syntax.RowStatement):
         return parsed, statement
-    if isinstance(parsed, said.CreateTable):
+    if isinstance(parsed, syntax.CreateTable):
         return replace(parsed, elements=(), like=None, unknown="it is very long"), statement
-    return said.Unknown("a statement that is very long"), statement
+    return syntax.Unknown("a statement that is very long"), statement
 
 
-def _by_temporary(change: Change, held: TablesBefore) -> Change:
+def _by_temporary(change: Change, tables: TablesBefore) -> Change:
     """Whether the statement may be about a temporary table. In statement format, the log also has changes of
     temporary tables, under the names of the tables that they hide."""
     why = "a temporary table had this name, and the statement may have been about it"
     match change:
         case Altered(table=table) | Emptied(table=table) | Doubtful(table=TableId() as table):
-            return Doubtful(table, why) if held.may_be_temporary(table) else change
+            return Doubtful(table, why) if tables.may_be_temporary(table) else change
         case _:
             return change
 
 
 def _under_merge_table(
-    parsed: said.Statement, statement: Statement, live: dict[TableId, TableSchema]
+    parsed: syntax.Statement, statement: Statement, live: dict[TableId, TableSchema]
 ) -> Iterator[TableEffect]:
     """Captured tables that become parts of a MERGE table. From then on, their rows change under its name."""
-    merge = parsed.table if isinstance(parsed, said.CreateTable | said.AlterTable) else None
+    merge = parsed.table if isinstance(parsed, syntax.CreateTable | syntax.AlterTable) else None
     for table in union_of(parsed) if merge is not None else ():
         if merge is not None and table in live:
             yield _parked_for_merge(table, merge, statement.offset)
@@ -403,10 +405,10 @@ def _parked_for_merge(table: TableId, merge: TableId, offset: Offset) -> TableEf
 
 
 def _named_by_unknown(
-    parsed: said.AlterTable, statement: Statement, live: dict[TableId, TableSchema], done: set[TableId]
+    parsed: syntax.AlterTable, statement: Statement, live: dict[TableId, TableSchema], done: set[TableId]
 ) -> Iterator[TableEffect]:
     """The tables that an unknown action names. It may change them, too."""
-    if not any(isinstance(action, said.UnknownAction) for action in parsed.actions):
+    if not any(isinstance(action, syntax.UnknownAction) for action in parsed.actions):
         return
     for table in live:
         name = re.escape(table.table.replace("`", "``"))
@@ -475,10 +477,10 @@ def _dropped(table: TableId, what: str = "dropped") -> TableEffect:
 
 def _unsupported(table: TableId, what: str, offset: Offset) -> TableEffect:
     reason = f"Table {table} changed in a way that its target cannot follow: {what}."
-    return TableEffect(table, (plan.Park(offset, reason, _again(table)),), voids=what)
+    return TableEffect(table, (plan.Park(offset, reason, _resnapshot_hint(table)),), voids=what)
 
 
-def _again(table: TableId) -> str:
+def _resnapshot_hint(table: TableId) -> str:
     return f"Run `penstock resnapshot FILE {argument(table)}` to read it again with its current definition."
 
 

@@ -37,7 +37,7 @@ SPAWN_RETRY = Schedule.steady(1.0)
 CRASHES_MAX = 10
 """Consecutive crashes, each within `CRASH_WITHIN_S` of its start. Then the pipeline gets the error."""
 CRASH_WITHIN_S = 30.0
-LOOK_AGAIN_S = 0.5
+LEASE_CHECK_S = 0.5
 """How often it checks whether the receiver of another pipeline still writes the log."""
 TICK_S = 0.02
 """How often a condition is checked that the receiver will fulfil."""
@@ -75,7 +75,7 @@ class Supervisor:
         with self._lock:
             child = self._child
         if child is not None:
-            _tell(child)
+            _ask_to_stop(child)
 
     def stop(self) -> None:
         """Stops the child, if this process started it. May be called twice, and without `start`."""
@@ -144,15 +144,15 @@ class Supervisor:
             started = time.monotonic()
             try:
                 if lease.is_held(self._folder):
-                    self._stopping.wait(LOOK_AGAIN_S)
+                    self._stopping.wait(LEASE_CHECK_S)
                     continue
                 child = self._spawn()
             except (OSError, PenstockError) as trouble:
-                self._say(f"cannot be started: {trouble}")
+                self._report(f"cannot be started: {trouble}")
                 spawn.failed()
                 spawn.wait(self._stopping)
                 continue
-            self._say("")
+            self._report("")
             if child is None:
                 return
             code = child.wait()
@@ -178,7 +178,7 @@ class Supervisor:
             restart.failed()
             restart.wait(self._stopping)
 
-    def _say(self, trouble: str) -> None:
+    def _report(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
             log.warning("the receiver %s", trouble)
         self._trouble = trouble
@@ -220,7 +220,7 @@ class Supervisor:
         return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def _tell(child: subprocess.Popen[bytes]) -> None:
+def _ask_to_stop(child: subprocess.Popen[bytes]) -> None:
     if child.stdin is not None:
         with contextlib.suppress(OSError):
             child.stdin.close()

@@ -16,7 +16,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import Statement
 from penstock.sources.mysql.column_origins import Evolution
-from penstock.sources.mysql.ddl import statement as said
+from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import Altered, Change, Created, Doubtful, Dropped, Moved
 from penstock.sources.mysql.ddl.definition import TableDefinition
@@ -142,13 +142,13 @@ class Shadows:
         self._earlier = earlier
         self._in_full = in_full
         self._temporary: dict[TableId, Offset] = {}
-        self._noted: Offset | None = None
+        self._recorded: Offset | None = None
         self._histories: dict[TableId, list[Shadow]] = {}
         self.databases: dict[str, tuple[str, str] | None] = {}
 
     def at(self, statement: Statement, live: dict[TableId, TableSchema]) -> TablesBefore:
-        if self._noted is None:
-            self._noted = Offset(0)
+        if self._recorded is None:
+            self._recorded = Offset(0)
             self._replay(statement.offset, live)
         return TablesBefore(live, self, statement.offset)
 
@@ -176,10 +176,12 @@ class Shadows:
                 continue
             if statement.sql[:6].upper() in ("INSERT", "UPDATE", "DELETE", "REPLAC"):
                 continue
-            held = TablesBefore(live, self, statement.offset)
+            tables_before = TablesBefore(live, self, statement.offset)
             mode = statement.sql_mode
             server = replace(self._server(), sql_mode=None if mode is None else sql_mode(mode))
-            catalog = Catalog(server, tables=held, databases=held.databases, guess_databases=False)
+            catalog = Catalog(
+                server, tables=tables_before, databases=tables_before.databases, guess_databases=False
+            )
             if statement.truncated:
                 statement = self._in_full(statement) or statement
             parsed = parse(statement.sql, statement.database, server)
@@ -188,7 +190,7 @@ class Shadows:
                 # What copies were made of before this is not what the table is now.
                 if isinstance(change, Altered | Created | Doubtful) and change.table in live:
                     self._forget_copies(change.table)
-            self.note(statement, changes, live, held, parsed)
+            self.record(statement, changes, live, tables_before, parsed)
 
     def _forget_copies(self, table: TableId) -> None:
         for name, history in list(self._histories.items()):
@@ -196,42 +198,45 @@ class Shadows:
                 history[-1] = replace(history[-1], definition=None, evolution=None)
                 self._histories[name] = history
 
-    def note(
+    def record(
         self,
         statement: Statement,
         changes: Iterable[Change],
         live: dict[TableId, TableSchema],
-        held: TablesBefore,
-        parsed: said.Statement,
+        tables_before: TablesBefore,
+        parsed: syntax.Statement,
     ) -> None:
         """Records what the statement did to tables that are not captured."""
-        if self._noted is not None and statement.end <= self._noted:
+        if self._recorded is not None and statement.end <= self._recorded:
             return
-        self._noted = statement.end
+        self._recorded = statement.end
         since = statement.end
-        if isinstance(parsed, said.CreateTable) and parsed.temporary and parsed.table in self._captured:
+        if isinstance(parsed, syntax.CreateTable) and parsed.temporary and parsed.table in self._captured:
             self._temporary.setdefault(parsed.table, since)
             while len(self._temporary) > TABLES_MAX:
                 del self._temporary[next(iter(self._temporary))]
         for change in changes:
             match change:
                 case Created(table=table) if table not in live:
-                    self._created(since, change, live, held)
+                    self._created(since, change, live, tables_before)
                 case Altered(table=table) if table not in live:
-                    self._altered(since, change, held)
+                    self._altered(since, change, tables_before)
                 case Dropped(table=table) | Doubtful(table=TableId() as table) if table not in live:
                     self._put(table, Shadow(since, None))
                 case Moved(names=names, left=left):
-                    kept = {was: held.shadow(was) or Shadow(since, held.before(was)) for _, was in names}
+                    kept = {
+                        was: tables_before.shadow(was) or Shadow(since, tables_before.before(was))
+                        for _, was in names
+                    }
                     for name in left:
                         self._put(name, Shadow(since, None))
                     for name, was in names:
-                        self._put(name, replace(kept[was], since=since, definition=held.get(name)))
+                        self._put(name, replace(kept[was], since=since, definition=tables_before.get(name)))
                 case _:
                     pass
 
     def _created(
-        self, since: Offset, change: Created, live: dict[TableId, TableSchema], held: TablesBefore
+        self, since: Offset, change: Created, live: dict[TableId, TableSchema], tables_before: TablesBefore
     ) -> None:
         definition = change.definition
         base = change.like
@@ -240,13 +245,13 @@ class Shadows:
             evolution = Evolution.identity(definition)
         elif definition is not None:
             base = next((name for name in live if is_copy_of(change.table, name)), None)
-            before = held.before(base) if base is not None else None
+            before = tables_before.before(base) if base is not None else None
             if before is not None:
                 evolution = Evolution.compared(before, definition, self._server())
         self._put(change.table, Shadow(since, definition, base, evolution))
 
-    def _altered(self, since: Offset, change: Altered, held: TablesBefore) -> None:
-        shadow = held.shadow(change.table)
+    def _altered(self, since: Offset, change: Altered, tables_before: TablesBefore) -> None:
+        shadow = tables_before.shadow(change.table)
         evolution = shadow.evolution if shadow is not None else None
         if evolution is not None:
             silent = change.silent
@@ -268,26 +273,28 @@ class Shadows:
             del self._histories[next(iter(self._histories))]
 
 
-def named_tables(parsed: said.Statement, tables: set[TableId]) -> set[TableId] | None:
+def named_tables(parsed: syntax.Statement, tables: set[TableId]) -> set[TableId] | None:
     """The tables among `tables` that the statement may change, and those that it creates. None: nobody can
     tell."""
     match parsed:
-        case said.Unknown():
+        case syntax.Unknown():
             return None
-        case said.CreateTable(table=table):
+        case syntax.CreateTable(table=table):
             return {table}
-        case said.AlterTable(table=table, actions=actions):
-            others = [action for action in actions if isinstance(action, said.RenameTo | said.ExchangeRows)]
-            return {table, *(one.table if isinstance(one, said.RenameTo) else one.other for one in others)}
-        case said.TruncateTable(table=table):
+        case syntax.AlterTable(table=table, actions=actions):
+            others = [
+                action for action in actions if isinstance(action, syntax.RenameTo | syntax.ExchangeRows)
+            ]
+            return {table, *(one.table if isinstance(one, syntax.RenameTo) else one.other for one in others)}
+        case syntax.TruncateTable(table=table):
             return {table}
-        case said.DropTables(tables=named) | said.RowStatement(tables=named):
+        case syntax.DropTables(tables=named) | syntax.RowStatement(tables=named):
             return set(named) & tables
-        case said.RenameTables(pairs=pairs):
+        case syntax.RenameTables(pairs=pairs):
             return {table for pair in pairs for table in pair}
-        case said.RepairTables(tables=named):
+        case syntax.RepairTables(tables=named):
             return set(named) & tables
-        case said.DropDatabase(name=name) | said.SetDatabase(name=name, replaces=True):
+        case syntax.DropDatabase(name=name) | syntax.SetDatabase(name=name, replaces=True):
             return {table for table in tables if table.database == name}
         case _:
             return set()

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from penstock.model.schema import TableId
 from penstock.model.statement_head import statement_head
 from penstock.relaylog.index import Statement
-from penstock.sources.mysql.ddl import statement as said
+from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.tokens import keywords
 
 _IMPLICIT = re.compile(r"DELETE FROM `(?:[^`]|``)+`\.`(?:[^`]|``)+`")
@@ -59,7 +59,7 @@ class Written:
 
 
 def written(
-    parsed: said.Statement, statement: Statement, live: Iterable[TableId], *, mariadb: bool
+    parsed: syntax.Statement, statement: Statement, live: Iterable[TableId], *, mariadb: bool
 ) -> Written | None:
     """The tables that a statement may have written without row events. None: none, apart from the table that
     it defines.
@@ -68,17 +68,17 @@ def written(
     """
     databases = None if statement.updates is None else frozenset(name.lower() for name in statement.updates)
     match parsed:
-        case said.RowStatement(tables=tables):
+        case syntax.RowStatement(tables=tables):
             if _is_implicit(statement, mariadb=mariadb):
                 return Written(tables, frozenset())
             if databases is not None:  # a name of another database is an alias, or that of a query (WITH)
                 tables = tuple(table for table in tables if table.database.lower() in databases)
             return Written(tables, databases)
-        case said.Unknown(head=head):
+        case syntax.Unknown(head=head):
             return Written((), databases, head.partition(" ")[0] in _RUNS)
-        case said.SetVariables(calls=True):
+        case syntax.SetVariables(calls=True):
             return Written((), databases)
-        case said.CreateTable(as_select=True, query=query, calls=calls) if mariadb:
+        case syntax.CreateTable(as_select=True, query=query, calls=calls) if mariadb:
             if query is not None and not calls and query.table in set(live):
                 return None
             return Written((), databases)
@@ -86,12 +86,12 @@ def written(
             return None
 
 
-def needs_event(parsed: said.Statement, statement: Statement, *, mariadb: bool) -> bool:
+def needs_event(parsed: syntax.Statement, statement: Statement, *, mariadb: bool) -> bool:
     """Whether the event may say more about the written tables than the index does."""
     if statement.truncated:
         return True
-    matters = isinstance(parsed, said.RowStatement | said.Unknown)
-    matters = matters or (isinstance(parsed, said.SetVariables) and parsed.calls)
+    matters = isinstance(parsed, syntax.RowStatement | syntax.Unknown)
+    matters = matters or (isinstance(parsed, syntax.SetVariables) and parsed.calls)
     return matters and not mariadb and statement.updates is None and not statement.unsaid
 
 
@@ -116,7 +116,7 @@ def reason(table: TableId, wrote: Written, statement: Statement, kind: str) -> s
     )
 
 
-def doubt(table: TableId, wrote: Written, statement: Statement) -> str:
+def reason_not_understood(table: TableId, wrote: Written, statement: Statement) -> str:
     """The reason for a statement that cannot be understood."""
     head = statement_head(statement.sql) or "(no text)"
     where = "" if wrote.all_of is None else f", and the log says that it wrote to database {table.database}"

@@ -47,8 +47,8 @@ _ON_PARTITIONS = {
     "DISCARD": "discards a tablespace",
     "IMPORT": "imports a tablespace",
 }
-"""Actions on partitions, and how rows go away, if they do. Their lists contain commas, and nothing follows
-them."""
+"""Actions on partitions, each with how it deletes rows, if it does. Their lists contain commas, and no other
+action follows them."""
 _AFTER_ORDER = keywords("ADD DROP ALTER RENAME CONVERT CHANGE MODIFY FORCE ENGINE ALGORITHM LOCK") | _OPTIONS
 _LOSES_ROWS = {"DISCARD": "discards its tablespace", "IMPORT": "imports its tablespace"}
 
@@ -82,7 +82,7 @@ def read_alter(cursor: Cursor, table: TableId, server: Server, *, ignore: bool) 
 
 
 def _lists_values(tokens: list[Token]) -> bool:
-    """Whether a partition has `VALUES IN (…)`. A range cannot be left out; the server refuses that."""
+    """Whether a partition has `VALUES IN (…)`. The server refuses partitions by range without their range."""
     return any(one.keyword == "VALUES" and other.keyword == "IN" for one, other in pairwise(tokens))
 
 

@@ -1,4 +1,4 @@
-"""Turns what a statement says into what the server makes of it: columns, names of keys, defaults."""
+"""Turns the parts of a statement into what the server creates: columns, names of keys, defaults."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ZERO_TIMESTAMP = "0000-00-00 00:00:00"
 
 
 class CannotApply(Exception):
-    """The statement does not fit the definition that is known."""
+    """The statement does not fit the known definition."""
 
 
 def make_column(spec: ColumnSpec, *, inherited: tuple[str, str], server: Server) -> ColumnDefinition:
@@ -70,7 +70,7 @@ def with_default(made: ColumnDefinition, default: Default | None, server: Server
     text = None if default is None else default_text(made.column, default, server)
     expression = isinstance(default, DefaultExpression)
     if isinstance(default, DefaultLiteral) and default.expression:
-        expression = not server.mariadb  # a constant is one there, also in parentheses
+        expression = not server.mariadb  # a constant in parentheses is still a constant there
     column = replace(made.column, default=text, default_is_expression=expression and text is not None)
     return replace(made, column=column, default=default)
 
@@ -159,7 +159,7 @@ class Keys:
             self.add_key("unique", None, (KeyPart(spec.name),))
         for check in spec.checks:
             self.add_check(spec.name if self._server.mariadb else check)
-        # MySQL before 9.0 takes no notice of a REFERENCES that stands in a column.
+        # MySQL before 9.0 ignores a REFERENCES that is part of a column.
         if spec.references is not None and self._server.at_least((9, 0, 0), (10, 5, 0)):
             self.add_foreign_key(spec.references.name, None, (spec.name,), spec.references)
 
@@ -208,8 +208,8 @@ class Keys:
         self.checks.append(name)
 
     def settled(self, columns: Sequence[ColumnDefinition], engine: str) -> tuple[Key, ...]:
-        """All keys over these columns, with names. Indexes that the server makes for foreign keys are left
-        out if other keys replace them."""
+        """Returns all keys over these columns, with names. An index that the server makes for a foreign key
+        is left out if another key can replace it."""
         kept: list[Key] = []
         for key in self.keys:
             needless = next((other for other in kept if _covers(key, other) or _covers(other, key)), None)
@@ -229,7 +229,7 @@ class Keys:
     def settled_foreign_keys(
         self, columns: Sequence[ColumnDefinition], engine: str
     ) -> tuple[ForeignKey, ...]:
-        """The foreign keys, with the table's spelling of columns. Only InnoDB keeps them."""
+        """Returns the foreign keys, with the table's spelling of columns. Only InnoDB stores them."""
         names = {one.name.lower(): one.name for one in columns}
 
         def spelt(written: tuple[str, ...]) -> tuple[str, ...]:
@@ -275,8 +275,7 @@ def make_table(
     engine: str = "",
     selected: Sequence[ColumnDefinition] = (),
 ) -> TableDefinition:
-    """The definition that CREATE TABLE (…) makes, without its options. `selected` columns come from a
-    query."""
+    """Returns the definition of CREATE TABLE (…), without its options. `selected`: columns from its query."""
     specs = [one for one in elements if isinstance(one, ColumnSpec)]
     made = [make_column(spec, inherited=charset, server=server) for spec in specs]
     names = [one.name.lower() for one in made]
@@ -307,11 +306,11 @@ def make_table(
 _PART_BYTES_MAX = {"MYISAM": 1000, "ARIA": 2300}
 _INNODB_PART_BYTES_MAX = 3072
 _POINT_BYTES, _GEOMETRY_BYTES = 25, 8
-"""The length of a prefix in an index of MariaDB that is not spatial."""
+"""Length of the prefix that MariaDB uses for such a column in an index that is not spatial."""
 
 
 def _prefix(column: Column, length: int | None, engine: str) -> int | None:
-    """The prefix of a column in an index. Servers shorten it if it would be too long."""
+    """Returns the length of a column's prefix in an index. Servers shorten it if it would be too long."""
     size = text_bytes(column.type)
     if column.length is not None and (length is None or length >= column.length):
         length = None
@@ -326,7 +325,8 @@ def _prefix(column: Column, length: int | None, engine: str) -> int | None:
 def settle_parts(
     keys: Iterable[Key], columns: Sequence[ColumnDefinition], engine: str, *, mariadb: bool
 ) -> tuple[Key, ...]:
-    """Key parts with the columns' spelling of names. A prefix as long as its column is no prefix."""
+    """Returns key parts with the columns' spelling of names. A prefix as long as its column counts as
+    none."""
     known = {one.name.lower(): one for one in columns}
     settled = []
     for key in keys:

@@ -1,4 +1,5 @@
-"""Applies statements to tables without a server. `Catalog.apply` is the whole effect of a statement."""
+"""Applies statements to table definitions, without a server. `Catalog.apply` returns all effects of a
+statement."""
 
 from __future__ import annotations
 
@@ -56,11 +57,11 @@ class Databases(Protocol):
 
 
 class Catalog:
-    """Definitions by name. `tables` and `databases` may be mappings that look elsewhere.
+    """Definitions by name. `tables` and `databases` may be mappings that compute their values.
 
-    A table whose definition is not known is in `unknown`. `unknown_databases`: whether a table without a
-    character set, in a database of which nothing is known, gets the server's default. Otherwise it is
-    doubtful.
+    A table whose definition is not known is in `unknown`. Some tables name no character set and are in a
+    database whose character set is not known, either. With `guess_databases` they get the server's default.
+    Otherwise they are doubtful.
     """
 
     def __init__(
@@ -153,14 +154,14 @@ class Catalog:
         return [Dropped(table) for table in gone]
 
     def _silently(self, table: TableId, why: str) -> Change:
-        """The change of a statement that changes rows but no definition."""
+        """Returns the change by a statement that changes rows but no definition."""
         known = self.tables[table]
         origins = tuple(Origin(column.name) for column in known.columns)
         return Altered(table, known, known, origins, (why,))
 
     def _set(self, values: dict[str, str | None]) -> None:
         if "sql_mode" in values:
-            mode = values["sql_mode"]  # one that is restored from a variable is the one before
+            mode = values["sql_mode"]  # a value restored from a variable is the one before
             modes = self._initial.sql_mode if mode is None or mode.upper() == "DEFAULT" else sql_mode(mode)
             self.server = replace(self.server, sql_mode=modes)
         if (explicit := values.get("explicit_defaults_for_timestamp")) is not None:
@@ -172,10 +173,10 @@ class Catalog:
             self._temporary.add(table)
             return []
         self._temporary.discard(table)
-        there = table in self.tables or table in self.unknown
-        if there and statement.if_not_exists:
+        exists = table in self.tables or table in self.unknown
+        if exists and statement.if_not_exists:
             return []
-        anew = there
+        anew = exists
         why: str | None = None
         definition: TableDefinition | None = None
         try:
@@ -227,7 +228,7 @@ class Catalog:
         return replace(made, keys=made.sorted_keys())
 
     def _selected(self, statement: CreateTable) -> list[ColumnDefinition]:
-        """The columns that come from the query of CREATE TABLE … SELECT."""
+        """Returns the columns from the query of CREATE TABLE … SELECT."""
         source = self.tables.get(statement.query.table) if statement.query is not None else None
         if statement.query is None or source is None:
             raise CannotApply("a query decides its columns")
@@ -248,8 +249,8 @@ class Catalog:
             return []
         before = self.tables.get(table)
         if before is None:
-            doubt = Doubtful(table, "its definition is not known", changes_rows(statement))
-            return [doubt, *self._others(statement)]
+            doubtful = Doubtful(table, "its definition is not known", changes_rows(statement))
+            return [doubtful, *self._others(statement)]
         database = self._charset_of(table.database) or self.server.default_charset
         try:
             evolved = evolve(before, statement, self.server, database=database)
@@ -264,8 +265,8 @@ class Catalog:
         return changes
 
     def _others(self, statement: AlterTable) -> list[Change]:
-        """The effects on other tables that the statement names, if nothing certain is known of its own table.
-        That one may not be captured, and they may be."""
+        """Returns the effects on other tables that the statement names, if the effect on its own table is not
+        certain. They may be captured even if that table is not."""
         changes: list[Change] = []
         for action in statement.actions:
             if isinstance(action, ExchangeRows):
@@ -295,8 +296,8 @@ class Catalog:
         self.unknown.discard(table)
 
     def _rename(self, pairs: tuple[tuple[TableId, TableId], ...]) -> list[Change]:
-        """Whether RENAME TABLE means the temporary table. It does on MariaDB; MySQL renames the table behind
-        it."""
+        """Whether RENAME TABLE renames a temporary table of this name. MariaDB does; MySQL renames the other
+        table of this name."""
         moved = []
         for old, new in pairs:
             if self.server.mariadb and old in self._temporary:
@@ -306,17 +307,17 @@ class Catalog:
         return [self._move(tuple(moved))] if moved else []
 
     def _move(self, pairs: tuple[tuple[TableId, TableId], ...]) -> Moved:
-        """Renames one pair after the other, so a name may be used several times."""
-        holds: dict[TableId, TableId | None] = {}
+        """Renames one pair after the other, because a name may occur in several pairs."""
+        tables_at: dict[TableId, TableId | None] = {}
         for old, new in pairs:
-            moved = holds.get(old, old)
-            holds[old] = None
-            holds[new] = moved
-        names = tuple((name, was) for name, was in holds.items() if was is not None and was != name)
-        left = tuple(name for name, was in holds.items() if was is None)
+            moved = tables_at.get(old, old)
+            tables_at[old] = None
+            tables_at[new] = moved
+        names = tuple((name, was) for name, was in tables_at.items() if was is not None and was != name)
+        free = tuple(name for name, was in tables_at.items() if was is None)
         definitions = {was: self.tables.get(was) for _, was in names}
         unknown = {was for _, was in names if was in self.unknown}
-        for name in holds:
+        for name in tables_at:
             self._forget(name)
         for name, was in names:
             definition = definitions[was]
@@ -325,10 +326,10 @@ class Catalog:
             elif was in unknown:
                 self.unknown.add(name)
         self._follow_references({was: name for name, was in names})
-        return Moved(names, left)
+        return Moved(names, free)
 
     def _follow_columns(self, evolved: Evolved) -> None:
-        """Lets foreign keys follow the columns that they refer to."""
+        """Renames columns in the foreign keys that refer to them."""
         table = evolved.definition.table
         names = {
             origin.before: column.name
@@ -346,7 +347,7 @@ class Catalog:
                 self.tables[name] = replace(definition, foreign_keys=keys)
 
     def _follow_references(self, moved: dict[TableId, TableId]) -> None:
-        """Lets foreign keys follow the table that they refer to."""
+        """Changes the table in the foreign keys that refer to it."""
         for name, definition in list(self._items()):
             if any(key.references in moved for key in definition.foreign_keys):
                 keys = tuple(
@@ -360,7 +361,7 @@ class Catalog:
 
 
 def _renamed(definition: TableDefinition, name: TableId) -> TableDefinition:
-    """Renames keys that the server has named after the table."""
+    """Renames the keys whose names the server made from the table's name."""
     old = definition.table.table
     foreign = tuple(
         replace(key, name=name.table + key.name.removeprefix(old))

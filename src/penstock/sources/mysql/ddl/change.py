@@ -1,4 +1,4 @@
-"""Values that say what a statement did to tables. `Catalog.apply` returns them."""
+"""What a statement did to tables. `Catalog.apply` returns these values."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Origin:
 
 @dataclass(frozen=True)
 class Created:
-    """A table was created. `definition` None: the statement does not tell it, because of `why`. `filled`: it
-    begins with rows.
+    """A table was created.
 
-    `anew`: an earlier table of this name is gone. `like`: the table that it was modelled on.
+    `definition` None: the statement does not contain it, and `why` says for what reason. `filled`: the table
+    begins with rows. `anew`: it replaces an earlier table of this name. `like`: the table in its LIKE clause.
     """
 
     table: TableId
@@ -33,8 +33,8 @@ class Created:
 
 @dataclass(frozen=True)
 class Altered:
-    """A table was altered. `origins`: one for each column of `after`. `silent`: reasons why rows may have
-    other values than before without row events. `what`: the actions in a few words."""
+    """A table was altered. `origins`: one for each column of `after`. `silent`: reasons why
+    values of rows may have changed without row events. `what`: the actions in a few words."""
 
     table: TableId
     before: TableDefinition
@@ -56,12 +56,11 @@ class Emptied:
 
 @dataclass(frozen=True)
 class Moved:
-    """The result of RENAME TABLE: the table that each name means afterwards, by the earlier name of that
-    table. A name that means no table any more is left out."""
+    """The result of RENAME TABLE: pairs of a name and the earlier name of the table that has it now."""
 
     names: tuple[tuple[TableId, TableId], ...]
     left: tuple[TableId, ...]
-    """Old names that mean no table now."""
+    """Names that no table has any more."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class RowsChanged:
 
 @dataclass(frozen=True)
 class Doubtful:
-    """The effect on the table is not certain. `table` None: not even the table is. `rows`: rows may have
+    """The effect on the table is not certain. `table` None: any table may be affected. `rows`: rows may have
     changed, too, so an unchanged definition proves nothing."""
 
     table: TableId | None

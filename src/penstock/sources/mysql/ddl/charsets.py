@@ -11,7 +11,7 @@ BYTES_MAX = {
     "big5": 2, "ujis": 3, "sjis": 2, "euckr": 2, "gb2312": 2, "gbk": 2, "utf8": 3, "utf8mb3": 3, "ucs2": 2,
     "utf8mb4": 4, "utf16": 4, "utf16le": 4, "utf32": 4, "cp932": 2, "eucjpms": 3, "gb18030": 4,
 }  # fmt: skip
-"""Most bytes of a character. In every other character set it is one."""
+"""Most bytes of a character. Character sets that are not listed have one byte for each."""
 
 _NOT_GENERAL = {
     "big5": "chinese_ci", "dec8": "swedish_ci", "hp8": "english_ci", "latin1": "swedish_ci",
@@ -67,7 +67,7 @@ def of_collation(server: Server, collation: str) -> str:
 def settle(
     server: Server, charset: str | None, collation: str | None, *, inherited: tuple[str, str] | None = None
 ) -> tuple[str, str]:
-    """The character set and collation that a statement leads to. What it does not name is inherited."""
+    """The character set and collation that result from a statement. What it does not name is inherited."""
     if collation == "default":  # MariaDB: that of the character set
         charset, collation = charset or (inherited or server.default_charset)[0], None
     if charset is None and collation is None:
@@ -87,7 +87,7 @@ def bytes_max(charset: str) -> int:
     return BYTES_MAX.get(charset, 1)
 
 
-def holds(wider: str | None, narrower: str | None) -> bool:
+def covers(wider: str | None, narrower: str | None) -> bool:
     """Whether every text of `narrower` is the same text in `wider`."""
     if wider == narrower:
         return True

@@ -53,7 +53,7 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class PeriodSpec:
-    """A PERIOD FOR … (columns) clause: a table with a history, or with an application-time period."""
+    """A PERIOD FOR … (columns) clause, which gives a table a history or an application-time period."""
 
     system: bool
     columns: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def read_element(cursor: Cursor, server: Server) -> Element:
 
 
 def read_constraint(cursor: Cursor) -> IndexSpec | ForeignKeySpec | CheckSpec | PeriodSpec | None:
-    """Reads an index or constraint. None: a column follows instead."""
+    """Reads an index or constraint. Returns None if a column follows."""
     if cursor.at("PERIOD", "FOR"):
         system = cursor.peek(2).keyword in ("SYSTEM_TIME", "SYSTEM")
         cursor.expect("PERIOD", "FOR")
@@ -173,7 +173,7 @@ def _key_part(cursor: Cursor) -> KeyPart:
 
 
 def _at_index_type(cursor: Cursor) -> bool:
-    """Whether an index type follows. TYPE is the name of the index otherwise."""
+    """Whether an index type follows. If not, TYPE is the name of the index."""
     return cursor.at("USING") or (
         cursor.at("TYPE")
         and cursor.peek(1).keyword in ("BTREE", "HASH", "RTREE")
@@ -221,9 +221,9 @@ def _foreign_key(cursor: Cursor, name: str | None) -> ForeignKeySpec:
 
 
 def read_reference(cursor: Cursor) -> ReferenceSpec:
-    """Reads a REFERENCES clause. A parent without a database is in the child's database, whatever the
-    session's is. All servers do so (MySQL 5.7, 8.0, 9.7, MariaDB 10.11, 11.8), although LIKE, RENAME and
-    EXCHANGE PARTITION look in the session's."""
+    """Reads a REFERENCES clause. A parent without a database is in the child's database, not in the
+    session's. All servers do so (MySQL 5.7, 8.0, 9.7, MariaDB 10.11, 11.8). LIKE, RENAME and EXCHANGE
+    PARTITION use the session's database."""
     cursor.expect("REFERENCES")
     spec = ReferenceSpec(cursor.table(cursor.home), ())
     if cursor.at_sign("("):

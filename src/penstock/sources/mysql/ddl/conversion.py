@@ -1,8 +1,8 @@
-"""Whether the rows of a column hold the same values after its definition was changed.
+"""Whether the values of a column are the same after its definition was changed.
 
-The server converts each value when a column gets another type, and the log says nothing of it. A conversion
-is plain if no value can change; under a strict sql_mode, values that do not fit make the statement fail, so
-one that is in the log has met none.
+The server converts each value when a column gets another type, and the log does not contain the new values.
+Some conversions can change no value. Others change only values that do not fit. Under a strict sql_mode such
+a value makes the statement fail, so a statement in the log has changed none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECIMAL_DIGITS_MAX = 38
 
 
 def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Server) -> str | None:
-    """Why rows may have other values in the column now. None: they have the same."""
+    """Returns why values of the column may have changed. None: they have not."""
     old, new = before.column, after.column
     name = f"column {new.name}"
     if new.generated and (old.generated != new.generated or _expression_differs(before, after)):
@@ -43,7 +43,7 @@ def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Ser
 
 
 def form(column: Column, types: TypeOptions, *, in_key: bool) -> tuple[str, int] | None:
-    """The form that `types` gives to values of the column. None: the server's own."""
+    """The form that `types` gives to values of the column. None: the server's form."""
     if column.type == "decimal":
         if types.decimal == "double" and not in_key:
             return ("double", 0)
@@ -63,8 +63,9 @@ _LESS = ("double", "boolean")
 
 
 def other_form(name: str, was: tuple[str, int] | None, now: tuple[str, int] | None) -> str | None:
-    """Why the target's values of a column differ from those that arrive from now on, although the server's
-    values are the same. Text has the digits of its type, and dropped digits are lost."""
+    """Returns why values that arrive from now on have another form than those in the target, although the
+    server's values are the same. None: they have the same form. For example, the text of a decimal has the
+    digits of its type, and digits that were dropped are lost."""
     is_text = now is not None and now[0] not in _LESS
     was_less = was is not None and was[0] in _LESS
     return f"column {name} arrives in another form" if was != now and (is_text or was_less) else None
@@ -113,7 +114,7 @@ def _plain(old: Column, new: Column, server: Server) -> bool:
 
 
 def _scale(column: Column) -> str | None:
-    """The digits after the point, to which FLOAT(7,4) rounds."""
+    """The number of digits after the point, to which FLOAT(7,4) rounds."""
     return column.column_type if "," in column.column_type else None
 
 
@@ -123,8 +124,8 @@ def _from_integer(old: Column, new: Column, server: Server) -> bool:
         wider = _INTEGER_BITS[new.type] - (0 if new.unsigned else 1) >= bits
         return (wider and (old.unsigned or not new.unsigned)) or server.strict
     if new.type == "decimal":
-        holds = (new.precision or 0) - (new.scale or 0) >= _INTEGER_DIGITS[old.type]
-        return (holds and not (new.unsigned and not old.unsigned)) or server.strict
+        digits_fit = (new.precision or 0) - (new.scale or 0) >= _INTEGER_DIGITS[old.type]
+        return (digits_fit and not (new.unsigned and not old.unsigned)) or server.strict
     if new.type == "double" and _scale(new) is None:
         return bits <= 53 and not (new.unsigned and not old.unsigned)
     return False
@@ -139,7 +140,7 @@ def _from_decimal(old: Column, new: Column, server: Server) -> bool:
 
 def _from_labels(old: Column, new: Column, server: Server) -> bool:
     before, after = old.labels or (), new.labels or ()
-    text = server.strict or charsets.holds(new.charset, old.charset) or "".join(before).isascii()
+    text = server.strict or charsets.covers(new.charset, old.charset) or "".join(before).isascii()
     if old.type == new.type == "enum":
         return set(before) <= set(after) and text
     if old.type == new.type == "set":
@@ -151,13 +152,14 @@ def _from_labels(old: Column, new: Column, server: Server) -> bool:
 
 
 def _room(column: Column) -> int:
-    """The bytes that a text or binary column can hold."""
+    """Most bytes of a value of a text or binary column."""
     size = text_bytes(column.type)
     return size if size is not None else (column.length or 0) * charsets.bytes_max(column.charset or "binary")
 
 
 def _characters(column: Column) -> int:
-    """The number of characters that certainly fit; for a text type, that many of its longest."""
+    """The number of characters that certainly fit. For a text type, all of them may have the greatest
+    length."""
     size = text_bytes(column.type)
     return size // charsets.bytes_max(column.charset or "") if size is not None else column.length or 0
 
@@ -166,7 +168,7 @@ def _from_text(old: Column, new: Column, server: Server) -> bool:
     if new.type not in _TEXTS or (new.type == "char" and old.type != "char"):
         return False  # CHAR drops the spaces at the end
     if not (
-        charsets.holds(new.charset, old.charset)
+        charsets.covers(new.charset, old.charset)
         or (server.strict and "binary" not in (old.charset, new.charset))
     ):
         return False

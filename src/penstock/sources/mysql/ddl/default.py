@@ -1,4 +1,4 @@
-"""What stands behind DEFAULT: a constant, the time, or an expression."""
+"""Reads what follows DEFAULT: a constant, the current time, or an expression."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.sources.mysql.ddl.definition import Default, DefaultExpression, De
 from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, keywords
 
 _PARENTHESES_MAX = 8
-"""A constant in more parentheses than this is taken for an expression."""
+"""A constant in more parentheses than this counts as an expression."""
 
 _NOW = keywords("CURRENT_TIMESTAMP NOW LOCALTIME LOCALTIMESTAMP")
 _NUMBER = re.compile(r"[-+]?\s*(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![\w$])")
@@ -17,7 +17,7 @@ _OPERATORS = frozenset("+-*/%|&^<>=!")
 
 
 def read_default(cursor: Cursor) -> Default:
-    """What stands behind DEFAULT: a constant, the time, or an expression."""
+    """Reads what follows DEFAULT."""
     start = cursor.peek()
     if start.kind == "sign" and start.text == "(":
         return _enclosed_default(cursor)
@@ -147,7 +147,8 @@ def _closes_at(tokens: list[Token]) -> int:
 
 
 def plain_literal(sql: str, tokens: list[Token]) -> DefaultLiteral | None:
-    """The constant at the beginning of the tokens. None: there is none whose value is certain."""
+    """Returns the constant at the beginning of the tokens. None: there is none, or its value is not
+    certain."""
     first = tokens[0]
     following = tokens[1] if len(tokens) > 1 else Token("end", "", 0, 0)
     if first.keyword in ("TRUE", "FALSE"):
@@ -172,7 +173,7 @@ def _prefixed(first: Token, following: Token) -> DefaultLiteral | None:
         return DefaultLiteral("hex" if first.keyword == "X" else "bits", following.text)
     if first.keyword in ("DATE", "TIME", "TIMESTAMP", "N"):
         return DefaultLiteral("string", following.value)
-    # Of others the bytes depend on the session's character set.
+    # The bytes of other texts depend on the session's character set.
     if first.text.startswith("_") and following.text.isascii():
         return DefaultLiteral("string", following.value)
     return None

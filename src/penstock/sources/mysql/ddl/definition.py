@@ -1,6 +1,6 @@
-"""The definition of a table, as rich as a statement can make it; frozen.
+"""The definition of a table, with everything that a statement can say about it.
 
-`TableDefinition.to_schema` is what `catalog.read_table` would read from the server for the same table.
+`TableDefinition.to_schema` returns what `catalog.read_table` would read from the server for the same table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DefaultLiteral:
 
 @dataclass(frozen=True)
 class DefaultExpression:
-    """A computed DEFAULT. `now`: it is the time of the statement, with this many digits."""
+    """A computed DEFAULT. `now`: it is the current time, with this number of fractional digits."""
 
     text: str
     now: int | None = None
@@ -47,7 +47,7 @@ Default = DefaultLiteral | DefaultExpression
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """A column. `column` is what the catalog says of it. The other fields are known from statements alone."""
+    """A column. `column` has what the catalog says. The other fields are known only from statements."""
 
     column: Column
     data_type: str = ""
@@ -59,8 +59,8 @@ class ColumnDefinition:
     """The expression of a generated column, as written."""
     comment: str = ""
     from_catalog: bool = False
-    """Whether it was read from the catalog. `on_update`, `auto_increment` and `expression` are not known
-    then."""
+    """Whether it was read from the catalog. Then `on_update`, `auto_increment` and `expression` are not
+    known."""
 
     @property
     def name(self) -> str:
@@ -83,7 +83,7 @@ class Key:
 
     @property
     def whole(self) -> bool:
-        """Whether it consists of whole columns."""
+        """Whether all of its parts are columns without a prefix."""
         return all(part.column is not None and part.length is None for part in self.parts)
 
     @property
@@ -102,7 +102,7 @@ class ForeignKey:
 
     @property
     def cascades(self) -> bool:
-        """Whether rows of this table change when rows of the other one do."""
+        """Whether changed rows of the parent change rows of this table."""
         return self.on_delete not in PASSIVE_RULES or self.on_update not in PASSIVE_RULES
 
 
@@ -123,7 +123,7 @@ class TableDefinition:
     sequence: bool = False
     options: tuple[tuple[str, str], ...] = field(default=())
     keys_known: bool = True
-    """Whether all unique keys are known. False: only the key that identifies a row is."""
+    """Whether all unique keys are known. False: only the key that identifies a row is known."""
 
     def find(self, name: str) -> ColumnDefinition | None:
         lowered = name.lower()
@@ -138,8 +138,9 @@ class TableDefinition:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that identify a row: the primary key, else the first unique key that is whole and over
-        NOT NULL columns. Of a primary key over prefixes, its columns: equal columns have equal prefixes."""
+        """The columns that identify a row: those of the primary key, or else of the first unique key over
+        whole NOT NULL columns. A primary key over prefixes counts with whole columns, because rows with equal
+        columns have equal prefixes."""
         primary = self.primary
         if primary is not None:
             return primary.columns
@@ -162,7 +163,7 @@ class TableDefinition:
                 return (
                     1,
                     any(part.column is None or part.column in nullable for part in key.parts),
-                    not key.whole or not texts.isdisjoint(key.columns),  # MariaDB: kept by a hash
+                    not key.whole or not texts.isdisjoint(key.columns),  # MariaDB: enforced by a hash
                 )
             return (2, key.kind == "fulltext", False)
 
@@ -181,7 +182,7 @@ class TableDefinition:
 
     def to_schema(self, version: int = 1) -> TableSchema:
         keys = [UniqueKey(key.name, key.parts) for key in self.sorted_keys() if key.unique]
-        if self.primary is not None:  # then the order of the others does not matter
+        if self.primary is not None:  # the order of the other keys does not matter then
             keys[1:] = sorted(keys[1:], key=lambda key: key.name)
         return TableSchema(
             table=self.table,

@@ -1,8 +1,8 @@
 """ALTER TABLE applied to a definition, in the server's order (sql_table.cc, mysql_prepare_alter_table).
 
-First every column that is there, in its place: dropped, changed or kept, whatever the order of the actions;
-then, in the order written, columns come new or move to another place. Then the keys that are there lose
-what was dropped and follow renamed columns; new keys come behind them.
+1. Existing columns are dropped, changed or left as they are, whatever the order of the actions.
+2. New columns are added and others are moved, in the order written.
+3. Existing keys lose dropped columns and follow renamed ones. New keys are added after them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.sources.mysql.ddl.change import Origin
 from penstock.sources.mysql.ddl.column import ColumnSpec, PeriodSpec
 from penstock.sources.mysql.ddl.conversion import silent_change
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, DefaultExpression, Key, TableDefinition
-from penstock.sources.mysql.ddl.options import KEEPS_ROWS, SHOWN, TableOptions
+from penstock.sources.mysql.ddl.options import ENGINES_WITH_ROWS, SHOWN, TableOptions
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.statement import (
     AddElement,
@@ -53,7 +53,7 @@ from penstock.sources.mysql.ddl.types import SPATIAL, size_class, text_bytes
 
 @dataclass(frozen=True)
 class Evolved:
-    """The definition after the actions, under its old name. The caller handles `renamed` and `exchanged`."""
+    """The definition after the actions, with its old name. The caller handles `renamed` and `exchanged`."""
 
     definition: TableDefinition
     origins: tuple[Origin, ...]
@@ -94,7 +94,7 @@ def evolve(
     keys = _keys(table, todo, server, columns, origins)
     options = _merged(table, todo.options)
     engine = dict(options).get("ENGINE", "")
-    keys.keys = _kept_parts(keys.keys, columns)
+    keys.keys = _parts_that_remain(keys.keys, columns)
     settled = keys.settled(columns, engine)
     final = primary_not_null(columns, settled)
     silent = [*todo.silent, *_silent(table, final, origins, todo, server)]
@@ -182,7 +182,7 @@ def _has(table: TableDefinition, todo: _Sorted, name: str) -> bool:
 
 def _engine(options: TableOptions, todo: _Sorted) -> None:
     engine = options.get("ENGINE")
-    if engine is not None and engine.upper() not in KEEPS_ROWS:
+    if engine is not None and engine.upper() not in ENGINES_WITH_ROWS:
         todo.silent.append(f"the table moves to the engine {engine}")
     if options.union is not None:
         todo.silent.append("the tables under a MERGE table change")
@@ -242,7 +242,7 @@ def _columns(
         if name in todo.dropped:
             continue
         if change is None:
-            column = _kept(old, todo, server, charset)
+            column = _after(old, todo, server, charset)
         else:  # MariaDB takes both for one column
             column = _altered(made[id(change)], todo.altered.get(name, ()), server)
             made[id(change)] = column
@@ -268,7 +268,7 @@ def _columns(
 
 
 def _specified(todo: _Sorted, server: Server, charset: tuple[str, str]) -> dict[int, ColumnDefinition]:
-    """The columns that the statement spells out, by the identity of their actions."""
+    """The columns that the statement defines, by the identity of their actions."""
     actions = [
         one for one in todo.order if isinstance(one, ChangeColumn) or isinstance(one.element, ColumnSpec)
     ]
@@ -284,12 +284,14 @@ def _altered(column: ColumnDefinition, actions: Iterable[AlterColumn], server: S
     for action in actions:
         if action.invisible is not None:
             column = replace(column, column=replace(column.column, invisible=action.invisible))
-        elif action.default is not None or not (_keeps_now(server) and _is_now(column)):
-            column = with_default(column, action.default, server)  # MariaDB does not drop that one
+        elif action.default is not None or not (_keeps_current_timestamp(server) and _is_now(column)):
+            column = with_default(column, action.default, server)  # MariaDB does not drop this default
     return column
 
 
-def _kept(old: ColumnDefinition, todo: _Sorted, server: Server, charset: tuple[str, str]) -> ColumnDefinition:
+def _after(
+    old: ColumnDefinition, todo: _Sorted, server: Server, charset: tuple[str, str]
+) -> ColumnDefinition:
     name = old.name.lower()
     column = old
     if not _is_renamed(name, todo, server):
@@ -300,12 +302,11 @@ def _kept(old: ColumnDefinition, todo: _Sorted, server: Server, charset: tuple[s
 
 
 def _is_renamed(name: str, todo: _Sorted, server: Server) -> bool:
-    """Whether MariaDB has given the column another name when it comes to ALTER COLUMN: that means one which
-    the statement adds under the name."""
+    """Whether MariaDB renames the column before ALTER COLUMN, which then means a new column of that name."""
     return server.mariadb and name.lower() in todo.renamed
 
 
-def _keeps_now(server: Server) -> bool:
+def _keeps_current_timestamp(server: Server) -> bool:
     return server.mariadb and server.version < (11, 4, 0)
 
 
@@ -314,8 +315,8 @@ def _is_now(column: ColumnDefinition) -> bool:
 
 
 def _converted(column: ColumnDefinition, charset: tuple[str, str], server: Server) -> ColumnDefinition:
-    """CONVERT TO CHARACTER SET: every character column gets it; a text type grows so that it holds as many
-    characters as before."""
+    """Applies CONVERT TO CHARACTER SET to every character column. A text type grows if as many characters as
+    before would not fit."""
     old = column.column
     if old.charset is None or old.charset == "binary":
         return column
@@ -398,8 +399,8 @@ def _followed(
     origins: list[Origin],
     server: Server,
 ) -> list[Key]:
-    """Keys over the columns as they are now. A part follows the first column that was of its name before, or
-    that is added under it; without any it goes (sql_table.cc, mysql_prepare_alter_table)."""
+    """Returns the keys with the new columns. A part gets the first column that had its name before or that is
+    added with this name, or is removed (sql_table.cc, mysql_prepare_alter_table)."""
     heirs: dict[str, tuple[ColumnDefinition, Origin]] = {}
     for column, origin in zip(columns, origins, strict=True):
         heirs.setdefault((origin.before or column.name).lower(), (column, origin))
@@ -411,7 +412,7 @@ def _followed(
             if part.column is None or (old is None and heir is not None):
                 parts.append(part)
             elif heir is not None and old is not None:
-                parts.append(KeyPart(heir[0].name, part.length or _kept_length(old.column, *heir, server)))
+                parts.append(KeyPart(heir[0].name, part.length or _prefix_after(old.column, *heir, server)))
         if parts:
             followed.append(replace(key, parts=tuple(parts)))
     return followed
@@ -420,8 +421,8 @@ def _followed(
 _STORED_BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8, "float": 4, "double": 8}
 
 
-def _kept_length(old: Column, heir: ColumnDefinition, origin: Origin, server: Server) -> int | None:
-    """The prefix of a key part after its column was replaced, or after an ENUM or SET became a text."""
+def _prefix_after(old: Column, heir: ColumnDefinition, origin: Origin, server: Server) -> int | None:
+    """Returns the prefix of a key part whose column was replaced, or changed from ENUM or SET to a text."""
     if old.type in ("enum", "set"):
         if heir.column.type in ("enum", "set") or (server.mariadb and origin.before is not None):
             return None
@@ -435,7 +436,7 @@ def _kept_length(old: Column, heir: ColumnDefinition, origin: Origin, server: Se
     return old.length or _STORED_BYTES.get(old.type)
 
 
-def _kept_parts(keys: list[Key], columns: list[ColumnDefinition]) -> list[Key]:
+def _parts_that_remain(keys: list[Key], columns: list[ColumnDefinition]) -> list[Key]:
     """Removes prefixes that the column's new type does not allow."""
     kinds = {one.name.lower(): one.column.type for one in columns}
     return [
@@ -481,7 +482,7 @@ def _silent(
 
 
 def _added(column: ColumnDefinition) -> str | None:
-    """Why only the server knows the values of existing rows in an added column."""
+    """Returns why only the server knows the values of existing rows in an added column, or None."""
     name = f"the added column {column.name}"
     if column.column.generated:
         return f"{name} is generated"

@@ -1,7 +1,7 @@
-"""SQL text to `Statement`: the heads of statements, CREATE TABLE, and statement-format DML.
+"""Parses SQL text into a `Statement`: the heads of statements, CREATE TABLE, and statement-format DML.
 
-Nothing here recurses with the statement's nesting, and time is linear in its length. A statement head that is
-not known is `Unknown`; whatever a future server adds is said instead of skipped.
+There is no recursion over the statement's nesting, and the time is linear in its length. A statement with an
+unknown head becomes `Unknown`. So statements of future servers are reported, and never skipped.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _HARMLESS_HEADS = keywords(
     REVOKE ROLLBACK SAVEPOINT SHOW SHUTDOWN SIGNAL STOP UNINSTALL UNLOCK XA CHANGE BACKUP CACHE"""
 )
 """Statements with these first words change no row of an existing table. They are about accounts, plugins,
-locks, transactions, replication, caches and the server itself. PREPARE only stores a text; what runs is
-logged under its own first word."""
+locks, transactions, replication, caches and the server itself. PREPARE only stores a text. The statement
+that is executed later is logged with its own first word."""
 _TABLE_UPKEEP = keywords("ANALYZE CHECK CHECKSUM OPTIMIZE")
 """Maintenance of tables. Rows are read, or rewritten unchanged. (`ANALYZE UPDATE …` of MariaDB runs the
 UPDATE.)"""
@@ -93,7 +93,7 @@ def _statement(cursor: Cursor, server: Server) -> Statement:
         "ALL",
     ):
         raise NotUnderstood("START")
-    if head == "BEGIN" and cursor.peek(1).keyword != "NOT":  # BEGIN NOT ATOMIC of MariaDB holds statements
+    if head == "BEGIN" and cursor.peek(1).keyword != "NOT":  # BEGIN NOT ATOMIC of MariaDB contains statements
         return NoTable("begin")
     if head in _TABLE_UPKEEP and _upkeep(cursor):
         return NoTable(head.lower())
@@ -127,7 +127,8 @@ def _repair(cursor: Cursor, server: Server) -> Statement:
 
 
 def _do(cursor: Cursor, server: Server) -> Statement:
-    """Servers before 5.7 write `DO RELEASE_LOCK("name")` in any format: it calls no function of a user's."""
+    """Reads DO. Servers before 5.7 log `DO RELEASE_LOCK("name")` in any format. It calls no stored
+    function."""
     if cursor.take("RELEASE_LOCK") and cursor.take_sign("("):
         cursor.string()
         if cursor.take_sign(")") and cursor.at_end:
@@ -247,7 +248,7 @@ def _query_in_parentheses(cursor: Cursor) -> bool:
 
 
 def selects(tokens: list[Token]) -> bool:
-    """Whether a query follows the definition. No part of a definition itself may contain a query."""
+    """Whether a query follows. No part of a table's definition can contain one."""
     for token, following in pairwise([*tokens, Token("end", "", 0, 0)]):
         if token.keyword == "SELECT":
             return True
@@ -331,7 +332,7 @@ def _alter(cursor: Cursor, server: Server) -> Statement:
 
 
 def _other_object(cursor: Cursor) -> Statement:
-    """Reads CREATE, ALTER and DROP of objects without captured rows."""
+    """Reads CREATE, ALTER and DROP of objects that have no captured rows."""
     definer = False
     for _ in range(40):
         word = cursor.peek().keyword
@@ -377,8 +378,8 @@ def _use(cursor: Cursor, server: Server) -> Statement:
 
 
 def _set(cursor: Cursor, server: Server) -> Statement:
-    """Reads SET name = value, …. Only plain names and constants are returned. Other values do not matter,
-    unless they may come from a function."""
+    """Reads SET name = value, …. Returns only plain names with constants, and whether another value may come
+    from a function."""
     if cursor.at_any("PASSWORD", "ROLE", "RESOURCE", "TRANSACTION") or cursor.at("DEFAULT", "ROLE"):
         return NoTable("set")
     values: list[tuple[str, str | None]] = []
@@ -405,7 +406,7 @@ def _assignment(tokens: list[Token]) -> tuple[str, str | None] | None:
         and tokens[1:2]
         and tokens[1].text != "@"
     ):
-        return None  # a variable of the session's own
+        return None  # a variable of the session
     while words and words[0].keyword in ("GLOBAL", "SESSION", "LOCAL", "PERSIST", "PERSIST_ONLY"):
         if words[0].keyword != "SESSION" and words[0].keyword != "LOCAL":
             return None

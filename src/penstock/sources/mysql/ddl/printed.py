@@ -16,7 +16,8 @@ _BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", 
 
 
 def default_text(column: Column, default: Default, server: Server) -> str | None:
-    """The printed text. None: no default, or NULL. If only the server knows its form, the text as written."""
+    """Returns the printed text. None: there is no default, or it is NULL. A text whose printed form only the
+    server knows is returned as written."""
     if isinstance(default, DefaultExpression):
         if default.now is None:
             return default.text
@@ -66,8 +67,8 @@ def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
 
 
 def without_spaces_beyond(column: Column, text: str) -> str:
-    """The text without trailing spaces that do not fit a VARCHAR. The server cuts them off silently, and
-    refuses other characters."""
+    """Returns the text without trailing spaces that do not fit a VARCHAR. The server removes them silently,
+    and refuses other characters that do not fit."""
     if column.type != "varchar" or column.length is None or len(text) <= column.length:
         return text
     return text[: column.length] + text[column.length :].rstrip(" ")
@@ -119,7 +120,7 @@ _FLOATING_WIDTH = {"float": 12, "double": 22}
 
 
 def _filled(column: Column, text: str) -> str:
-    """Fills the number with zeros: ZEROFILL shows in the default, too."""
+    """Puts zeros before the number, because defaults are printed with ZEROFILL, too."""
     if not column.column_type.endswith("zerofill"):
         return text
     match = re.search(r"\((\d+)(?:,(\d+))?\)", column.column_type)
@@ -174,7 +175,7 @@ def _as_text(default: DefaultLiteral) -> str:
 
 
 def _labels(column: Column, default: DefaultLiteral) -> str:
-    """The labels as they were declared, although DEFAULT may spell them in another case."""
+    """Returns the labels with their declared spelling. DEFAULT may spell them in another case."""
     labels = column.labels or ()
     if default.kind == "number":
         number = int(default.text)

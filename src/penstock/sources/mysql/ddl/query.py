@@ -1,6 +1,6 @@
-"""The query of CREATE TABLE … SELECT, as far as its columns are plain columns of one table.
+"""Reads the query of CREATE TABLE … SELECT, if its columns are plain columns of one table.
 
-Only the server knows the types of anything else (expressions, joins, unions). Then there is no answer.
+Only the server knows the types of other queries (expressions, joins, unions). For these, None is returned.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def _up_to_from(cursor: Cursor) -> list[Token]:
 
 
 def selected(query: PlainQuery, source: TableDefinition) -> list[ColumnDefinition] | None:
-    """The columns that the query adds: types and defaults are kept, keys and numbering are not."""
+    """Returns the columns that the query adds. They have the types and defaults of the queried table, but not
+    its keys and AUTO_INCREMENT."""
     wanted = query.columns
     if wanted is None:
         wanted = tuple((one.name, one.name) for one in source.columns if not one.column.invisible)

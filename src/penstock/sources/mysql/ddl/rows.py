@@ -1,12 +1,12 @@
-"""Rows that change without row events: the tables that statement-format DML names, and what ALTER TABLE
-does."""
+"""Rows that change without row events: the tables that statement-format DML names, and the effects of
+ALTER TABLE."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from penstock.model.schema import TableId
-from penstock.sources.mysql.ddl import statement as said
+from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.column import ColumnSpec, PeriodSpec
 from penstock.sources.mysql.ddl.definition import DefaultLiteral
 from penstock.sources.mysql.ddl.statement import NoTable, RowStatement, Statement
@@ -32,9 +32,9 @@ def _delete(cursor: Cursor) -> Statement:
 
 
 def _table_references(cursor: Cursor, until: str) -> tuple[TableId, ...]:
-    """Every name that stands where a table may, up to a keyword; names in subqueries too.
+    """Returns all names in places where a table can be, up to a keyword, also in subqueries.
 
-    In a DELETE of several tables an alias may stand before FROM; it is taken for a table, which does no harm.
+    In a DELETE of several tables, an alias before FROM is taken for a table, which does no harm.
     """
     tables: list[TableId] = []
     depth = 0
@@ -61,7 +61,7 @@ def _table_references(cursor: Cursor, until: str) -> tuple[TableId, ...]:
 
 
 def _written_table(cursor: Cursor) -> TableId:
-    """`table`, `database.table`, and both with `.*` behind (DELETE of several tables)."""
+    """`table` or `database.table`, with or without `.*` (DELETE of several tables)."""
     parts = [cursor.identifier()]
     while cursor.take_sign("."):
         if cursor.take_sign("*"):
@@ -109,27 +109,27 @@ HEADS: dict[str, Callable[[Cursor], Statement]] = {
 }
 
 
-def changes_rows(statement: said.AlterTable) -> bool:
-    """Whether the statement may give rows other values than a target has that follows its definition alone.
+def changes_rows(statement: syntax.AlterTable) -> bool:
+    """Whether the statement may change rows in a way that does not follow from the new definition.
 
-    Not so: columns that go, get another name, or come with a constant; keys, checks and options that hold no
-    rows; partitions that are made or undone with all of their rows.
+    It does not if it drops or renames columns, adds columns with constants, changes keys, checks or options
+    that have no rows, or creates or removes partitions without losing rows.
     """
     return statement.ignore or any(_changes_rows(action) for action in statement.actions)
 
 
-def _changes_rows(action: said.Action) -> bool:
+def _changes_rows(action: syntax.Action) -> bool:
     match action:
-        case said.AddElement(element=ColumnSpec() as column):
+        case syntax.AddElement(element=ColumnSpec() as column):
             constant = column.default is None or isinstance(column.default, DefaultLiteral)
             return not constant or column.generated is not None or column.auto_increment
-        case said.AddElement(element=element):
+        case syntax.AddElement(element=element):
             return isinstance(element, PeriodSpec)
-        case said.SetOptions(options=options):
+        case syntax.SetOptions(options=options):
             return options.get("ENGINE") is not None or options.union is not None
         case (
-            said.RenameColumn() | said.DropColumn() | said.AlterColumn() | said.DropKey() | said.RenameKey()
-            | said.RenameTo() | said.Partitioning() | said.NoChange()
+            syntax.RenameColumn() | syntax.DropColumn() | syntax.AlterColumn() | syntax.DropKey()
+            | syntax.RenameKey() | syntax.RenameTo() | syntax.Partitioning() | syntax.NoChange()
         ):  # fmt: skip
             return False
         case _:

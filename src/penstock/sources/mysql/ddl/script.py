@@ -1,10 +1,11 @@
-"""SQL scripts as the mysql client reads them: files cut into statements.
+"""Cuts SQL scripts into statements, as the mysql client does.
 
-A delimiter ends a statement, but not inside quotes or comments; DELIMITER changes it. Bodies of procedures,
-triggers and events are kept whole also where a script forgot to change the delimiter: BEGIN … END, CASE, IF
-and loops are matched. Version comments stay in the text; `tokens` decides about them.
+A delimiter outside of quotes and comments ends a statement. DELIMITER changes the delimiter. The body of a
+procedure, trigger or event stays in one piece, even if the script forgot to change the delimiter, because
+BEGIN … END, CASE, IF and loops are matched. Version comments stay in the text, and `tokens` decides about
+them.
 
-A file is read in blocks, and time is linear in its size.
+A file is read in blocks, and the time is linear in its size.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _COMMAND = re.compile(
     )(?:\n|\Z)""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""Lines for the client alone, at a place where a statement may begin."""
+"""Lines for the client, at a place where a statement may begin."""
 _COMMENTS = r"\#[^\n]* | --(?=[\s\x00-\x1f]|\Z)[^\n]* | /\*(?!M?!)(?:[^*]|\*(?!/))*\*/"
 _SKIP = re.compile(rf"(?: \s+ | --[^\n]* | {_COMMENTS} )+", re.VERBOSE)
-"""What may stand before a statement. No statement begins with two minus signs."""
+"""What may come before a statement. No statement begins with two minus signs."""
 _QUOTED = r"""'[^'\\]*(?:(?:''|\\.)[^'\\]*)*' | "[^"\\]*(?:(?:""|\\.)[^"\\]*)*" | `[^`]*`"""
 _CREATE = r"(?:/\*!\d*\s*)?create\b"
 _ROUTINE = re.compile(
@@ -112,7 +113,8 @@ class Script:
                 return self._at < len(self._text)
 
     def _end_of_statement(self) -> tuple[int, int]:
-        """(end of the statement that begins here, begin of what follows)."""
+        """Returns the end of the statement that begins at the present place, and the beginning of what
+        follows."""
         if len(self._text) - self._at < _HEAD_CHARACTERS:
             self._fill()
         routine = self._delimiter == ";" and _is_routine(self._text, self._at)
@@ -122,7 +124,7 @@ class Script:
             found = scanner.scan(self._text, position, final=self._ended)
             if found is not None:
                 return found
-            position = scanner.position - self._at  # the text before the statement goes
+            position = scanner.position - self._at  # the text before the statement is not needed any more
             if len(self._text) > STATEMENT_CHARACTERS_MAX or not self._fill():
                 self._ended = True
 
@@ -144,7 +146,7 @@ class _Scanner:
               | (?P<other> [;:(),] | /\*M?!\d* | \*/ | [^\W\d][\w$]* )""",
             re.DOTALL | re.VERBOSE,
         )
-        # Everything up to the next place that needs a look, in one go: dumps are mostly this.
+        # Skip everything up to the next special character at once. Most of a dump is skipped in this way.
         plain = rf"[^'\"`\#\-/;\\{re.escape(delimiter[0])}]+ | {_QUOTED}"
         plain += "" if delimiter[0] == "-" else " | -(?!-)"
         plain += "" if delimiter[0] == "/" else r" | /(?!\*)"
@@ -157,7 +159,7 @@ class _Scanner:
         while position < size and not (self._blocks is not None and self._blocks.ended):
             if self._plain is not None and (plain := self._plain.match(text, position)):
                 if plain.end() == size and not final:
-                    break  # a quote or comment may begin with what comes next
+                    break  # a quote or comment may begin with the next character
                 position = plain.end()
                 continue
             match = self._pattern.match(text, position)
@@ -166,7 +168,7 @@ class _Scanner:
                 continue
             kind = match.lastgroup
             if match.end() == size and not final:
-                break  # it may go on in the next block
+                break  # it may continue in the next block
             if kind == "open":
                 if not final:
                     break
@@ -186,7 +188,7 @@ class _Scanner:
 
 
 class _Blocks:
-    """Counts nested BEGIN, CASE, IF and loops. An END closes each."""
+    """Counts nested BEGIN, CASE, IF and loops. Each is closed by an END."""
 
     _BEFORE_STATEMENT = frozenset(
         [
@@ -218,14 +220,14 @@ class _Blocks:
         self._before = ""
         self._body = False
         self.ended = False
-        """The BEGIN … END that is the whole body has been closed."""
+        """Whether the BEGIN … END that is the whole body has been closed."""
 
     @property
     def closed(self) -> bool:
         return self._depth <= 0
 
     def see(self, word: str, text: str, end: int) -> None:
-        """The next word or sign, in upper case; `text` goes on at `end`."""
+        """Takes the next word or sign, in upper case. `text` continues at `end`."""
         if word.startswith("/*") or word == "*/":
             return
         before, self._before = self._before, word
@@ -253,8 +255,8 @@ _LABEL_CHARACTERS_MAX = 400
 
 
 def _after_body(text: str, end: int, *, final: bool) -> int | None:
-    """Where the next statement may begin: behind `END [label] ;`, or right here if the delimiter was
-    forgotten. None: more text is needed to tell."""
+    """Returns where the next statement may begin: after `END [label] ;`, or at the present place if the
+    delimiter was forgotten. None: more text is needed to decide."""
     if not final and len(text) - end < _LABEL_CHARACTERS_MAX:
         return None
     match = _AFTER_BODY.match(text, end)
@@ -266,7 +268,7 @@ _CALL_LOOK_AHEAD = 4000
 
 
 def _is_call(text: str, position: int) -> bool:
-    """IF(a, b, c), not IF (condition) THEN: a comma stands between its parentheses."""
+    """Whether it is IF(a, b, c) and not IF (condition) THEN: there is a comma between its parentheses."""
     if _CALL.match(text, position) is None:
         return False
     depth = 0

@@ -29,7 +29,8 @@ STRICT = frozenset({"STRICT_TRANS_TABLES"})
 
 
 def sql_mode(text: str | int) -> frozenset[str]:
-    """The modes that matter here, from a list of names or from the bits of a QUERY event."""
+    """Returns the modes that matter for statements, from a list of names or from the bits of a QUERY
+    event."""
     if isinstance(text, int):
         return frozenset(name for name, bit in SQL_MODE_BITS.items() if text & bit)
     names = {name.strip().upper() for name in text.split(",")}
@@ -40,7 +41,7 @@ def sql_mode(text: str | int) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Server:
-    """A server and a session. `sql_mode` None: not known, so nothing follows from it."""
+    """A server and a session. `sql_mode` None: it is not known, so nothing is concluded from it."""
 
     version: tuple[int, int, int] = (8, 0, 36)
     mariadb: bool = False
@@ -55,7 +56,8 @@ class Server:
 
     @classmethod
     def parse(cls, text: str) -> Server:
-        """`8.0`, `5.7.22`, `mariadb-10.11`. A version that is cut short means the last release of its series.
+        """Parses `8.0`, `5.7.22`, `mariadb-10.11` and the like. A version without its last number means the
+        newest release of its series.
 
         Raises `ValueError` for anything else.
         """
@@ -70,14 +72,15 @@ class Server:
         return cls(version=version, mariadb=mariadb)
 
     def at_least(self, mysql: tuple[int, int, int] | None, mariadb: tuple[int, int, int] | None) -> bool:
-        """Whether the version is this one or later. None: no version of that product is."""
+        """Whether the version is this one or a later one. None: no version of that product has the
+        property."""
         wanted = mariadb if self.mariadb else mysql
         return wanted is not None and self.version >= wanted
 
     @property
     def strict(self) -> bool:
-        """Whether values that do not fit are refused, so that a successful statement has changed none of
-        them."""
+        """Whether values that do not fit are refused. Then a successful statement has not changed such
+        values."""
         return self.sql_mode is not None and bool(
             self.sql_mode & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "TRADITIONAL"}
         )

@@ -1,4 +1,5 @@
-"""What a statement says, before it meets any table: values, one class a kind of statement or action."""
+"""What a statement says, without regard to any table. There is one class for each kind of statement or
+action."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class First:
 
 @dataclass(frozen=True)
 class After:
-    """The column comes right behind another one."""
+    """The column comes right after another one."""
 
     column: str
 
@@ -40,7 +41,7 @@ class AddElement:
 
 @dataclass(frozen=True)
 class ChangeColumn:
-    """CHANGE and MODIFY: the column `old` gets another definition, perhaps another name and place."""
+    """CHANGE and MODIFY: the column `old` gets another definition, and perhaps another name and place."""
 
     old: str
     column: ColumnSpec
@@ -71,7 +72,8 @@ class AlterColumn:
 
 @dataclass(frozen=True)
 class DropKey:
-    """DROP PRIMARY KEY, INDEX, KEY, CONSTRAINT, FOREIGN KEY, CHECK: `kinds` are the ones it may be."""
+    """DROP PRIMARY KEY, INDEX, KEY, CONSTRAINT, FOREIGN KEY, CHECK. `kinds`: the kinds of keys that it can
+    drop."""
 
     name: str
     kinds: frozenset[str]
@@ -116,7 +118,7 @@ class LosesRows:
 
 @dataclass(frozen=True)
 class ExchangeRows:
-    """Rows change places with those of another table."""
+    """Rows are exchanged with those of another table."""
 
     other: TableId
     what: str
@@ -129,7 +131,7 @@ class Versioning:
 
 @dataclass(frozen=True)
 class NoChange:
-    """Neither rows nor definition change."""
+    """Neither rows nor the definition change."""
 
     what: str
 
@@ -177,7 +179,7 @@ class CreateTable:
     unknown: str | None = None
     query: PlainQuery | None = None
     calls: bool = False
-    """Whether the query may call functions: something in it has parentheses."""
+    """Whether the query may call functions, because it has parentheses."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class TruncateTable:
 @dataclass(frozen=True)
 class SetDatabase:
     """CREATE (`create`) or ALTER DATABASE, with character set and collation as written. `replaces`: a
-    database of this name is dropped first, with all of its tables."""
+    database of this name is dropped before, with all of its tables."""
 
     name: str
     charset: str | None
@@ -224,7 +226,7 @@ class SetDatabase:
 
 @dataclass(frozen=True)
 class DropDatabase:
-    """Every table of the database is gone."""
+    """DROP DATABASE, which drops all of its tables."""
 
     name: str
 
@@ -236,8 +238,8 @@ class UseDatabase:
 
 @dataclass(frozen=True)
 class SetVariables:
-    """SET name = value, … as far as it matters here; None: a value that is not a constant. `calls`: a value
-    may come from a function or a query."""
+    """SET name = value, …, with the variables that matter. None: the value is not a constant. `calls`: a
+    value may come from a function or a query."""
 
     values: tuple[tuple[str, str | None], ...]
     calls: bool = False
@@ -245,10 +247,10 @@ class SetVariables:
 
 @dataclass(frozen=True)
 class RowStatement:
-    """Statement-format DML: rows of these tables may change, and no row event says how.
+    """Statement-format DML: rows of these tables may change without row events.
 
-    Tables that the statement only reads may be among them. What it changes through views, triggers, stored
-    functions and foreign keys is not.
+    There may be tables among them that the statement only reads. Tables that it changes through views,
+    triggers, stored functions and foreign keys are not among them.
     """
 
     tables: tuple[TableId, ...]
@@ -257,7 +259,7 @@ class RowStatement:
 
 @dataclass(frozen=True)
 class RepairTables:
-    """REPAIR TABLE: rows that cannot be saved go, of these tables alone."""
+    """REPAIR TABLE, which deletes rows of these tables that cannot be saved."""
 
     tables: tuple[TableId, ...]
 

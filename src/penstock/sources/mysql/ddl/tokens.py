@@ -1,13 +1,16 @@
-"""SQL text of MySQL and MariaDB as tokens, and a cursor over them.
+"""Cuts SQL text of MySQL and MariaDB into tokens, with a cursor over them.
 
 The lexical rules are those of the server (sql_lex.cc's documentation, "Language Structure" in the manual):
-`/*!50100 … */` is code for servers from 5.1.0 on, `/*M!100100 … */` for MariaDB alone; `--` starts a
-comment only before white space; quotes are doubled or, in strings, escaped by a backslash (but under
-NO_BACKSLASH_ESCAPES). Double quotes are a string or, under ANSI_QUOTES, an identifier: the cursor takes them
-for what its caller expects.
 
-Tokens are made on demand, since statements may be very long and mostly their head matters; time is linear
-in the text that is looked at.
+- `/*!50100 … */` is code for servers from 5.1.0 on, `/*M!100100 … */` only for MariaDB.
+- `--` begins a comment only before white space.
+- A quote inside quotes is doubled. In strings it may also be escaped by a backslash, unless the sql_mode has
+  NO_BACKSLASH_ESCAPES.
+- Double quotes are a string or, with ANSI_QUOTES, an identifier. The cursor takes them for what its caller
+  expects.
+
+Tokens are made on demand, because statements may be very long and often only their head matters. The time is
+linear in the text that is read.
 """
 
 from __future__ import annotations
@@ -21,14 +24,14 @@ from penstock.model.schema import TableId
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "b": "\b"}
 
 TOKENS_MAX = 500_000
-"""A statement that needs more tokens to be understood is not understood. Some tens of MB, about a second. The
-longest sensible ones, an ENUM of 65,535 labels or 8,192 partitions, stay well below."""
+"""A statement with more tokens counts as not understood. So many tokens are some tens of MB of text, and take
+about a second. Even an ENUM of 65,535 labels or a table of 8,192 partitions has far fewer."""
 
 Kind = Literal["word", "name", "string", "double", "sign", "end"]
 
 
 def unescape(text: str, quote: str = "'") -> str:
-    """The inside of a quoted SQL literal as plain text."""
+    """Returns what is inside a quoted SQL literal, as plain text."""
 
     def plain(match: re.Match[str]) -> str:
         if match[1] in ("%", "_"):
@@ -39,18 +42,19 @@ def unescape(text: str, quote: str = "'") -> str:
 
 
 def keywords(text: str) -> frozenset[str]:
-    """A set of keywords, written side by side."""
+    """Returns a set of keywords, which are given in one string."""
     return frozenset(text.split())
 
 
 class NotUnderstood(Exception):
-    """The statement does not fit the grammar known here."""
+    """The statement does not fit the known grammar."""
 
 
 class Token(NamedTuple):
-    """`text` is the word, the name or string without quotes, or the sign; `start` and `end` are in the SQL.
+    """`text`: the word, the name or string without quotes, or the sign. `start` and `end`: its place in the
+    SQL.
 
-    A string's value is only unescaped by `value`.
+    Escapes in a string are resolved by `value` only.
     """
 
     kind: Kind
@@ -72,7 +76,7 @@ class Token(NamedTuple):
         return unescape(self.text, '"' if self.kind == "double" else "'")
 
 
-# Each alternative can match a given text in one way only, so failing takes linear time.
+# Each alternative can match a text in one way only, so a failing match takes linear time.
 _TOKEN_PATTERN = r"""
     (?P<space>[\t-\r\ ]+ | \#[^\n]* | --(?=[\x00-\x20]|\Z)[^\n]*)
   | (?P<code>/\*(?P<maria>M?)!(?P<version>[0-9]{5,6})?)
@@ -89,7 +93,7 @@ _PLAIN = {"string": r"(?P<string>'[^']*(?:''[^']*)*')", "double": r'(?P<double>"
 
 
 def _plain(*kinds: str) -> re.Pattern[str]:
-    """Where a backslash in these quotes is a character as any other."""
+    """A pattern for these quotes where a backslash is a character like any other."""
     pattern = re.sub(
         r"\(\?P<(string|double)>.*",
         lambda match: _PLAIN[match[1]] if match[1] in kinds else match[0],
@@ -113,8 +117,8 @@ def tokenize(
     ansi_quotes: bool = False,
     start: int = 0,
 ) -> Iterator[Token]:
-    """`version` decides which version comments are code; None: all of them. `backslashes`: they escape.
-    `ansi_quotes`: double quotes hold names."""
+    """Yields the tokens. `version` decides which version comments are code (None: all). `backslashes`:
+    whether they escape. `ansi_quotes`: whether double quotes are names."""
     position = start
     inside_code = 0
     pattern = _PLAIN_QUOTES if not backslashes else _PLAIN_NAMES if ansi_quotes else _TOKEN
@@ -161,7 +165,7 @@ def _is_code(match: re.Match[str], version: tuple[int, int, int] | None, mariadb
         return True
     wanted = int(match["version"])
     if mariadb and not match["maria"] and 50700 <= wanted <= 99999:
-        return False  # written for MySQL versions that MariaDB does not follow
+        return False  # for MySQL versions whose features MariaDB does not have
     major, minor, patch = version
     return wanted <= major * 10_000 + minor * 100 + patch
 
@@ -185,7 +189,7 @@ _QUOTED = ("string", "double")
 
 
 class Cursor:
-    """A place in the tokens, with small steps from which a grammar is made."""
+    """A place in the tokens, with the small steps of which parsers are made."""
 
     def __init__(self, sql: str, tokens: Iterator[Token], *, database: str, lower_case: bool = False) -> None:
         self.sql = sql
@@ -194,7 +198,7 @@ class Cursor:
         """The database in which a REFERENCES without a database finds its table."""
         self.lower_case = lower_case
         self.last_end = 0
-        """The end of the token that was taken last."""
+        """The end of the last token that was taken."""
         self._tokens = tokens
         self._ahead: list[Token] = []
         self._count = 0
@@ -232,7 +236,7 @@ class Cursor:
         return token.kind == "sign" and token.text == sign
 
     def take(self, *keywords: str) -> bool:
-        """Skips these keywords if they come next, and says whether they did."""
+        """Skips these keywords if they come next. Returns whether they did."""
         if not self.at(*keywords):
             return False
         for _ in keywords:
@@ -327,13 +331,13 @@ class Cursor:
         return tokens
 
     def within(self, tokens: list[Token]) -> Cursor:
-        """A cursor over some of the tokens."""
+        """Returns a cursor over some of the tokens."""
         inner = Cursor(self.sql, iter(tokens), database=self.database, lower_case=self.lower_case)
         inner.home = self.home
         return inner
 
     def table(self, database: str | None = None) -> TableId:
-        """`[database] . table`; without a database, the session's, or the one given."""
+        """Reads `[database.]table`. Without a database it is the session's, or the given one."""
         database = self.database if database is None else database
         if self.take_sign("."):
             name = self.identifier()
@@ -355,8 +359,8 @@ class Cursor:
         return names
 
     def item(self) -> list[Token]:
-        """The tokens up to the next comma outside of parentheses, the closing parenthesis around, or the
-        end."""
+        """Takes the tokens up to the next comma outside of parentheses, to the parenthesis that closes the
+        list, or to the end."""
         tokens: list[Token] = []
         depth = 0
         while not self.at_end:
@@ -372,7 +376,7 @@ class Cursor:
 
 
 def top_level(tokens: list[Token]) -> list[Token]:
-    """The tokens outside of parentheses. The parentheses themselves stay."""
+    """Returns the tokens outside of parentheses, and the parentheses."""
     kept: list[Token] = []
     depth = 0
     for token in tokens:

@@ -1,4 +1,4 @@
-"""Data types as statements write them, with all their synonyms, and as the server keeps and prints them."""
+"""Data types as statements write them, with all synonyms, and as the server stores and prints them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _VARCHAR_BYTES_MAX = 65_535
 
 @dataclass(frozen=True)
 class TypeSpec:
-    """A data type as written. `kind` is the server's own name of it."""
+    """A data type as written. `kind`: the server's name of it."""
 
     kind: str
     length: int | None = None
@@ -212,8 +212,8 @@ def _name(cursor: Cursor) -> str:
 def resolve(
     spec: TypeSpec, name: str, *, inherited: tuple[str, str], server: Server, collation: str | None = None
 ) -> tuple[Column, str]:
-    """The column that the server makes of it (nullable, without default), and its DATA_TYPE. `inherited` are
-    the table's character set and collation, `collation` the column's own COLLATE."""
+    """Returns the column that the server creates (nullable, without default), and its DATA_TYPE. `inherited`:
+    the table's character set and collation. `collation`: the column's COLLATE."""
     collation = collation or spec.collation
     kind, length, decimals = spec.kind, spec.length, spec.decimals
     named = collation if spec.charset is None else spec.charset
@@ -272,7 +272,8 @@ def _sizes(kind: str, length: int | None, decimals: int | None) -> tuple[str, in
 def _text(
     server: Server, kind: str, length: int | None, charset: str, collation: str
 ) -> tuple[str, int | None, str | None, str | None]:
-    """Texts in the character set `binary` are binary; lengths choose the size class."""
+    """Returns a text type. In the character set `binary` it is a binary type. A length decides its size
+    class."""
     width = charsets.bytes_max(charset)
     if kind == "varchar" and length is None and not server.mariadb:
         raise NotUnderstood("a length")
@@ -312,12 +313,12 @@ def _binary(server: Server, kind: str, length: int | None) -> tuple[str, int | N
 
 
 def size_class(size: int) -> str:
-    """The smallest text type for this many bytes."""
+    """The smallest text type that has room for this number of bytes."""
     return next((name for name, limit in _TEXT_SIZES if size <= limit), "longtext")
 
 
 def text_bytes(kind: str) -> int | None:
-    """The bytes that a text or blob type can hold. None: no such type."""
+    """Most bytes of a value of a text or blob type. None: it is no such type."""
     sizes = dict(_TEXT_SIZES)
     for name, blob in _BLOBS.items():
         if kind in (name, blob):

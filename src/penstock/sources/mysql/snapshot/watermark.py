@@ -202,7 +202,7 @@ class TableWatermarks:
         except pymysql.MySQLError as error:
             if error.args[0] not in (*_ACCESS_DENIED, 1054, 1146, _ER_OPTION_PREVENTS_STATEMENT):
                 raise
-            raise self._unfit(f"cannot be written: {error.args[1]}") from error
+            raise self._unusable(f"cannot be written: {error.args[1]}") from error
 
     def end(self) -> MySqlWindow:
         high = self._end.high()
@@ -230,11 +230,11 @@ class TableWatermarks:
             )
             row = cursor.fetchone()
         if row is None:
-            raise self._unfit("does not exist, or the account may not see it")
+            raise self._unusable("does not exist, or the account may not see it")
         if text(row[0]) != "InnoDB":
-            raise self._unfit(f"has the engine {text(row[0])}, whose writes do not wait for other commits")
+            raise self._unusable(f"has the engine {text(row[0])}, whose writes do not wait for other commits")
 
-    def _unfit(self, why: str) -> ConfigError:
+    def _unusable(self, why: str) -> ConfigError:
         return ConfigError(
             f"The watermark table {self._table} {why}.",
             hint=f"CREATE TABLE {quoted(self._table)} (slot SMALLINT UNSIGNED PRIMARY KEY, "
@@ -270,7 +270,7 @@ class SnapshotWatermarks:
             if GtidSet(gtids).issubset(GtidSet(seen)):
                 self._proven = gtids
             elif time.monotonic() > deadline:
-                raise _behind(self._connection, timeout_s)
+                raise _replica_is_behind(self._connection, timeout_s)
             else:
                 time.sleep(0.02)  # the commit that is missing is under way
 
@@ -336,10 +336,10 @@ def ensure_executed(connection: Connection[Any], gtids: str, *, timeout_s: float
         cursor.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (gtids, timeout_s))
         row = cursor.fetchone()
     if row is None or int(row[0]) != 0:
-        raise _behind(connection, timeout_s)
+        raise _replica_is_behind(connection, timeout_s)
 
 
-def _behind(connection: Connection[Any], timeout_s: float) -> TransientError:
+def _replica_is_behind(connection: Connection[Any], timeout_s: float) -> TransientError:
     return TransientError(
         f"The server {connection.host!r} has not executed everything up to the table's start"
         f" within {timeout_s:g} s.",
