@@ -46,16 +46,21 @@ def _major(path: str) -> int:
 
 
 class Nessie(PrivateServer):
-    """Keeps its catalog in memory, and tables in a bucket of `store`. It needs Java 21 or newer."""
+    """Keeps its catalog in memory, and tables in a bucket of `store`. It needs Java 21 or newer.
+
+    `vends`: it hands out temporary keys, which it gets from the store (moto can do that). Otherwise its
+    clients need keys of their own. It never signs requests for them: Iceberg 1.12 asks for that at another
+    address than Nessie 0.99 has.
+    """
 
     kind = "nessie"
     WAREHOUSE = "wh"
 
-    def __init__(self, store: S3Server, bucket: str) -> None:
+    def __init__(self, store: S3Server, bucket: str, *, vends: bool = False) -> None:
         self._java = java_of(NESSIE_JAVA_MIN)
         [self._jar] = fetch(_NESSIE)
         super().__init__()
-        self._store, self._bucket = store, bucket
+        self._store, self._bucket, self._vends = store, bucket, vends
         self._management_port = free_port()
         self.start()
 
@@ -77,6 +82,10 @@ class Nessie(PrivateServer):
             f"{s3}.path-style-access": "true",
             f"{s3}.region": "us-east-1",
             f"{s3}.access-key": "urn:nessie-secret:quarkus:store-key",
+            f"{s3}.request-signing-enabled": "false",
+            f"{s3}.sts-endpoint": self._store.url,
+            f"{s3}.client-iam.enabled": str(self._vends).lower(),
+            f"{s3}.client-iam.assume-role": "arn:aws:iam::123456789012:role/lake",
             "store-key.name": KEY_ID,
             "store-key.secret": SECRET,
             "quarkus.log.level": "WARN",

@@ -38,6 +38,12 @@ PROPERTIES = {
 """Properties of new tables. `format.py` says what was measured."""
 
 
+def may_remove_files(table: Any) -> bool:
+    """Whether clients may remove files of a table that its newest snapshot does not use. Catalogs with
+    branches or other references of their own forbid it by a property."""
+    return bool(table.properties().get("gc.enabled") != "false")
+
+
 class Catalog:
     """The catalog with this name in the Spark session. A table is given by the levels of its namespace and
     then its name. Thread-safe."""
@@ -92,6 +98,12 @@ class Catalog:
                 raise
             return False
         return True
+
+    def drop(self, levels: Sequence[str]) -> None:
+        """Drops a table with its files. A catalog that removes files by itself, such as Nessie, forbids that
+        (`may_remove_files`); then the files stay."""
+        purge = " PURGE" if may_remove_files(self.load(levels)) else ""
+        self._spark.sql(f"DROP TABLE {self.table_name(levels)}{purge}")
 
     def _namespace(self, levels: tuple[str, ...]) -> Any:
         with self._guard:

@@ -25,6 +25,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from penstock.sinks.lake.iceberg.catalog import may_remove_files
 from penstock.sinks.lake.iceberg.files import Classes, closeable_items, java_items
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
@@ -41,7 +42,7 @@ def expire(classes: Classes, target: Any, options: IcebergOptions) -> None:
     """Expires snapshots by the options `snapshots_age`, `snapshots_max` and `snapshots_keep`, and deletes
     files by `files_age`."""
     now_ms = int(time.time() * 1000)
-    expired = _expired(target, options, now_ms)
+    expired = _expired(target, options, now_ms) if may_remove_files(target) else []
     if expired:
         change = target.expireSnapshots()
         for number in expired:

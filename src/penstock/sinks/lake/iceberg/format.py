@@ -112,7 +112,7 @@ class IcebergFormat:
         return self._catalog.create(self._levels(table), columns, {**PROPERTIES, **properties})
 
     def remove(self, table: TableId) -> None:
-        self._spark.sql(f"DROP TABLE {self.name(table)} PURGE")
+        self._catalog.drop(self._levels(table))
 
     def remove_files(self, table: TableId) -> bool:
         if self._options.path is None:

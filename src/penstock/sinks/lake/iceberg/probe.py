@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -55,8 +56,8 @@ class _Trial:
         self._catalog = Catalog(spark, options.catalog_name)
         self._namespace = _namespace(options, databases)
         self._table = f"penstock_probe_{uuid.uuid4().hex[:12]}"
-        self._undo: list[tuple[str, str]] = []
-        """What was created, and the statement that drops it."""
+        self._undo: list[tuple[str, Callable[[], object]]] = []
+        """What was created, and what drops it."""
 
     def tried(self, check: str, step: Callable[[], str | None]) -> Probed | None:
         """None: the step had nothing to try with, so nothing after it has."""
@@ -88,15 +89,15 @@ class _Trial:
             if not self._catalog.has_namespace(levels):
                 name = self._catalog.table_name(levels)
                 self._spark.sql(f"CREATE NAMESPACE {name}")
-                self._undo.append((f"the namespace {'.'.join(levels)}", f"DROP NAMESPACE {name}"))
+                drop = partial(self._spark.sql, f"DROP NAMESPACE {name}")
+                self._undo.append((f"the namespace {'.'.join(levels)}", drop))
                 made = True
         return f"The namespace {'.'.join(self._namespace)} {'can be created' if made else 'exists'}."
 
     def make_table(self) -> str:
         levels = (*self._namespace, self._table)
         self._catalog.create(levels, _COLUMNS, PROPERTIES)
-        drop = f"DROP TABLE {self._catalog.table_name(levels)} PURGE"
-        self._undo.append((f"the table {'.'.join(levels)}", drop))
+        self._undo.append((f"the table {'.'.join(levels)}", partial(self._catalog.drop, levels)))
         return "A table can be created."
 
     def use_store(self) -> str:
@@ -115,9 +116,9 @@ class _Trial:
 
     def clean_up(self) -> Iterator[Probed]:
         """Removes what the trial has made, the newest first. What cannot be removed is reported."""
-        for what, statement in reversed(self._undo):
+        for what, drop in reversed(self._undo):
             try:
-                self._spark.sql(statement)
+                drop()
             except (Py4JError, PySparkException) as error:
                 reason = self._failed("drop", error)
                 message = f"{what.capitalize()} could not be dropped again. {reason}"
