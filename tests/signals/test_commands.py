@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.model.schema import TableId
-from penstock.signals.commands import ExecuteSnapshot, is_condition, matching, parse, parse_data
+from penstock.signals.commands import ExecuteSnapshot, matching, parse, parse_data
 
 TABLES = [TableId("shop", name) for name in ("orders", "orders_old", "customers")] + [
     TableId("crm", "orders")
@@ -64,43 +64,6 @@ def test_patterns_mean_tables_in_both_ways_of_writing() -> None:
         assert matching([pattern], TABLES)[pattern] == [TABLES[0], TABLES[1]], pattern
     assert matching(["shop.orders"], TABLES)["shop.orders"] == [TABLES[0]]
     assert matching(["(a+)+$", "orders", "shop"], TABLES) == {"(a+)+$": [], "orders": [], "shop": []}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "id > 5",
-        "kind = 'a;b)--' AND (n = 1 OR n = 2)",
-        "x = \"(\" or y='it''s'",
-        "a = '\\''",
-        "`table` = 'select with values'",
-    ],
-)
-def test_a_plain_condition_is_one(text: str) -> None:
-    assert is_condition(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1) UNION (SELECT 1",
-        "1; DROP TABLE x",
-        "1 -- x",
-        "1 /* x",
-        "(1",
-        "1)",
-        "'x",
-        "id IN (SELECT 1)",
-        "1 # x",
-        "EXISTS (TABLE mysql.user)",
-        "(1, 2) IN (VALUES ROW(1, 2))",
-        "id IN (WITH x AS (TABLE t) TABLE x)",
-        "1 INTO OUTFILE '/tmp/x'",
-        "a = '\\'",
-    ],
-)
-def test_what_is_more_than_a_condition_is_not_one(text: str) -> None:
-    assert not is_condition(text)
 
 
 @pytest.mark.parametrize("name", ["rows_per_second", "bytes_per_second"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -185,33 +184,3 @@ def matching(patterns: Iterable[str], tables: Iterable[TableId]) -> dict[str, li
         ways = [way for way in (pattern, plain) if "." in way]
         found[pattern] = [table for table in known if any(matches(way, table) for way in ways)]
     return found
-
-
-def is_condition(text: str) -> bool:
-    """Whether the SQL is safe to place between parentheses as one expression over one row. Outside of quotes
-    it must not close a parenthesis it did not open, end the statement, start a comment or read another
-    table."""
-    depth, quote = 0, ""
-    place, bare = 0, ""
-    while place < len(text):
-        char = text[place]
-        if quote:
-            if char == "\\" and quote != "`":
-                place += 1
-            elif char == quote:
-                quote = ""
-        elif char in "'\"`":
-            quote = char
-        elif char in "()":
-            depth += 1 if char == "(" else -1
-            if depth < 0:
-                return False
-        elif char in ";#\0" or text.startswith(("--", "/*"), place):
-            return False
-        bare += " " if quote else char
-        place += 1
-    return depth == 0 and not quote and not _READS_TABLES.search(bare)
-
-
-_READS_TABLES = re.compile(r"\b(select|table|values|with|into)\b", re.IGNORECASE)
-"""Words that begin a query inside an expression, or end one (MySQL 8.0.19: `EXISTS (TABLE t)`)."""

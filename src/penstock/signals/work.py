@@ -27,7 +27,7 @@ from penstock.printable import argument
 from penstock.signals import commands
 from penstock.signals.answers import progress
 from penstock.signals.channels import Channel
-from penstock.signals.commands import is_condition, matching
+from penstock.signals.commands import matching
 from penstock.signals.settings import (
     apply_patterns,
     limits_by_signal,
@@ -214,11 +214,6 @@ class Signals:
             if not found:
                 raise ConfigError(
                     f"additional-conditions: {condition.collection!r} is not in data-collections."
-                )
-            if not is_condition(condition.filter):
-                raise ConfigError(
-                    f"additional-conditions: {condition.filter[:200]!r} is not a plain SQL condition.",
-                    hint="Write an expression as it would follow WHERE, without comments and subqueries.",
                 )
             for name in found:
                 self._catalog.check_condition(known[name].schema, condition.filter)

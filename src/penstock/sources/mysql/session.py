@@ -26,6 +26,7 @@ from penstock.relaylog.reader import Statement
 from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
 from penstock.sources.mysql import catalog, followed_host, statements
+from penstock.sources.mysql.condition import check_plain
 from penstock.sources.mysql.connection import connect, explain, hang_up, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 from penstock.sources.mysql.identifiers import quoted
@@ -205,6 +206,7 @@ class SourceSession:
         return key_literal(column, value)
 
     def check_condition(self, schema: TableSchema, condition: str) -> None:
+        check_plain(condition)
         connection = connect(self._config)
         try:
             prepare_session(connection)
