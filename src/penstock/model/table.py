@@ -294,7 +294,8 @@ def keyless(table: TableId, add_key: AddKey = plain_add_key) -> tuple[str, str]:
         "rows cannot be merged."
     )
     hint = (
-        f"{add_key(table)}; then run `penstock resnapshot FILE {argument(table)}`. Or use the `parquet` sink."
+        f"{add_key(table)}; then run `penstock resnapshot FILE {argument(table)}`. Or use a sink that keeps "
+        "a log of changes, which needs no key."
     )
     return reason, hint
 

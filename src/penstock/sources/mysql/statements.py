@@ -425,7 +425,7 @@ def cascade_reason(table: TableId) -> tuple[str, str]:
     )
     hint = (
         f"Let the application change {table} itself and remove the rule from the key (`penstock doctor FILE` "
-        "prints the SQL), have them followed with `cascades: apply` (into Iceberg or Delta), or accept the "
+        "prints the SQL), have them followed with `cascades: apply`, or accept the "
         f"gap with `cascades: ignore`; then run `penstock resnapshot FILE {argument(table)}`."
     )
     return reason, hint
