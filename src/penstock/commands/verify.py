@@ -100,7 +100,13 @@ def verified(
     spark = build_session(config.spark, config.sink, folder)
     try:
         sink = open_sink(config.sink, spark, state.uuid, config.merge_shards)
-        if not isinstance(sink, TableSink) or not isinstance(sink, Readable):
+        if not isinstance(sink, Readable):
+            raise ConfigError(
+                f"The targets of the sink {config.sink.type} cannot be read back, so there is nothing to "
+                "compare with.",
+                hint="Compare them with the source's tables by other means.",
+            )
+        if not isinstance(sink, TableSink):
             raise ConfigError(
                 f"The sink {config.sink.type} is a change log, so there is no table to compare with.",
                 hint=f"`penstock verify` works with the sink {own_names(lambda kind: kind.keeps_tables)}.",

@@ -41,6 +41,7 @@ from penstock.runtime.verify_requests import Requests
 from penstock.signals.channels import open_channels
 from penstock.signals.settings import apply_patterns, is_paused, limits_by_signal, to_resnapshot
 from penstock.signals.work import Signals
+from penstock.sinks.base import readable
 from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.gate import Gate
@@ -112,6 +113,8 @@ class Run:
             apply_patterns(self.captured, config.tables, self.state)
             self.goal = self.source.end_position() if self.once else None
             spark.result()
+            if self._applies_cascades:
+                readable(self.sink)  # its rows tell what a foreign key changes
             self._make_workers(any(finding.partial_rows for finding in findings))
             self._start_history()  # first, so that it is stopped last: the other parts still record changes
             self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))

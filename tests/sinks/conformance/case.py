@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
+from tests.sinks.conformance import registered
 
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
@@ -24,10 +25,10 @@ from penstock.sinks.base import (
     EvolvedColumn,
     Narrowing,
     Ours,
+    Readable,
     Sink,
     TableSink,
     change_sink,
-    readable,
     table_sink,
 )
 from penstock.sinks.kind import SinkKind
@@ -140,9 +141,22 @@ class Case:
         """The same, for rows of these columns."""
         return self.again(arrow=pa.schema([column.field for column in columns]))
 
-    def rows(self, version: str | None = None) -> list[Values]:
-        """Columns of the source, and `_sequence`."""
-        frame = readable(self.sink).read(self.table, version)
+    @property
+    def shows_rows(self) -> bool:
+        """Whether `frame` can be asked for."""
+        return isinstance(self.sink, Readable) or registered.reader(self.kind.name) is not None
+
+    def frame(self) -> DataFrame:
+        """The target's present rows."""
+        if isinstance(self.sink, Readable):
+            return self.sink.read(self.table)
+        read = registered.reader(self.kind.name)
+        assert read is not None, f"name a function in the entry-point group {registered.READERS}"
+        return read(self.kind.example(self.folder), self.spark, self.table)  # type: ignore[no-any-return]
+
+    def rows(self, frame: DataFrame | None = None) -> list[Values]:
+        """Columns of the source, and `_sequence`: of the target's present rows, or of those in `frame`."""
+        frame = self.frame() if frame is None else frame
         return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 

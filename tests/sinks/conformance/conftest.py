@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,14 +24,21 @@ def _case(name: str, spark: SparkSession, lake_root: Path) -> Case:
     return Case(spark, registry.kind(name), lake_root / name)
 
 
-@pytest.fixture(params=registered.names(tables=True))
+def _params(*, tables: bool) -> list[Any]:
+    return [
+        pytest.param(name, marks=pytest.mark.slow if name in registered.SLOW else ())
+        for name in registered.names(tables=tables)
+    ]
+
+
+@pytest.fixture(params=_params(tables=True))
 def tables(
     request: pytest.FixtureRequest, example_is_registered: None, spark: SparkSession, lake_root: Path
 ) -> Case:
     return _case(request.param, spark, lake_root)
 
 
-@pytest.fixture(params=registered.names(tables=False))
+@pytest.fixture(params=_params(tables=False))
 def changes(
     request: pytest.FixtureRequest, example_is_registered: None, spark: SparkSession, lake_root: Path
 ) -> Case:

@@ -1,16 +1,24 @@
-"""The sinks that the suite is about: all that are registered, and with them the example beside this file,
-which comes by the entry-point group `penstock.sinks` as one of another package does."""
+"""The sinks that the suite is about: all that are registered, and with them the examples beside this file,
+which come by the entry-point group `penstock.sinks` as those of another package do."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from penstock.sinks import registry
 
 EXAMPLE = Path(__file__).with_name("example")
+READERS = "penstock.sinks.conformance"
+"""The entry-point group for sinks that are not `Readable`. The entry has the sink's name. Its object is a
+function `(options, spark, table)` that returns a DataFrame like `Readable.read`, of the present rows. It
+serves this suite alone, which has to see what the sink has written."""
+SLOW = {"arrow_unreadable"}
+"""Sinks that only a slow run tests: it has the code of another one."""
 
 
 @contextmanager
@@ -26,6 +34,13 @@ def names(*, tables: bool) -> list[str]:
     """Sinks that keep tables, or those that take changes."""
     with with_example():
         return [name for name in registry.names() if registry.kind(name).keeps_tables == tables]
+
+
+def reader(name: str) -> Callable[..., Any] | None:
+    """The function that shows what the sink has written. None: its package names none."""
+    with with_example():
+        found = next(iter(entry_points(group=READERS, name=name)), None)
+        return None if found is None else found.load()
 
 
 def every_name() -> list[str]:

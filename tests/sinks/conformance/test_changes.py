@@ -1,5 +1,5 @@
-"""What every sink that takes changes promises. What cannot be asked for what it has (`Readable`) is asked
-through its standard output, where that is what it writes to."""
+"""What every sink that takes changes promises. A sink that shows no rows (`Case.shows_rows`) is asked through
+its standard output, where that is what it writes to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sinks.conformance.case import Case, Values, column, new_table
 
 from penstock.errors import ConfigError, InternalError
 from penstock.model.schema import TableId
-from penstock.sinks.base import Foreign, Missing, Ours, Readable, readable
+from penstock.sinks.base import Foreign, Missing, Ours
 
 TEXT = pa.string()
 Seen = Callable[[Case], list[tuple[str, Values]]]
@@ -26,8 +26,8 @@ def seen(capsys: pytest.CaptureFixture[str]) -> Seen:
     lines: list[dict[str, Any]] = []
 
     def changes_of(it: Case) -> list[tuple[str, Values]]:
-        if isinstance(it.sink, Readable):
-            frame = readable(it.sink).read(it.table)
+        if it.shows_rows:
+            frame = it.frame()
             names = [name for name in frame.columns if not name.startswith("_")]
             found = [row.asDict() for row in frame.collect()]
             rows = [(row["_sequence"], row["_change_type"], tuple(row[n] for n in names)) for row in found]

@@ -13,7 +13,7 @@ from tests.sinks.conformance.case import Case, column, new_table
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
-from penstock.sinks.base import Foreign, Missing, Ours, readable
+from penstock.sinks.base import Foreign, Missing, Ours, Readable
 from penstock.sinks.rows import Incomplete
 
 INT, TEXT = pa.int32(), pa.string()
@@ -292,11 +292,14 @@ def test_targets_that_can_be_moved_exchange_their_names(tables: Case) -> None:
 def test_a_version_reads_as_it_was_and_one_that_is_held_stays(tables: Case) -> None:
     it = tables.create()
     it.append(1, (1, "a", False, 10))
-    version, held = readable(it.sink).version(it.table), readable(it.sink).hold(it.table)
+    if not isinstance(it.sink, Readable):
+        return  # then nobody asks it for a version
+    version, held = it.sink.version(it.table), it.sink.hold(it.table)
     assert version is not None and held is not None
     it.merge(2, (1, "b", False, 20))
     it.tables.compact(it.table)
-    assert it.rows(version) == it.rows(held) == [(1, "a", 10)]
+    for past in (version, held):
+        assert it.rows(it.sink.read(it.table, past)) == [(1, "a", 10)]
     assert it.rows() == [(1, "b", 20)]
 
 

@@ -55,7 +55,9 @@ class ArrowOptions(SinkOptions):
         return self.path
 
 
-class ArrowSink:
+class ArrowTables:
+    """`TableSink`."""
+
     def __init__(self, options: ArrowOptions, spark: SparkSession, pipeline: str) -> None:
         self._root = options.path
         self._spark = spark
@@ -131,20 +133,6 @@ class ArrowSink:
     def compact(self, table: TableId) -> Compacted:
         return Compacted(1, 1)
 
-    # readable
-
-    def version(self, table: TableId) -> str | None:
-        state = self._state(table)
-        return None if state is None else state["versions"][-1]
-
-    def hold(self, table: TableId) -> str | None:
-        return self.version(table)  # versions are kept
-
-    def read(self, table: TableId, version: str | None = None) -> DataFrame:
-        version = version or self.version(table)
-        assert version is not None
-        return self._spark.createDataFrame(self._rows(table, version))
-
     # --------------------------------------------------------------------------------------------------------
 
     def _path(self, table: TableId) -> Path:
@@ -202,6 +190,22 @@ class ArrowSink:
         return self._spark.sql(f"SELECT {column.default}").toArrow().column(0)[0].as_py()
 
 
+class ArrowSink(ArrowTables):
+    """It is `Readable`, too."""
+
+    def version(self, table: TableId) -> str | None:
+        state = self._state(table)
+        return None if state is None else state["versions"][-1]
+
+    def hold(self, table: TableId) -> str | None:
+        return self.version(table)  # versions are kept
+
+    def read(self, table: TableId, version: str | None = None) -> DataFrame:
+        version = version or self.version(table)
+        assert version is not None
+        return self._spark.createDataFrame(self._rows(table, version))
+
+
 def _plain(array: Any) -> pa.Array:
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
@@ -243,5 +247,35 @@ ARROW = SinkKind(
     options=ArrowOptions,
     open=_open,
     example=lambda folder: ArrowOptions(type="arrow", path=folder),
+    keeps_tables=True,
+)
+
+
+# The same for a sink that is not `Readable`, as one of a database that keeps no older versions is not.
+
+
+class UnreadableOptions(ArrowOptions):
+    """Tables as Arrow files that Penstock does not read back."""
+
+    type: Literal["arrow_unreadable"]  # type: ignore[assignment]
+    """Name of the sink."""
+
+
+def _open_unreadable(
+    options: UnreadableOptions, spark: SparkSession, pipeline: str, shards: Shards
+) -> ArrowTables:
+    return ArrowTables(options, spark, pipeline)
+
+
+def written_rows(options: UnreadableOptions, spark: SparkSession, table: TableId) -> DataFrame:
+    """The present rows of the table's target, for the conformance suite."""
+    return ArrowSink(options, spark, pipeline="").read(table)
+
+
+ARROW_UNREADABLE = SinkKind(
+    name="arrow_unreadable",
+    options=UnreadableOptions,
+    open=_open_unreadable,
+    example=lambda folder: UnreadableOptions(type="arrow_unreadable", path=folder),
     keeps_tables=True,
 )
