@@ -16,6 +16,7 @@ A write waits for `source.read_timeout`, too. A server that reads nothing for so
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import math
 import select
@@ -114,7 +115,8 @@ class Patience:
     def _arrives(self) -> bool:
         looks = select.poll()
         looks.register(self._socket, select.POLLIN)
-        return bool(looks.poll(ARRIVES_S * 1000))
+        # With POLLERR there is nothing to read: the kernel has given the peer up (`watch_peer`).
+        return any(not events & select.POLLERR for _, events in looks.poll(ARRIVES_S * 1000))
 
 
 class Wire(io.RawIOBase):
@@ -132,7 +134,10 @@ class Wire(io.RawIOBase):
             limit(self._socket, self._patience)
             try:
                 size = int(self._socket.recv_into(buffer))
-            except TimeoutError:
+            except TimeoutError as error:
+                if error.errno == errno.ETIMEDOUT:  # from the kernel (`watch_peer`), and not our limit
+                    self._patience.check()
+                    raise TimeoutError("it acknowledges nothing, so the network to it is dead") from error
                 self._patience.silent()
                 continue
             if not size:
