@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import socketserver
@@ -101,6 +102,55 @@ def test_a_dropped_connection_stays_half_open_and_new_ones_are_not_answered(prox
         with reach(proxy) as new:
             assert says(new, b"c\n") == b"c\n"
         assert is_silent(old)
+
+
+def test_a_dropped_connection_answers_no_keepalive_but_a_stalled_one_does(proxy: Proxy) -> None:
+    with reach(proxy) as stalled, reach(proxy) as dropped:
+        for connection in (stalled, dropped):
+            assert says(connection, b"a\n") == b"a\n"
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 2)):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        proxy.stall()
+        stalled.settimeout(5)
+        with pytest.raises(TimeoutError) as waited:
+            stalled.recv(1)
+        assert waited.value.errno is None, "our own timeout"
+        proxy.drop()
+        with pytest.raises(TimeoutError) as lost:
+            dropped.recv(1)
+        assert lost.value.errno == errno.ETIMEDOUT
+
+
+def test_a_server_that_does_not_answer_delays_nobody_else() -> None:
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        proxy = stack.enter_context(Proxy("127.0.0.1", listener.getsockname()[1]))
+        one = stack.enter_context(reach(proxy))
+        server = stack.enter_context(listener.accept()[0])
+        fill(listener, stack)
+        other = stack.enter_context(reach(proxy))
+        other.sendall(b"a")
+        began = time.monotonic()
+        one.sendall(b"b")
+        assert hears(server, 1) == b"b"
+        proxy.stall()
+        proxy.pass_on()
+        assert time.monotonic() - began < 2
+        with pytest.raises(ConnectionResetError):
+            other.recv(1)
+
+
+def fill(listener: socket.socket, stack: contextlib.ExitStack) -> None:
+    """Connects until the listener's queue is full. Then the kernel drops the SYN of new connections."""
+    for _ in range(64):
+        filler = stack.enter_context(socket.socket())
+        filler.settimeout(0.1)
+        try:
+            filler.connect(listener.getsockname())
+        except TimeoutError:
+            return
+    raise AssertionError("the queue is never full")
 
 
 def test_a_cut_resets_what_there_is_and_lets_new_connections_in(proxy: Proxy) -> None:

@@ -10,8 +10,9 @@ A command takes effect at once, for existing and for new connections:
 
 - `pass_on()`: everything is forwarded, also what was delayed by a stall.
 - `stall()`: connections stay open and new ones are accepted, but nothing is forwarded.
-- `drop()`: existing connections are half-open for good: nothing is ever forwarded again, and neither side is
-  informed. New ones are not answered (their SYN is dropped) until the next command.
+- `drop()`: existing connections are half-open for good: every packet that arrives is dropped, TCP keepalive
+  included, and neither side is informed. New ones are not answered (their SYN is dropped) until the next
+  command.
 - `cut()`: connections are reset (RST); new ones are forwarded.
 - `refuse()`: connections are reset; new ones are refused.
 - `slow(bytes_per_second=N)`: forwards N bytes a second, over all connections and directions together.
@@ -20,12 +21,15 @@ A command takes effect at once, for existing and for new connections:
 
 A stalled connection still answers TCP keepalive, because the kernel does. A proxy that hangs behaves in the
 same way. `drop` acts like a NAT that has forgotten a connection. One thread does everything. It never waits
-for a peer that is connected, and buffers at most 64 KiB per direction.
+for a peer, not even while it connects to the server, and buffers at most 64 KiB per direction.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import os
 import selectors
 import socket
 import struct
@@ -37,10 +41,16 @@ from types import TracebackType
 
 _BUFFER_BYTES = 64 * 1024
 _CONNECT_S = 5.0
+"""How long the server may take to accept a connection. Then the client's is reset."""
 _COMMAND_S = 10.0
+"""How long a command may take. The proxy's thread answers within milliseconds, unless the machine hangs."""
 _TICK_S = 0.02
+"""How often a slowed connection is looked at, and one to a server that has not accepted it yet."""
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with timeout 0: closing sends RST."""
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # socket(7); Python has no names for them
+_KEEP_NOTHING = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
+"""A BPF program of one instruction, "return 0": the kernel drops each packet before TCP sees it."""
 
 
 @dataclass(eq=False)
@@ -62,16 +72,27 @@ class _Flow:
 class _Link:
     client: socket.socket
     server: socket.socket | None = None
+    connects_until: float = 0.0
+    """Until when the connection to the server may take, in the time of `time.monotonic`."""
     flows: tuple[_Flow, ...] = ()
+    """Empty until the server has accepted the connection."""
     dropped: bool = False
 
+    @property
+    def ends(self) -> list[socket.socket]:
+        return [self.client] if self.server is None else [self.client, self.server]
+
+    def drop(self) -> None:
+        self.dropped = True
+        for end in self.ends:
+            _drop_packets(end)
+
     def close(self, *, reset: bool) -> None:
-        for end in (self.client, self.server):
-            if end is not None:
-                if reset:
-                    with contextlib.suppress(OSError):
-                        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                end.close()
+        for end in self.ends:
+            if reset:
+                with contextlib.suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            end.close()
 
 
 class Proxy:
@@ -80,7 +101,8 @@ class Proxy:
 
     def __init__(self, target_host: str, target_port: int, *, port: int = 0) -> None:
         """`port`: the port to listen on; 0 means any free port."""
-        self._target = (target_host, target_port)
+        found = socket.getaddrinfo(target_host, target_port, type=socket.SOCK_STREAM)
+        self._family, _, _, _, self._target = found[0]
         self._listener: socket.socket | None = _listen(port)
         self.port: int = self._listener.getsockname()[1]
         self.accepted = 0
@@ -88,7 +110,7 @@ class Proxy:
         self.passed_bytes = 0
         """Bytes forwarded since the start, both directions."""
         self._links: list[_Link] = []
-        self._fillers: list[socket.socket] = []
+        self._answering = True
         self._forwarding = True
         self._rate: int | None = None
         self._budget_bytes = 0.0
@@ -135,8 +157,10 @@ class Proxy:
         def drop() -> None:
             self._set_mode(forwarding=False)
             for link in self._links:
-                link.dropped = True
-            self._stop_answering()
+                link.drop()
+            assert self._listener is not None
+            _drop_packets(self._listener)
+            self._answering = False
 
         self._do(drop)
 
@@ -173,27 +197,11 @@ class Proxy:
         for link in self._links:
             for flow in link.flows:
                 flow.left_bytes = left_bytes if flow.from_server else None
-        for filler in self._fillers:
-            filler.close()
-        self._fillers.clear()
         if self._listener is None:
             self._listener = _listen(self.port)
-        else:
-            self._listener.listen(socket.SOMAXCONN)
-
-    def _stop_answering(self) -> None:
-        """Fills the listener's queue: while it is full, the kernel drops the SYN of new connections."""
-        assert self._listener is not None
-        self._listener.listen(0)
-        for _ in range(64):
-            filler = socket.socket()
-            filler.settimeout(0.1)
-            try:
-                filler.connect(("127.0.0.1", self.port))
-            except OSError:
-                filler.close()
-                return
-            self._fillers.append(filler)
+        elif not self._answering:
+            self._listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+        self._answering = True
 
     def _reset_all(self) -> None:
         for link in self._links:
@@ -207,26 +215,30 @@ class Proxy:
                     timeout_s = self._watch(selector)
                     ready = {key.fileobj for key, _ in selector.select(timeout_s)}
                 self._run_commands()
-                if self._listener in ready and not self._fillers:
+                if self._listener in ready and self._answering:
                     self._accept()
                 for link in list(self._links):
                     self._forward_link(link)
         finally:
             for link in self._links:
                 link.close(reset=False)
-            for end in (self._listener, *self._fillers):
-                if end is not None:
-                    end.close()
+            if self._listener is not None:
+                self._listener.close()
 
     def _watch(self, selector: selectors.BaseSelector) -> float | None:
         """Registers the sockets on which something can be done now. Returns the timeout in seconds, or None
         for no timeout."""
         selector.register(self._woken, selectors.EVENT_READ)
-        if self._listener is not None and not self._fillers:
+        if self._listener is not None and self._answering:
             selector.register(self._listener, selectors.EVENT_READ)
         timeout_s = None
         interest: dict[socket.socket, int] = {}
-        for flow in (flow for link in self._links if self._is_forwarding(link) for flow in link.flows):
+        forwarding = [link for link in self._links if self._is_forwarding(link)]
+        for link in forwarding:
+            if link.server is not None and not link.flows:
+                interest[link.server] = selectors.EVENT_WRITE  # it can be written to once it is connected
+                timeout_s = _TICK_S  # `connects_until` may pass
+        for flow in (flow for link in forwarding for flow in link.flows):
             if flow.buffered and (flow.left_bytes is None or flow.left_bytes > 0):
                 if self._allowance() > 0:
                     interest[flow.target] = interest.get(flow.target, 0) | selectors.EVENT_WRITE
@@ -264,7 +276,7 @@ class Proxy:
         if not self._is_forwarding(link):
             return
         try:
-            if link.server is None:
+            if not link.flows:
                 self._connect_server(link)
             for flow in link.flows:
                 self._forward(flow)
@@ -272,14 +284,27 @@ class Proxy:
             link.close(reset=True)
             self._links.remove(link)
             return
-        if all(flow.closed for flow in link.flows):
+        if link.flows and all(flow.closed for flow in link.flows):
             link.close(reset=False)
             self._links.remove(link)
 
     def _connect_server(self, link: _Link) -> None:
-        server = link.server = socket.create_connection(self._target, _CONNECT_S)
-        for end in (server, link.client):
-            end.setblocking(False)
+        """Begins to connect, or looks how far that is. Raises `OSError` if it has failed."""
+        if link.server is None:
+            link.server = socket.socket(self._family, socket.SOCK_STREAM)
+            link.server.setblocking(False)
+            link.connects_until = time.monotonic() + _CONNECT_S
+            result = link.server.connect_ex(self._target)
+        else:
+            result = link.server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if result not in (0, errno.EINPROGRESS):
+            raise OSError(result, os.strerror(result))
+        if not _is_connected(link.server):
+            if time.monotonic() > link.connects_until:
+                raise TimeoutError("the server does not accept the connection")
+            return
+        server = link.server
+        for end in link.ends:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.flows = (
             _Flow(link.client, server, from_server=False),
@@ -318,6 +343,22 @@ class Proxy:
         self._budget_bytes = min(saved, max(1.0, self._rate / 4))
         self._budget_since = now
         return int(self._budget_bytes)
+
+
+def _is_connected(end: socket.socket) -> bool:
+    try:
+        end.getpeername()
+    except OSError as error:
+        if error.errno == errno.ENOTCONN:
+            return False
+        raise
+    return True
+
+
+def _drop_packets(end: socket.socket) -> None:
+    """From now on nothing arrives at this socket, as if the network had lost it."""
+    program = struct.pack("HP", 1, ctypes.addressof(_KEEP_NOTHING))
+    end.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
 def _listen(port: int) -> socket.socket:
