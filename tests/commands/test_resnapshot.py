@@ -103,7 +103,10 @@ def at_once(condition: Callable[[], Any], what: str, *, seconds: float = 0) -> N
 @contextmanager
 def running(file: Path, *, refuses: str = "") -> Iterator[StateStore]:
     """What a pipeline does for these commands: signals, the way back of parked tables, and resnapshots are
-    its own; log, source and sink are scripts. `refuses`: why the source does not show its tables."""
+    its own; log, source and sink are scripts. `refuses`: why the source does not show its tables.
+
+    If the loop fails, it gives the pipeline's lock back, as a process that ends does. So the commands stop
+    waiting, and the loop's error fails the test."""
     config = configuration.load(file)
     state, stopping = StateStore(config.state), threading.Event()
     log: Any = Log()
@@ -117,24 +120,29 @@ def running(file: Path, *, refuses: str = "") -> Iterator[StateStore]:
     )  # fmt: skip
     rereads = Resnapshots(state, log, source, config, sink, wait=at_once, renew=lambda: None)
     failures: list[Exception] = []
+    began = threading.Event()
 
     def loop() -> None:
         try:
-            while not stopping.wait(0.01):
-                signals.work()
-                rereads.work()
+            with directory.held(config.state):
+                began.set()
+                while not stopping.wait(0.01):
+                    signals.work()
+                    rereads.work()
         except Exception as error:
             failures.append(error)
+            began.set()
 
-    with directory.held(config.state):
-        thread = threading.Thread(target=loop)
-        thread.start()
-        try:
-            yield state
-        finally:
-            stopping.set()
-            thread.join()
-    assert failures == []
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        began.wait()
+        yield state
+    finally:
+        stopping.set()
+        thread.join()
+        if failures:
+            raise failures[0]
 
 
 def test_a_pipeline_that_does_not_run_finds_the_signal_when_it_does(
@@ -161,6 +169,17 @@ def test_a_running_pipeline_answers_once_it_has_begun(file: Path, capsys: pytest
         assert json.loads(capsys.readouterr().out) == {"shop.a": {"ok": True}}
         unpark(file, ["shop.a"], as_json=False)
         assert capsys.readouterr().out == "shop.a is not parked.\n"
+
+
+def test_an_error_of_the_loop_ends_the_commands_and_the_test(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(self: Signals) -> None:
+        raise KeyError("a fault of the loop")
+
+    monkeypatch.setattr(Signals, "work", fault)
+    with pytest.raises(KeyError, match="a fault of the loop"), running(file):
+        resnapshot(file, ["shop.a"], recreate=False, as_json=False)
 
 
 def test_what_keeps_a_table_as_it_is_is_an_error(file: Path) -> None:

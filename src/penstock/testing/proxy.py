@@ -38,6 +38,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Any
 
 _BUFFER_BYTES = 64 * 1024
 _CONNECT_S = 5.0
@@ -101,8 +102,9 @@ class Proxy:
 
     def __init__(self, target_host: str, target_port: int, *, port: int = 0) -> None:
         """`port`: the port to listen on; 0 means any free port."""
-        found = socket.getaddrinfo(target_host, target_port, type=socket.SOCK_STREAM)
-        self._family, _, _, _, self._target = found[0]
+        first = socket.getaddrinfo(target_host, target_port, type=socket.SOCK_STREAM)[0]
+        self._family: int = first[0]
+        self._target: Any = first[4]
         self._listener: socket.socket | None = _listen(port)
         self.port: int = self._listener.getsockname()[1]
         self.accepted = 0

@@ -47,7 +47,10 @@ class DatabaseServer(PrivateServer, MySqlClient):
     """
 
     release: ClassVar[str]
-    """Product and version. Also the name of the release's folder in the cache."""
+    """Product and version. The name of the release's folder in the cache begins with it."""
+    files: ClassVar[int] = 1
+    """Version of the files that `unpack` creates. Increase it when that changes, for example with the
+    artifact. Later versions than the first are part of the folder's name."""
     layout: ClassVar[int] = 1
     """Version of the data directory that `initialise` creates. Increase it when that changes."""
     PASSWORD: ClassVar[str] = "penstock"
@@ -96,13 +99,17 @@ class DatabaseServer(PrivateServer, MySqlClient):
     @classmethod
     def home(cls) -> Path:
         """Returns the cache folder of the release."""
-        return artifacts.cache_root() / cls.release
+        return artifacts.cache_root() / cls._entry()
+
+    @classmethod
+    def _entry(cls) -> str:
+        return cls.release if cls.files == 1 else f"{cls.release}-files-{cls.files}"
 
     @classmethod
     def prepare(cls) -> Path:
         """Downloads the server and creates a data directory as a template, once. Returns the template."""
-        artifacts.entry(cls.release, cls.unpack)
-        return artifacts.entry(f"{cls.release}-data-{cls.layout}", cls.initialise)
+        artifacts.entry(cls._entry(), cls.unpack)
+        return artifacts.entry(f"{cls._entry()}-data-{cls.layout}", cls.initialise)
 
     @property
     def datadir(self) -> Path:
