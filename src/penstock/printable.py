@@ -28,8 +28,8 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 def printable(text: Any, *, lines: bool = False) -> str:
     """Returns `text` as one line, with invisible characters escaped as `\\n`, `\\x1b` or `\\u202e`. With
-    `lines`, line breaks are kept and all lines but the first are indented, so that no line looks like a
-    message of its own."""
+    `lines`, line breaks are kept and all lines but the first are indented, so that no line looks like another
+    message."""
     if lines:
         return "\n  ".join(printable(line) for line in str(text).split("\n"))
     return _CHARACTERS.sub(_escaped, str(text))

@@ -231,8 +231,8 @@ def test_nobody_looks_while_no_chunk_wants_to_begin() -> None:
     ("options", "named"),
     [
         ({"hosts": ["replica"]}, "host:port"),
-        ({"load": {"replicas": ["a:1"]}}, "go together"),
-        ({"load": {"replica_lag_max": "5s"}}, "go together"),
+        ({"load": {"replicas": ["a:1"]}}, "needs `replica"),
+        ({"load": {"replica_lag_max": "5s"}}, "needs `replica"),
         ({"load": {"threads_running_max": 0}}, "threads_running_max"),
         ({"rows_per_second": -1}, "rows_per_second"),
     ],

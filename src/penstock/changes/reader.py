@@ -116,7 +116,7 @@ class ChangeReader:
     `until`. `stop` ends it from another thread.
 
     `definitions` must name every table that is read, even if they are true at another offset than `start`.
-    `source` is asked for what statements do not tell. None: only the log is used.
+    `source` is asked for what statements do not say. None: only the log is used.
 
     `name`: the relay log keeps what the reader has not acknowledged (`acknowledge`), also while the reader
     does not run. The relay log knows it by `consumer_id`, a uuid. A reader without one continues as the
@@ -319,7 +319,7 @@ class ChangeReader:
         schema = effect.definition_after(self._live.get(effect.table))
         what, unseen = effect.what, effect.rereads or ""
         if effect.created is not None and effect.fills:
-            unseen = "it begins with rows that the log does not hold"
+            unseen = "it begins with rows that the log does not have"
         for step in effect.steps:
             if isinstance(step, Park):
                 unseen, what = step.reason, what or "cannot be followed"

@@ -30,7 +30,8 @@ prepare(sink_options(sys.argv[1]))
 
 
 def prepare(targets: list[str], *, as_json: bool) -> None:
-    """`targets`: names of sinks, and paths of pipeline files. Prints where the archive for each is."""
+    """Makes an archive for each target and prints its path. `targets`: names of sinks, and paths of pipeline
+    files."""
     made: dict[str, str] = {}
     for target in dict.fromkeys(targets):
         path = classes.archive(jars([sink_options(target)]))

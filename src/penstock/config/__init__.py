@@ -149,7 +149,7 @@ class PipelineConfig(Section):
 
     @property
     def rereads_max(self) -> int:
-        """How often in 24 hours a table is read again by itself for one reason; 0: never."""
+        """How often in 24 hours a table is read again automatically for one reason; 0: never."""
         may = self.evolution.rereads == "resnapshot" and self.snapshot.mode != "never"
         return self.evolution.rereads_max if may else 0
 
@@ -197,8 +197,8 @@ def load(path: str | Path) -> PipelineConfig:
 
 @contextlib.contextmanager
 def with_lent_secrets(config: PipelineConfig) -> Iterator[PipelineConfig]:
-    """The same configuration. While the block lasts, its source may be sent to Spark tasks (`secret.py`).
-    The state directory must exist and be held."""
+    """The same configuration. While the block lasts, its source may be sent to Spark tasks (`secret.py`). The
+    state directory must exist, and this process must have its lock."""
     with lent(secrets_of(config.source), config.state) as secrets:
         source = config.source.model_copy(update=secrets)
         yield config.model_copy(update={"source": source})

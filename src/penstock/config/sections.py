@@ -99,7 +99,7 @@ class LoadConfig(Section):
     def _together(self) -> LoadConfig:
         check_addresses(self.replicas)
         if (self.replica_lag_max is None) == bool(self.replicas):
-            raise ValueError("`replica_lag_max` and `replicas` go together")
+            raise ValueError("`replica_lag_max` needs `replicas`, and `replicas` needs `replica_lag_max`")
         return self
 
 
@@ -190,9 +190,9 @@ class SignalsConfig(Section):
 
 
 class RetriesConfig(Section):
-    """Work that fails and is retried: a step of an epoch, a chunk of a snapshot, the Spark query. These
-    options do not limit how long a source that does not answer is waited for (see `source.reconnect_max`).
-    Errors that cannot pass are never retried."""
+    """Work that fails and is retried: a step of an epoch, a chunk of a snapshot, the Spark query. How long to
+    wait for a source that does not answer is another option (`source.reconnect_max`). Errors that will not go
+    away are never retried."""
 
     attempts_max: int = Field(5, ge=1)
     """Attempts at one step or chunk that fails for an unknown reason. After that a step ends the Spark
@@ -263,15 +263,15 @@ class SparkConfig(Section):
 
 
 class SchemaConfig(Section):
-    """What to do about schema changes, and about changes of rows that the log does not tell."""
+    """What to do about schema changes, and about changes of rows that are not in the log."""
 
     changes: Literal["evolve", "ignore", "fail"] = "evolve"
     """When columns change. `evolve`: the target follows. `ignore`: it keeps its columns; new ones are
     omitted, dropped ones become NULL, renamed ones keep their old name. `fail`: the table is parked."""
     rereads: Literal["resnapshot", "keep", "fail"] = "resnapshot"
-    """When a statement changed rows in a way that the log does not tell, or the log does not match the
-    known definition. `resnapshot`: the table is read again. `keep`: the target stays as it is. `fail`: the
-    table is parked."""
+    """When a statement changed rows and the log does not say how, or the log does not match the known
+    definition. `resnapshot`: the table is read again. `keep`: the target stays as it is. `fail`: the table is
+    parked."""
     rereads_max: int = Field(3, ge=1)
     """How often a table is read again automatically for the same reason in 24 hours. After that it is
     parked until an operator acts."""

@@ -1,8 +1,9 @@
 """Buckets of keys, by which a table at the source and its target are compared.
 
 A bucket is a function of the key that both sides can compute. A single integer key is divided by a width, so
-a bucket is a range of keys that the source reads by its index. Any other key goes by the CRC32 of its text
-(`row_text.py`): keys of text cannot be ordered, nor compared, outside the server that knows their collation.
+a bucket is a range of keys that the source reads by its index. The bucket of any other key is the CRC32 of
+its text (`row_text.py`): keys of text cannot be ordered, nor compared, outside the server that knows their
+collation.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ Buckets = RangeBuckets | HashBuckets
 
 @dataclass(frozen=True)
 class BucketSum:
-    """Number of rows and sum of their 60-bit hashes; exact, so in any order the same."""
+    """Number of rows, and the exact sum of their 60-bit hashes, which does not depend on their order."""
 
     rows: int
     hash: int

@@ -13,8 +13,8 @@ CHANGE_TYPE = "_change_type"
 """STRING, in the `changelog` layout: insert, update_preimage, update_postimage, delete, read, truncate."""
 
 PRESENT = "_present"
-"""STRING, in the `latest` layout of logs with partial row images: a character for each column of the table,
-`0` where the log does not say the value; NULL for a whole row."""
+"""STRING, in the `latest` layout of logs with partial row images: one character for each column of the table.
+`0`: the log does not have the value. NULL: the row has all columns."""
 
 BASE = "_base"
 """STRING, between a decoder and the code that computes generated columns: the values that they are computed

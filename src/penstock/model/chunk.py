@@ -32,7 +32,7 @@ class Chunk:
     """Only rows with these keys are read. Keys that are not found are deleted at the target."""
 
     def part(self) -> dict[str, Any]:
-        """The fields besides number and bounds."""
+        """The fields other than number and bounds."""
         fields = {"condition": self.condition, "keys": self.keys}
         return {name: value for name, value in fields.items() if value}
 

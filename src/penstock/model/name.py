@@ -1,8 +1,8 @@
 """Names of tables as text: `database.table`, where people write them and where they are stored.
 
 A name is split at its first dot, so the table's name may contain dots. A database's name that contains dots
-stands in backticks, as in SQL: `` `a.b`.t `` is the table `t` of the database `a.b`, and `a.b.t` the table
-`b.t` of the database `a`. Either part may stand in backticks; a backtick in it is then written twice.
+is written in backticks, as in SQL: `` `a.b`.t `` is the table `t` of the database `a.b`, and `a.b.t` the
+table `b.t` of the database `a`. Either part may be in backticks. A backtick in it is then written twice.
 `core/src/table_name.rs` writes the same.
 """
 
@@ -18,7 +18,7 @@ _QUOTED_TABLE = re.compile(_QUOTED)
 
 @dataclass(frozen=True)
 class NamePart:
-    """`quoted`: it stood in backticks, so that every character of it means itself."""
+    """`quoted`: it was in backticks, so `*` and `?` in it are no wildcards."""
 
     text: str
     quoted: bool = False
@@ -38,7 +38,8 @@ def split_name(text: str) -> tuple[NamePart, NamePart]:
 
 
 def join_name(database: str, table: str) -> str:
-    """The one text of a name that `split_name` takes apart again. Only what would be misread is quoted."""
+    """Returns the text of a name, which `split_name` splits into the same parts. A part is quoted only if it
+    would be misread otherwise."""
     before = quote_part(database) if "." in database or database.startswith("`") else database
     return f"{before}.{quote_part(table) if table.startswith('`') else table}"
 
@@ -66,5 +67,5 @@ def index_names(key: str) -> list[tuple[str, str]]:
 
 
 def quote_part(identifier: str) -> str:
-    """A part of a name in backticks. In it, every character means itself."""
+    """Returns a part of a name in backticks. In it, `*` and `?` are no wildcards."""
     return "`" + identifier.replace("`", "``") + "`"

@@ -19,7 +19,7 @@ _ANY, _ONE = "any characters", "one character"
 
 @dataclass(frozen=True)
 class TablePattern:
-    """`fold_case`: letter case does not count."""
+    """A pattern of table names. `fold_case`: letter case is ignored."""
 
     database: re.Pattern[str]
     table: re.Pattern[str]
@@ -85,7 +85,7 @@ def _tokens(part: NamePart) -> tuple[str, ...]:
 def _share_a_name(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     @cache
     def share(i: int, j: int) -> bool:
-        """The rest of `one` from i and the rest of `other` from j."""
+        """Whether `one` from i on and `other` from j on match a common text."""
         if i < len(one) and one[i] == _ANY:
             return share(i + 1, j) or (j < len(other) and share(i, j + 1))
         if j < len(other) and other[j] == _ANY:

@@ -74,8 +74,8 @@ class PlaceChunks:
 class ApplyCascades:
     """Applies what foreign keys did to the table's rows in this epoch. It is computed before any table is
     written. `rows`: the target has rows of the table, those with sequences above `after`. `reading`: the
-    table's existing rows are still being read. `alone`: the table catches up, and epochs of other tables kept
-    what happened to its parents (`EpochPlan.catch_up_later`)."""
+    table's existing rows are still being read. `alone`: the table catches up, and epochs of other tables
+    stored how its parents changed (`EpochPlan.catch_up_later`)."""
 
     after: Offset
     rows: bool
@@ -96,9 +96,9 @@ class TruncateTarget:
 
 @dataclass(frozen=True)
 class ColumnOrigin:
-    """Where the values of a column come from when its table changes: `before` is the name the column had,
-    None for a column the statement adds. Existing rows get `default_sql`, a Spark SQL literal, in an added
-    column (None: NULL)."""
+    """Where the values of a column come from when its table changes: `before` is the earlier name of the
+    column. None: the statement adds the column, and existing rows get `default_sql` in it, a Spark SQL
+    literal (None: NULL)."""
 
     before: str | None = None
     default_sql: str | None = None
@@ -142,8 +142,8 @@ class DeleteOlder:
 
 @dataclass(frozen=True)
 class Park:
-    """Parks the table at `offset`. `resumes`: the target has everything before this offset, and nothing after
-    it is lost to the table (None: something may be)."""
+    """Parks the table at `offset`. `resumes`: the target has everything before this offset, and the table can
+    continue from there without losing changes. None: changes may be lost."""
 
     offset: Offset
     reason: str
@@ -175,7 +175,7 @@ Step = (
 
 @dataclass(frozen=True)
 class TablePlan:
-    """The steps for one table, in order; the place of a step in the tuple is its number in the commit.
+    """The steps for one table, in order. A step's place in the tuple is its number in the commit.
 
     `start` distinguishes tables of the same name that followed each other. `kept_columns`: None: the target
     has the columns of `schema`."""
@@ -192,8 +192,9 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class Move:
-    """The target of `source` becomes that of `target`, whose own target is removed unless it is moved too.
-    `identity` is the target's, whatever its name, so that a move that was made is recognised."""
+    """The target of `source` becomes the target of `target`. The earlier target of `target` is removed,
+    unless it is moved, too. `identity`: that of the moved target, which does not depend on its name. By it, a
+    repeated move recognises that it was made."""
 
     source: TableId
     target: TableId
@@ -230,7 +231,7 @@ class EpochPlan:
 
 
 def _read_from(step: Step) -> Iterator[Offset]:
-    """Where the parts of the log begin that a step reads."""
+    """Yields the starts of the parts of the log that a step reads."""
     if isinstance(step, ApplyEvents):
         splits = list(step.splits)
     elif isinstance(step, PlaceChunks):

@@ -1,7 +1,7 @@
 """Plans as JSON text, for the state store.
 
 Definitions of tables may be long, and many plans use the same ones. So a plan names a definition by a number,
-and the state store keeps the definition as long as a plan uses it. Texts of format 1, which contain the
+and the state store has the definition as long as a plan uses it. Texts of format 1, which contain the
 definitions, can be read, too.
 """
 

@@ -147,9 +147,9 @@ class TableSchema:
 
     `key` is the primary key, else the first unique index whose columns are all NOT NULL, else empty.
     `version` counts schemas of this table within one pipeline, from 1. `charset` and `collation` are the
-    table's own, for columns that come later; `unique` are its unique keys in the server's order, for the day
-    one of them goes. None: not known. `foreign_keys`: those that change rows without row events in the log;
-    they are kept only where a pipeline applies them.
+    table's own, for columns that come later; `unique`: its unique keys in the server's order, which are
+    needed when one of them is dropped. None: not known. `foreign_keys`: those that change rows without row
+    events in the log; they are filled in only if the pipeline applies them.
     """
 
     table: TableId

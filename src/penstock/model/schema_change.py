@@ -15,10 +15,10 @@ class TableEffect:
 
     `steps` end the table's plan of the epoch that ends at the statement. `voids`: why chunks that were read
     before are untrue. `created`: the table begins here with this schema, whatever had its name before.
-    `fills`: it begins with rows that are not in the log. `rereads`: why rows changed in a way that the log
-    does not tell. `dropped`: the table is gone. `renamed`: its rows continue under this name, which has an
-    effect of its own. `was`: the earlier name of a `created` table, which had the same rows and definition.
-    `what`: the change in a few words.
+    `fills`: it begins with rows that are not in the log. `rereads`: why rows changed in a way that is not in
+    the log. `dropped`: the table is gone. `renamed`: its rows continue under this name, which has an effect
+    of its own. `was`: the earlier name of a `created` table, which had the same rows and definition. `what`:
+    the change in a few words.
     """
 
     table: TableId

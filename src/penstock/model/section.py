@@ -25,7 +25,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     shorthands: ClassVar[list[dict[str, Any]]] = []
-    """JSON Schemas of what may stand for the whole section."""
+    """JSON Schemas of short forms of the whole section."""
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -72,7 +72,7 @@ class Shards:
 
     @property
     def columns(self) -> dict[TableId, str]:
-        """Targets that several tables share, each with the column that tells their rows apart."""
+        """Targets that several tables share, each with the column that distinguishes their rows."""
         return {rule.target: rule.shard_column for rule in self.rules}
 
     def rule(self, table: TableId) -> ShardRule | None:

@@ -1,10 +1,10 @@
 """The beginning of a statement for messages, history and logs: keywords and names, never a value.
 
-No value can pass. What is kept are words that begin with a letter, names in back quotes, and signs. A value
-is written as a quoted string, which becomes `'…'` with the character set in front of it, or begins with a
-digit, which becomes `…`. Where a quote ends can depend on the session's sql_mode, which is not asked for
-here: behind a string with a backslash, and behind a quote or comment that does not end, everything is left
-out. So are strings in dollars (`$$…$$`). A name in double quotes (ANSI_QUOTES) is taken for a string.
+No value can pass. It consists of words that begin with a letter, names in back quotes, and signs. A value is
+written as a quoted string, which becomes `'…'` with the character set in front of it, or begins with a digit,
+which becomes `…`. Where a quote ends can depend on the session's sql_mode, which is not asked for here:
+behind a string with a backslash, and behind a quote or comment that does not end, everything is left out. So
+are strings in dollars (`$$…$$`). A name in double quotes (ANSI_QUOTES) is taken for a string.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers that have a unit: how a pipeline file may write them, and how they are shown."""
+"""Numbers with a unit: how they can be written in a pipeline file, and how they are shown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Unit:
     shown: tuple[tuple[str, int], ...]
 
     def show(self, value: int) -> str:
-        """The shortest exact way to write it: `256MiB`, `10s`."""
+        """Returns the shortest exact text of a number: `256MiB`, `10s`."""
         exact = [(name, size) for name, size in self.shown if value and value % size == 0]
         name, size = max(exact, key=lambda one: one[1], default=("", 1))
         return f"{value // size}{name}"

@@ -33,8 +33,8 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 ROUNDS_MAX = 10
-"""How often the definitions are read if they keep changing in the meantime. A migration changes a table some
-times; whatever changes it more often than that may do so for ever."""
+"""How often the definitions are read if they change in the meantime. A migration changes a table several
+times. A table that changes more often may never stop changing."""
 RESTLESS = "its definition changed while it was read"
 """Reason for parking a table."""
 SOON = "Nothing to do: it is read again once its definition stops changing."
@@ -46,7 +46,7 @@ class TableGone(ConfigError):
 
 
 class Wait(Protocol):
-    """Waits until the condition holds, as long as the caller wants to wait; see `Receiver.wait_for`."""
+    """Waits until the condition is true, as long as the caller wants to wait. See `Receiver.wait_for`."""
 
     def __call__(self, condition: Callable[[], Any], what: str, *, seconds: float = ...) -> None: ...
 
@@ -88,7 +88,7 @@ def discover(
         for schema in new.values():
             begin = start
             if schema.foreign_keys:
-                # The log does not tell when a foreign key was added, so it is followed from now on.
+                # The log does not say when a foreign key was added, so it is followed from now on.
                 begin = table_start(last_planned_end=Offset(max(planned, now)), log_start=relay_log.start)
             state.put_table(
                 _new_table(schema, begin, config, append_only, source.catalog.add_key, reads=reads)
@@ -200,9 +200,9 @@ def at_one_offset(
     *,
     finds: bool = False,
 ) -> tuple[dict[TableId, TableSchema], Offset, set[TableId]]:
-    """Reads definitions. Returns them, an offset at which they hold (see the module's argument), and the
-    tables for which this is unsure because statements about them kept coming. `finds`: newly created tables
-    count, too."""
+    """Reads definitions. Returns them, an offset at which they are valid (see the module's argument), and the
+    tables for which that is not certain, because statements about them continued to come. `finds`: newly
+    created tables count, too."""
     restless: set[TableId] = set()
     for _ in range(ROUNDS_MAX):
         begin = _reach_end(relay_log, source, wait)

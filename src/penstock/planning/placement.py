@@ -37,7 +37,7 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 WHOLE_BYTES = 1 << 62
-"""An aim for splits that is larger than any log: one split per segment."""
+"""A number of bytes that is larger than any log, so that each segment is one split."""
 
 
 class Placing:
@@ -75,7 +75,8 @@ class Placing:
         self._breaks.setdefault(table, []).append(at)
 
     def begins(self, table: TableId) -> None:
-        """Says that the name now means another table, or that the table is read again from here on."""
+        """Records that the name now means another table, or that the table is read again from this offset
+        on."""
         self._breaks.pop(table, None)
 
     def chunk_steps(

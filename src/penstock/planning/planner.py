@@ -173,8 +173,8 @@ class Planner:
         return tables | joining
 
     def _place_whole(self, tables: dict[TableId, TableState], position: Offset) -> EpochPlan | None:
-        """Plans the rows of a table that was read in one piece, as they were at one offset of the log. If
-        the position is already greater, the table catches up from there."""
+        """Plans the rows of a table that was read in one piece. They are those of one offset in the log. If
+        the pipeline's position is already greater, the table catches up from that offset."""
         for state in filter(is_read_whole, tables.values()):
             for item in self._state.chunks(state.table, "staged"):
                 staged = item.staged
@@ -232,7 +232,7 @@ class Planner:
         return plan
 
     def _followable(self) -> dict[TableId, TableState]:
-        """The tables. Those whose foreign keys cannot be followed are parked first, or read again."""
+        """Returns the tables. Those whose foreign keys cannot be followed are parked or read again before."""
         tables = self._state.tables()
         if self._cascades is None:
             return tables
@@ -411,5 +411,5 @@ class Planner:
 
 
 def _is_known(state: TableState) -> bool:
-    """Whether the pipeline has a target, or had one, for the table."""
+    """Whether the pipeline has, or had, a target for the table."""
     return state.gone or state.planned

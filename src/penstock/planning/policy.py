@@ -22,9 +22,9 @@ from penstock.printable import argument
 
 @dataclass(frozen=True)
 class Policies:
-    """The operator's policies. `append_only`: the sink keeps every change. `reads`: existing rows may be
-    read. `shards`: tables that share a target. `add_key`: what an operator does about a table without a
-    key."""
+    """The operator's policies. `append_only`: the sink stores every change as a row. `reads`: existing rows
+    may be read. `shards`: tables that share a target. `add_key`: what an operator does about a table without
+    a key."""
 
     schema: SchemaConfig
     append_only: bool

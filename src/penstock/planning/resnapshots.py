@@ -1,4 +1,4 @@
-"""Starts pending resnapshots. A resnapshot is pending if somebody requested it, or if the log does not tell
+"""Starts pending resnapshots. A resnapshot is pending if somebody requested it, or if the log does not say
 which rows a table has.
 
 Pending resnapshots are stored in the state (`ResnapshotPending`), so a killed pipeline continues with them.

@@ -117,7 +117,7 @@ def _content(path: Path) -> bytes:
 def _parsed(stem: str, data: bytes) -> Registered:
     fields = json.loads(data.decode("utf-8"))
     if not isinstance(fields, dict):
-        raise ValueError("it holds no JSON object")
+        raise ValueError("it contains no JSON object")
     offset, updated, kind = fields.get("offset"), fields.get("updated"), fields.get("kind")
     if type(offset) is not int or not 0 <= offset < 2**63:
         raise ValueError("its offset is not valid")

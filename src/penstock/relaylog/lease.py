@@ -19,7 +19,8 @@ from penstock.relaylog.segment import LEASE_FILE, list_segments
 
 
 class Lease:
-    """Held from construction to `release`. Raises `LeaseHeld` if another process holds it."""
+    """A lock that this process has from construction to `release`. Raises `LeaseHeld` if another process
+    holds it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / LEASE_FILE

@@ -131,7 +131,7 @@ class RelayLog:
     @property
     @_over_all_segments
     def start(self) -> Offset:
-        """The first offset a range can begin at."""
+        """The lowest offset at which a range can begin."""
         return self._entries(0)[0].end if self._names else Offset(0)
 
     @property
@@ -270,11 +270,11 @@ class RelayLog:
                 committed = Offset(max(committed, entry.committed))
         return min(not_after, self.end)
 
-    # what a range holds -------------------------------------------------------------------------------------
+    # what a range contains ----------------------------------------------------------------------------------
 
     def cut(self, after: Offset, bytes_max: int) -> Offset:
-        """The last committed offset within `bytes_max` of `after`, but at least the next one; `after` if
-        there is none."""
+        """The last committed offset at most `bytes_max` after `after`, or the next one if that is farther
+        away. `after` itself if there is none."""
         best = after
         for _, entry in self._spans(LogRange(min(after, self.end), self.end)):
             if entry.committed <= after:

@@ -140,7 +140,7 @@ class Progress:
             "retrying": self._retrying(),
             "since_start": {"epochs": self.epochs, "chunks": self.chunks, "rows": self.rows},
             "rates": rates,
-            **at,  # all that is said holds for this moment or a later one
+            **at,  # everything in the document is true at this moment or a later one
         }
 
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""What snapshots ask the relay log."""
+"""Answers the questions of snapshots about the relay log."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Places:
 
 
 class PlacementIndex:
-    """Implements `snapshot.placement.LogIndex` with the relay log. It keeps every answer, because many
+    """Implements `snapshot.placement.LogIndex` with the relay log. It caches every answer, because many
     tables start at the same offset and ask the same questions."""
 
     def __init__(self, relay_log: RelayLog, windows: Windows) -> None:

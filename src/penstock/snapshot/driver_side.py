@@ -1,10 +1,9 @@
 """Decides which chunks the driver reads and places without a Spark job.
 
-A Spark job takes 0.1 to 0.2 s before its task starts, and opening a connection takes some milliseconds.
-That is nothing for a large chunk, but nearly all of the time for a table of ten rows. So the driver handles
-small chunks alone. It calls the same functions as the tasks, works batch by batch, and leaves the same
-manifests, watermarks and plans. Nobody can tell afterwards which way a chunk went, so a wrong guess only
-costs time.
+A Spark job takes 0.1 to 0.2 s before its task starts, and opening a connection takes some milliseconds. That
+is nothing for a large chunk, but nearly all of the time for a table of ten rows. So the driver handles small
+chunks alone. It calls the same functions as the tasks, works batch by batch, and leaves the same manifests,
+watermarks and plans. The result is the same in both ways, so a wrong guess only costs time.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ def driver_reads(chunk: Chunk, rows_guess: int) -> bool:
     """Whether the driver reads this chunk. It keeps one connection for all such chunks.
 
     It does so in two cases. The chunk names its keys, which are some hundred at most. Or the chunk is the
-    whole table, and the server estimates at most `ROWS_MAX` rows (`rows_guess`). This estimate may be old,
-    or 0. But a table is one chunk only if a second, different estimate says that it is small. And the
-    driver never holds more than one batch of rows, however many there are.
+    whole table, and the server estimates at most `ROWS_MAX` rows (`rows_guess`). This estimate may be old, or
+    0. But a table is one chunk only if a second, different estimate says that it is small. The driver never
+    has more than one batch of rows in memory.
     """
     if chunk.keys:
         return True

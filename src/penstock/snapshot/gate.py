@@ -1,6 +1,6 @@
 """The gate before each chunk: decides whether a chunk may start now, and from which server it is read.
 
-A chunk may start when all of these hold: fewer than `parallel` chunks are being read; the rates in
+A chunk may start when all of these are true: fewer than `parallel` chunks are being read; the rates in
 `rate_limits.py` allow it; not too much log waits to be applied; one of the servers is reachable and not too
 busy. A chunk that has started is read to its end. Interrupting it would waste what it has already cost.
 
@@ -142,8 +142,8 @@ class Gate:
         self._pace.set(rows_per_second=rows_per_second, bytes_per_second=bytes_per_second)
 
     def to_json(self) -> dict[str, Any]:
-        """The limits, and why chunks wait: `throttled` for people, `paused_by` for programs. Both are null
-        while nothing holds them up."""
+        """The limits, and why chunks wait: `throttled` for people, `paused_by` for programs. Both are null if
+        no chunk waits."""
         with self._lock:
             in_use = self._clock() - self._asked_at <= IN_USE_SECONDS
             reason, paused_by = (self._waits if in_use else None) or (None, None)
@@ -178,7 +178,7 @@ class Gate:
         while not self._stopping.is_set():
             if not self._is_in_use():
                 self._servers.close()
-                self._wake.wait()  # no limit: nothing is wanted, and `stop` wakes it
+                self._wake.wait()  # no limit: no chunk waits, and `stop` wakes it
                 self._wake.clear()
                 continue
             sight = self._servers.look()

@@ -31,41 +31,41 @@ Watermarks can be places in the source's log instead of sets of transactions. Th
 transactions up to its place, in the log of the server that wrote it: `prefix(low)`, which is a set like any
 other.
 
-**Why it is right.** Take a row of the chunk that is kept, with key k. By (1), `low ⊆ V ⊆ prefix(E)`. By (2)
-and (4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), and those of
-`(S, E]` because k was kept. So V and `prefix(E)` contain the same transactions that touch k, and the
-chunk's row *is* the row at E: newer than every earlier event of its key, and older than every later one.
+**Why it is right.** Take a row of the chunk that is not dropped, with key k. By (1), `low ⊆ V ⊆ prefix(E)`.
+By (2) and (4), every transaction of `prefix(E)` that touches k is in `low`: those up to S by (4), and those
+of `(S, E]` because k was not dropped. So V and `prefix(E)` contain the same transactions that touch k, and
+the chunk's row *is* the row at E: newer than every earlier event of its key, and older than every later one.
 With `_sequence` E it wins against all events up to E and loses against all later ones. A deleted row is
-either not in V, or its deletion is outside `low` and its key is dropped. Now take a key that was dropped.
-It has an event in `(S, E]`, which by (4) was emitted in this or an earlier epoch, so the stream alone gives
-its state at E. Last, take a row that exists at E but is not in V. The transaction that created it is not in
-V, so not in `low`, so by (4) it is after S: the stream brings the row. So nothing is missing and nothing is
-stale. The argument does not need chunks to be placed in order, or soon: a later E only makes the window
-larger. It does not need the smallest possible window either: **any superset of keys within `(S, E]` may be
-dropped**, because what is dropped is in the stream. Two things use this freedom:
+either not in V, or its deletion is outside `low` and its key is dropped. Now take a key that was dropped. It
+has an event in `(S, E]`, which by (4) was emitted in this or an earlier epoch, so the stream alone gives its
+state at E. Last, take a row that exists at E but is not in V. The transaction that created it is not in V, so
+not in `low`, so by (4) it is after S: the stream brings the row. So nothing is missing and nothing is stale.
+The argument does not need chunks to be placed in order, or soon: a later E only makes the window larger. It
+does not need the smallest possible window either: **any superset of keys within `(S, E]` may be dropped**,
+because what is dropped is in the stream. Two things use this freedom:
 
 - Keys of *all* events of the epoch itself are dropped, also of transactions in `low`. So a key never occurs
   twice in one epoch, and events and placed rows can be committed together without a reduction over both.
-- If *every* key that occurs in `(S, E]` is dropped, no kept key has an event after S, so the stream cannot
-  have written it to the target. Chunks of one table do not overlap (a row moves between chunks only by an
-  event after S). So if the target had no row of this table at S, the kept rows can be **appended** without
-  reading the target.
+- If *every* key that occurs in `(S, E]` is dropped, no remaining key has an event after S, so the stream
+  cannot have written it to the target. Chunks of one table do not overlap (a row moves between chunks only by
+  an event after S). So if the target had no row of this table at S, the remaining rows can be **appended**
+  without reading the target.
 
 A void chunk and a chunk to read again are treated alike: the chunk is read again, with new watermarks. The
 difference is for people. The rows of a void chunk are wrong. A chunk to read again would be too expensive
 to place, or its watermarks cannot be compared with the log.
 
 **Partial snapshots.** `execute-snapshot` with keys, a range or a condition reads some rows of a table while
-the table is followed, after the table's own snapshot. The rule is the same. S is the pipeline's position
-when the partial snapshot was requested, or the table's start if that is later. What the target has of these
-rows at S may be wrong, and is right at E: the argument above shows that a kept row is the row at E, and
-that the stream has written a dropped key after S. Four things differ. The target has rows of the table, so
-rows are merged, never appended. E must be greater than S, because a row needs a greater `_sequence` than
-the wrong row it replaces. Partial snapshots may overlap, and two chunks of a list of keys can find one row
-under two spellings of its key; so an epoch places chunks of one partial snapshot only, and only one chunk
-of such a list. And a requested key that was not found is deleted at E, unless an event of it was dropped:
-the transactions that touch it are then in V as well, so it does not exist at E. The relay log is kept from
-S until the partial snapshot is done.
+the table is followed, after the table's own snapshot. The rule is the same. S is the pipeline's position when
+the partial snapshot was requested, or the table's start if that is later. What the target has of these rows
+at S may be wrong, and is right at E: the argument above shows that a remaining row is the row at E, and that
+the stream has written a dropped key after S. Four things differ. The target has rows of the table, so rows
+are merged, never appended. E must be greater than S, because a row needs a greater `_sequence` than the wrong
+row it replaces. Partial snapshots may overlap, and two chunks of a list of keys can find one row under two
+spellings of its key; so an epoch places chunks of one partial snapshot only, and only one chunk of such a
+list. And a requested key that was not found is deleted at E, unless an event of it was dropped: the
+transactions that touch it are then in V as well, so it does not exist at E. The relay log from S on is not
+deleted until the partial snapshot is done.
 
 **Tables without a key.** Nothing can be dropped from their chunks. They are placed by (1) and (3) alone,
 and only in append-only targets, where changes in the window may appear twice.
@@ -120,7 +120,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Void:
-    """The chunk's rows are no longer true. It is discarded and read again, or the table is split anew."""
+    """The chunk's rows are no longer true. It is discarded and read again, or the table is split again."""
 
     chunk: StagedChunk
     reason: str
@@ -151,8 +151,8 @@ class EpochEnd:
 class Break:
     """A DDL that makes rows read before it untrue: TRUNCATE, DROP, CREATE, RENAME, partition DDL.
 
-    If the log cannot tell whether a chunk was read before or after it, the chunk counts as read before.
-    Then it is read once more than necessary, but never kept wrongly.
+    If the log does not say whether a chunk was read before or after it, the chunk counts as read before. Then
+    it is read once more than necessary, but wrong rows are never used.
     """
 
     end: Offset
@@ -164,11 +164,10 @@ class TableAtEnd:
     """A table at the end of the epoch.
 
     `start_state`: the state of the log at `start`. It reveals chunks that were read before the start, by a
-    task that outlived an earlier snapshot of the table. `breaks`: those after `start`.
-    `target_is_empty`: the target had no row of this table when the log was at `start`, and only this
-    pipeline has written to it since.
-    `cascades`: foreign keys change rows of the table. Then a kept row must have no event at all after the
-    window, which `spark/cascades.py` relies on.
+    task that outlived an earlier snapshot of the table. `breaks`: those after `start`. `target_is_empty`: the
+    target had no row of this table when the log was at `start`, and only this pipeline has written to it
+    since. `cascades`: foreign keys change rows of the table. Then a placed row must have no event at all
+    after the window, which `spark/cascades.py` relies on.
     """
 
     start: Offset

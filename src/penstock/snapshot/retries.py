@@ -20,7 +20,7 @@ class _Retry:
 
 
 class Retries:
-    """What is being retried, by table. None stands for work that belongs to no table. Thread-safe."""
+    """What is being retried, by table. None: work that belongs to no table. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -6,7 +6,7 @@ chunk.
 
 Such a table is not part of epochs while it is read. Its rows are placed by an epoch of its own, which
 contains no log, at exactly the offset of the read. From there the table catches up with the others. Changes
-of its parent tables are kept for it in the meantime.
+of its parent tables are stored for it in the meantime.
 
 **How the offset is found.** One read view V is opened, with `low ⊆ V ⊆ prefix(high)` as for every chunk
 (`placement.py`). V may or may not contain the transactions between the two watermarks. So the relay log is
@@ -151,7 +151,7 @@ def catching_up_later(
     reach: LogRange, tables: Mapping[TableId, TableState], log: RelayLog
 ) -> tuple[TableSchema, ...]:
     """Tables that will process this range of the log later, on their own, and whose parent tables change in
-    it. What foreign keys did to them is kept."""
+    it. What foreign keys did to them is stored for later."""
     later = [
         one
         for one in tables.values()

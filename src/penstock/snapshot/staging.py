@@ -243,7 +243,7 @@ def find(directory: str | Path, chunk: Chunk) -> StagedChunk | None:
 def open_chunk(chunk: StagedChunk) -> Iterator[pa.RecordBatch]:
     """The rows of an attempt in layout `rows`, after its checksum was verified.
 
-    Raises `ChunkCorrupt` if the file is damaged or missing. Holds one batch in memory.
+    Raises `ChunkCorrupt` if the file is damaged or missing. Needs memory for one batch.
     """
     path = Path(chunk.path)
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def open_source(config: PipelineConfig, *, foreign_keys: bool = False) -> Source:
     """The source of a pipeline. The caller closes it. `foreign_keys`: definitions have the foreign keys that
-    cascade, where the log does not hold what they change."""
+    cascade, if their changes are not in the log."""
     source: Source = kind(config.source.type).open(config, foreign_keys=foreign_keys)
     return source
 

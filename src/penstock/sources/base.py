@@ -1,4 +1,4 @@
-"""The source seam: all that the rest of Penstock asks of a source.
+"""The source seam: everything that other parts of Penstock need from a source.
 
 `sources.open_source` opens a `Source` from a pipeline's configuration. Everything else comes from it. Only a
 source's own folder knows its connections, its SQL and the rules of its log.

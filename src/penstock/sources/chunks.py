@@ -67,7 +67,7 @@ class ChunkReader(Protocol):
         """Ends the session between two chunks. Returns when the server has ended it, too."""
 
     def close(self) -> None:
-        """Drops the session, even in the middle of a chunk. May be called twice."""
+        """Ends the session, even in the middle of a chunk. May be called twice."""
 
 
 class Views(Protocol):

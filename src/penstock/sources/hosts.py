@@ -1,4 +1,4 @@
-"""Which servers chunks may be read from now."""
+"""Says from which servers chunks may be read at present."""
 
 from __future__ import annotations
 

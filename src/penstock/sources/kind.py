@@ -1,6 +1,6 @@
 """What a source registers: its name, its options, and how it is opened.
 
-The pipeline file is read with the options that stand here and in each source. So this module and the registry
+The pipeline file is read with the options of this module and of each source. So this module and the registry
 lie below `penstock.config`, and know nothing of what they open.
 """
 
@@ -36,8 +36,8 @@ class SourceKind:
     options: type[SourceOptions]
     open: Callable[..., Any]
     """`open(config, foreign_keys=…)` makes the `sources.base.Source` of one pipeline, and asks it nothing
-    yet. With `foreign_keys`, definitions have the foreign keys that cascade, where the log does not hold what
-    they change."""
+    yet. With `foreign_keys`, definitions have the foreign keys that cascade, if their changes are not in the
+    log."""
     statements: Callable[..., Any]
     """`statements(captured, log, types=…)` makes the `sources.statements.Statements` of a relay log of this
     source, as far as the log itself says. It serves readers that have nothing but the log."""

@@ -67,7 +67,7 @@ def missing_keys(
 
 
 def parse_value(column: Column, value: Any) -> int | str | bytes | Decimal:
-    """A value of a key column. Raises `InvalidKey` if the column can hold no such value."""
+    """A value of a key column. Raises `InvalidKey` if the column cannot have such a value."""
     refused = InvalidKey(f"{column.name}: {value!r} is no value of {column.column_type or column.type}")
     if isinstance(value, bool) or value is None:
         raise refused

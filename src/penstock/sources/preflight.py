@@ -60,9 +60,9 @@ class Preflight(Protocol):
     """Checks a source without changing anything there."""
 
     def check(self, config: PipelineConfig) -> list[Finding]:
-        """Everything that keeps a pipeline with this configuration from working, in the order in which it
-        should be mended. Problems of the source are findings; they are never raised. `config` names the
-        tables that the pipeline captures now, which signals may have changed."""
+        """Everything that prevents a pipeline with this configuration from working, in the order in which it
+        should be fixed. Problems of the source are findings; they are never raised. `config` names the tables
+        that the pipeline captures now, which signals may have changed."""
 
     def check_start(self) -> None:
         """Raises the error with which the receiver would refuse to start or to continue: `ConfigError`,

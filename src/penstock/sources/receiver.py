@@ -12,7 +12,7 @@ class Receiver(Protocol):
 
     It promises about the log:
 
-    - A segment holds whole events as the source sent them. It begins at the start of a transaction.
+    - A segment contains whole events as the source sent them. It begins at the start of a transaction.
     - Only bytes that are durable are committed in the index, and only up to the end of a transaction.
     - An index entry names the tables of its span, every statement that is not transaction control, and the
       source's position (`relaylog/index.py`).

@@ -1,8 +1,8 @@
 """Every source there is, by name. No other code knows a source's name.
 
-Penstock's own sources stand in a table here. Others come from installed packages, by the entry-point group
-`penstock.sources`: the entry's name is the source's, and its object a `SourceKind`. Each source is loaded
-only when a pipeline file or a relay log names it.
+Penstock's own sources are in a table in this module. Others come from installed packages, by the entry-point
+group `penstock.sources`: the entry's name is the source's, and its object a `SourceKind`. Each source is
+loaded only when a pipeline file or a relay log names it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class TableFilter:
     def __init__(self, tables: TablesConfig, *, fold_case: bool = False) -> None:
         self.fold_case = fold_case
         self.removed: frozenset[TableId] = frozenset()
-        """Tables that are not captured, whatever the patterns say."""
+        """Tables that are never captured, even if a pattern matches them."""
         self.set(tables)
 
     def set(self, tables: TablesConfig, removed: Iterable[TableId] = ()) -> None:

@@ -59,10 +59,10 @@ class Window(Protocol):
         were taken for. It then needs `LogState.executed`."""
 
     def is_passed(self, at: LogState) -> bool:
-        """Whether the log has reached the high watermark, and so holds everything that was seen."""
+        """Whether the log has reached the high watermark, and so contains everything that was seen."""
 
     def shows(self, start: LogState) -> bool:
-        """Whether the read certainly saw everything that the log held at `start`."""
+        """Whether the read certainly saw everything that was in the log at `start`."""
 
     def visible_to(self, log: LogPlaces) -> Offset:
         """An offset up to which the read saw all of the log; 0 if none is known."""

@@ -1,9 +1,9 @@
 """`cascades: apply`: computes what foreign keys did in an epoch, and stages it before any table is written.
 
-It must come first. The rows at the target tell which rows a cascade reached, and the first commit changes
-them. The results are files in the epoch's folder, `cascades/EPOCH/` in the pipeline's state. They count
-once the folder has a manifest. A repeated epoch finds them there, whatever it had already written. An epoch
-without a manifest has not written anything, so it may compute them again.
+It must come first. The target's rows are needed to find which rows a cascade reached, and the first commit
+changes them. The results are files in the epoch's folder, `cascades/EPOCH/` in the pipeline's state. They
+count once the folder has a manifest. A repeated epoch finds them there, whatever it had already written. An
+epoch without a manifest has not written anything, so it may compute them again.
 
 Most epochs need one decoding of the parents' row images and no Spark job, because only deletes and changes
 of referenced columns matter. The rule is in `spark/consequences.py`. This module does the rest:
@@ -19,16 +19,17 @@ changed it. A change in (W, E] that matches the row as it was read was not visib
 the row would not have the old value. The one exception is a value that comes back. Parent A was deleted or
 changed at p, and later another parent became A, together with its child rows. A row with the value A can be
 of either kind, so the chunk is read again. The changes of earlier epochs are in their folders, which are
-kept until no snapshot needs them.
+deleted when no snapshot needs them any more.
 
-**A table that refers to itself** (`spark/self_referencing.py`) is read in one piece and catches up in
-epochs of its own. The epochs of the other tables keep the changes of its parents for it
+**A table that refers to itself** (`spark/self_referencing.py`) is read in one piece and catches up in epochs
+of its own. The epochs of the other tables store the changes of its parents for it
 (`EpochPlan.catch_up_later`).
 
-**What is uncertain** is never ignored: the table is parked until it has been read again (`again`).
-Uncertain are texts beyond ASCII in a collation in which different texts may be equal; unknown collations;
-generated columns that depend on a column that a foreign key set; and rows whose key a foreign key changed
-while the table was being read (they may have moved from a chunk that was not read yet to one that was).
+**What is uncertain** is never ignored: the table is parked until it has been read again (`reread_error`).
+These are uncertain: texts beyond ASCII in a collation in which different texts may be equal; unknown
+collations; generated columns that depend on a column that a foreign key set; rows whose key a foreign key
+changed while the table was being read. Such a row may have moved from a chunk that was not read yet to one
+that was.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ Place = Callable[[EpochPlan, TablePlan, PlaceChunks], Rows]
 
 @dataclass
 class Consequences:
-    """What foreign keys did in one epoch, as it is staged."""
+    """What foreign keys did in one epoch, as stored before the epoch's tables are written."""
 
     folder: Path
     end: Offset = Offset(0)  # noqa: RUF009 (an int)
@@ -115,7 +116,7 @@ class Consequences:
 
     @classmethod
     def read(cls, folder: Path) -> Consequences | None:
-        """What an earlier attempt has staged; None: nothing that counts."""
+        """Returns what an earlier attempt has staged. None: it has not finished staging."""
         try:
             document = json.loads((folder / MANIFEST).read_text("utf-8"))
         except FileNotFoundError:

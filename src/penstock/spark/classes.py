@@ -39,7 +39,7 @@ QUIET = "-Xlog:disable -Xlog:all=warning:stderr"
 `--json`."""
 
 ARCHIVES_MAX = 6
-"""Archives that are kept: enough for several environments and sinks. Each has 200 MB."""
+"""Limit of archives: enough for several environments and sinks. Each has 200 MB."""
 
 JVM_EXIT_SECONDS = 120
 """Limit for the end of a JVM that writes its archive, which takes some seconds."""
@@ -127,7 +127,8 @@ def _end(spark: SparkSession) -> None:
 
 
 def _exercise(spark: SparkSession, options: SinkOptions, state: Path) -> None:
-    """Does every kind of write and read of a pipeline and its verification, on a table with a few types."""
+    """Executes each kind of write and read of a pipeline and of its verification, on a table with a few
+    types."""
     from penstock.sinks.registry import open_sink
     from penstock.spark.stream import start_query
     from penstock.state import StateStore
@@ -200,7 +201,7 @@ def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
 
 
 def _few_rows(spark: SparkSession, schema: Any) -> Any:
-    """The same, of which the driver makes a hundred itself, for sinks that need no Spark job for few rows."""
+    """The same rows, and a hundred that the driver makes, for sinks that need no Spark job for few rows."""
     from penstock.sinks.rows import Newer
 
     few_rows = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])

@@ -8,17 +8,17 @@ log. Versions come from the target, from row images in the log, and from chunks 
 `p`.
 
 **The rule.** A change hits a version if it happened while the version existed (`_from < p < _to`) and the
-columns of the foreign key equal the parent's old values. The earliest such change hits. The version then
-ends at p. Unless the row is deleted, another version starts at p, with other values, which later changes
-may hit in turn. So much for one table. What happens to its rows is a change for the tables that refer to
-it, with the same p.
+columns of the foreign key equal the parent's old values. The earliest such change hits. The version then ends
+at p. Unless the row is deleted, another version starts at p, with other values, which later changes may hit
+in turn. That is all for one table. What happens to its rows is a change for the tables that refer to it, with
+the same p.
 
-**Why it is right.** The server locks the parent's row and all rows it changes until the transaction is in
-the log. So the order of the log is the order of all changes of one row, and inside a transaction it is the
-order of execution. A cascade happens inside the change of the row that started it. So everything it does,
-on every level, happens at the place of that row's image: nothing else in the log is between them. By
-induction on p: if all versions and changes before p are right, so is what p hits, level by level from the
-start. (Tables that refer to themselves are computed in `cascades/replay.py`, by the same rule.)
+**Why it is right.** The server locks the parent's row and all rows it changes until the transaction is in the
+log. So the order of the log is the order of all changes of one row, and inside a transaction it is the order
+of execution. A cascade happens inside the change of the row that started it. So all of its effects, on every
+level, happen at the place of that row's image, and nothing else in the log is between them. By induction on
+p: if all versions and changes before p are right, so are the hits of p, level by level. (Tables that refer to
+themselves are computed in `cascades/replay.py`, by the same rule.)
 
 Two changes with the same p that hit one version come from one row over two foreign keys. Both are applied,
 and a deletion wins.

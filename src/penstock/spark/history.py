@@ -63,7 +63,7 @@ class HistoryTable:
         self._thread: threading.Thread | None = None
 
     def check(self) -> None:
-        """Raises `ConfigError` if another table has its name."""
+        """Raises `ConfigError` if another table has the name of the history table."""
         refuse_foreign(self._table, self._sink.open(self._table))
 
     def start(self) -> None:

@@ -1,4 +1,5 @@
-"""Remembers which tables have row images that lack columns, and what replaces the missing values."""
+"""Remembers which tables have row images without some of their columns, and where the missing values come
+from."""
 
 from __future__ import annotations
 

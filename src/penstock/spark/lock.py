@@ -74,9 +74,9 @@ def lock_state(spark: SparkSession, directory: Path) -> None:
 def left_behind(lock: Path) -> int | None:
     """The pid of the JVM that holds the lock, if it is one of Penstock's JVMs for this state directory.
 
-    None if the operating system does not tell. A process of another machine (on a shared file system), or
-    another process with the same number, is not mistaken for it: Penstock's JVMs have the directory in
-    their arguments.
+    None if the operating system does not say. A process of another machine (on a shared file system), or
+    another process with the same number, is not mistaken for it: Penstock's JVMs have the directory in their
+    arguments.
     """
     pid = holder(lock)
     if pid is None:

@@ -31,7 +31,7 @@ class SelfReferencing(SmallCascades):
     @property
     def logged_bytes_max(self) -> int:
         """Limit of the table's log in the epoch. There is none if only columns of the key and the foreign
-        keys are held. If rows can get other keys, all columns are held."""
+        keys are in memory. If rows can get other keys, all columns are."""
         return LOGGED_BYTES_MAX if self.moves else 1 << 62
 
     def _matters(self, edge: Edge) -> bool:

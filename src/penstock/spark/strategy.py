@@ -19,7 +19,7 @@ SHARE_BYTES = 24 * 1024**2
 """Log bytes per additional task: with fewer, starting the task costs more than it saves."""
 
 KEYS_BYTES_MAX = 256 * 1024**2
-"""Log bytes whose keys one task may hold: 60 MB of keys if rows have 100 bytes."""
+"""Log bytes whose keys one task may have in memory: 60 MB of keys if rows have 100 bytes."""
 
 WHOLE_RANGE_BYTES_MAX = 1024**3
 """Up to so many bytes of one table's events, each task reads the whole range and keeps its share of the

@@ -111,7 +111,7 @@ def _images(task: DecodeTask) -> Batches:
 
 def _put_together(task: DecodeTask, batches: Batches) -> Batches:
     """One row per key. The log is read backwards, so the first complete row of a key is its final one. As
-    long as no row lacks columns, nothing has to be held."""
+    long as no row lacks columns, no row has to stay in memory."""
     from penstock._core import LatestReducer
 
     reducer: LatestReducer | None = None
@@ -198,7 +198,7 @@ def place(task: PlaceTask) -> Batches:
     schema = TableSchema.from_json(task.table)
     keys = None
     if schema.key:
-        # Even if the source logs whole rows: a session may have a setting of its own.
+        # Even if the source logs whole rows, because a session may have another setting.
         merges = task.layout == "latest"
         keys = KeySet(task.table, types=task.types.to_json(), partial_images=merges, defaults=task.defaults)
     for scan in task.scans:

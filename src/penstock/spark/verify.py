@@ -1,4 +1,4 @@
-"""The target's side of a verification: Spark computes the same hashes and sums from the target table."""
+"""The target's part of a verification: Spark computes the same hashes and sums from the target table."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ PAGE_BYTES_MAX = 1024 * 1024
 
 @dataclass(frozen=True)
 class SignalLimits:
-    """Limits from `config.SignalsConfig`. `kept`: number of ended signals that are kept; `age_us`: how long
-    they are kept, in µs; `waiting`: number of signals that may wait."""
+    """Limits from `config.SignalsConfig`. `kept`: number of ended signals that are stored; `age_us`: how long
+    they are stored, in µs; `waiting`: number of signals that may wait."""
 
     kept: int
     age_us: int

@@ -20,8 +20,8 @@ from penstock.state.schemas import Schemas
 Condition = Callable[[TableState], bool]
 _CONDITIONS_MAX = 32
 HISTORY_ENTRIES_MAX = 20_000
-"""Number of history entries that are kept. Older ones are deleted each time `HISTORY_STEP` more entries have
-been added."""
+"""Number of history entries that are stored. Older ones are deleted each time `HISTORY_STEP` more entries
+have been added."""
 HISTORY_STEP = 1000
 
 
@@ -81,7 +81,7 @@ class Tables(Schemas):
 
     def brief_tables(self) -> list[TableState]:
         """Returns the tables without what takes long to read for many tables: definitions have only their
-        version, and there is no `kept`. Returns complete tables if they are cached."""
+        version, and `kept_columns` is None. Returns complete tables if they are cached."""
         with self._lock:
             if (*self._others(), self._puts) == self._known_at:
                 return list(self._known.values())

@@ -110,7 +110,7 @@ def main() -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     guardian = Guardian(folder)
     try:
-        os.write(1, b"{}\n")  # tells the parent that the folder is locked
+        os.write(1, b"{}\n")  # the parent learns that the folder is locked
         serve(guardian, parent)
     except (OSError, ValueError):
         pass  # the parent ended in the middle of a message

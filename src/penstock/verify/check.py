@@ -48,7 +48,7 @@ ROUNDS_MAX = 5
 """Read views in which keys that keep changing are compared. A key that changes in all of them is reported
 as unverified."""
 ROWS_LISTED_MAX = 200_000
-"""Rows that each side may hold in memory while the keys of differing buckets are listed."""
+"""Rows that each side may have in memory while the keys of differing buckets are listed."""
 UNCERTAIN_KEYS_MAX = 50_000
 """If more keys than this were changed between the watermarks of a read view, another view is opened:
 comparing so many keys again would take longer."""
@@ -118,7 +118,7 @@ class LogWindow(Protocol):
 
 
 class Target(Protocol):
-    """The target's side; implemented by `penstock.spark.verify`."""
+    """The target's part of a comparison. `penstock.spark.verify` implements it."""
 
     def sums(
         self, tables: Sequence[Compared], types: TypeOptions

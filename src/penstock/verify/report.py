@@ -88,7 +88,7 @@ class TableReport:
         }
 
     def lines(self) -> list[str]:
-        """For people: one line, and one more for each difference."""
+        """The report for people: one line for the table, and one for each difference."""
         if self.not_compared is not None:
             return [f"{self.table}: not compared ({self.not_compared.why.value}). {self.not_compared.reason}"]
         if self.error is not None:

@@ -3,7 +3,7 @@
 A running pipeline gets two requests. `hold`: it plans no epoch, so it cannot pass the watermark that is about
 to be taken. `cut`: it ends an epoch at the watermark and returns the versions of the targets. For a stopped
 pipeline the targets are used as they are, if they lack nothing of the source's log up to the watermark. The
-lock on its state tells whether a pipeline runs."""
+lock on its state shows whether a pipeline runs."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_a_replica_that_lags_is_waited_for_however_long_and_a_demoted_primary_is
         # The replica fetches all of it long before it may apply it.
         wait_until(lambda: fetched(first, second))
         first.kill9()
-        receiver.wait_for(lambda: "has not applied yet" in receiver.status()["message"], "waiting")
+        receiver.wait_for(lambda: "has not yet applied" in receiver.status()["message"], "waiting")
         assert second.gtid_executed() != expected
         switched(receiver, second)  # still a replica, and read-only
         assert second.gtid_executed() == expected
@@ -157,7 +157,8 @@ def test_after_a_lossy_failover_the_lost_transactions_are_named_with_the_cure(
         write(replica, 20)
         assert receiver.process is not None and receiver.process.wait(60) == 1
         said = receiver.errors.read_text()
-        assert lost in said and "does not have transactions that we hold" in said and "start over" in said
+        assert lost in said and "does not have transactions that the relay log has" in said
+        assert "start over" in said
         assert receiver.status()["error"]["error"] == "LogDiverged"
 
 

@@ -72,7 +72,7 @@ def impostor(request: pytest.FixtureRequest) -> Iterator[Impostor]:
 
 
 def test_the_password_is_not_told_to_a_server_that_has_not_proven_itself(impostor: Impostor) -> None:
-    with pytest.raises(ConfigError, match="asks for the password as it is") as caught:
+    with pytest.raises(ConfigError, match="asks for the password in clear text") as caught:
         connect(source(impostor.port))
     assert "verify_ca" in caught.value.hint and "source.allow_cleartext_password" in caught.value.hint
     impostor.__exit__()

@@ -1,9 +1,9 @@
-"""What existing rows hold in a column that an ALTER TABLE added.
+"""The values that existing rows have in a column that an ALTER TABLE added.
 
 The server fills them with the constant DEFAULT converted to the column's type, with NULL, or, for a NOT NULL
-column without DEFAULT, with the implicit default of the type ("Data Type Default Values" in the manual). What
-only the server can know (an expression, CURRENT_TIMESTAMP, a conversion that is not plain) is
-`NeedsSnapshot`.
+column without DEFAULT, with the implicit default of the type ("Data Type Default Values" in the manual). For
+values that only the server knows (an expression, CURRENT_TIMESTAMP, a conversion that may change values) it
+is `NeedsSnapshot`.
 """
 
 from __future__ import annotations

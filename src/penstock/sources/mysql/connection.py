@@ -14,7 +14,7 @@ may ask for it in clear text. There are three cases:
   account: inside TLS, or with a public key that the server sends. Nobody who only listens can read it, but
   without a verified certificate an impostor can. They are answered all the same, because they are the default
   of MySQL 8, whose own certificates cannot be verified, and its own clients answer them, too. `doctor` warns.
-- `mysql_native_password` and `ed25519` send a proof that holds for one login.
+- `mysql_native_password` and `ed25519` send a proof that is valid for one login.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: 
         # PyMySQL takes packets for what they should be.
         raise SourceUnreachable(
             f"What answers at {config.host}:{config.port} does not speak MySQL's protocol, or was cut off.",
-            hint="Check source.host and source.port, and what stands between.",
+            hint="Check source.host and source.port, and firewalls and proxies on the way.",
         ) from error
     connection.password = b""
     patience.connected()
@@ -196,8 +196,8 @@ class _Connection(pymysql.connections.Connection):
             )
         if name in CLEARTEXT_PLUGINS and not (self._may_reveal or is_verified(self)):
             raise ConfigError(
-                f"The server at {self.host}:{self.port} asks for the password as it is ({name}), and it has "
-                "not proven who it is.",
+                f"The server at {self.host}:{self.port} asks for the password in clear text ({name}), and it "
+                "has not proven who it is.",
                 hint="Set source.tls to verify_ca or verify_identity, with source.tls_ca. Or set "
                 "source.allow_cleartext_password: true, if whoever answers there may know the password.",
             )
@@ -224,8 +224,8 @@ def is_verified(connection: Any) -> bool:
 
 def is_at_work(config: MySqlOptions, thread: int) -> bool:
     """Whether the server still executes the statement of its connection `thread`. A second connection asks. A
-    session that waits for the network does not execute anything: its rows would have arrived. If the server
-    has no connection to spare, it is alive, and gets the benefit of the doubt."""
+    session that waits for the network does not execute anything: its rows would have arrived. A server that
+    refuses a connection because it has too many counts as alive."""
     try:
         other = connect(config, read_timeout_s=config.connect_timeout / 1000, role="look")
         try:

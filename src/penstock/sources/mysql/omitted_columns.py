@@ -1,7 +1,8 @@
-"""What a row holds in columns that the log leaves out of its insert (`binlog_row_image` MINIMAL or NOBLOB).
+"""The values of a row in columns that the log leaves out of its insert (`binlog_row_image` MINIMAL or
+NOBLOB).
 
 The server leaves out columns that got their literal or implicit default; a default that is an expression is
-in the log. So the definition in force says the rest.
+in the log. So the definition at that time decides the other columns.
 """
 
 from __future__ import annotations

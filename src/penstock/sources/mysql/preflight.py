@@ -80,7 +80,7 @@ def check(config: PipelineConfig) -> list[Finding]:
     """All findings, in the order in which they should be mended. Problems of the source are never raised.
 
     With several hosts, the first that answers is the source, in the order in which the receiver tries them.
-    Problems of the other hosts keep them from replacing it, but do not keep the pipeline from running.
+    Because of their problems, other hosts cannot replace it, but the pipeline can run.
     """
     order = followed_host.in_order(options_of(config), config.relay_log_path)
     found = [_check_host(config.model_copy(update={"source": one})) for one in order]

@@ -1,6 +1,6 @@
 """Checks the other servers that the section `snapshot` names.
 
-A server that is away or unfit does not keep the pipeline from running: other servers are used, or the
+The pipeline can run although a server does not answer or cannot be used: other servers are used, or the
 snapshot waits and says so. Only what can never work is an error.
 """
 

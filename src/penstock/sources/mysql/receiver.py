@@ -189,7 +189,7 @@ class Receiver:
         if self._by_position:
             # A position depends on its file. If the source was reset, this is how it looks.
             return LogDiverged(
-                f"The source's log cannot be read on from where we stand: {trouble.message}",
+                f"The source's log cannot be read after the end of the relay log: {trouble.message}",
                 hint=start_position.DIVERGED_HINT,
                 **trouble.details,
             )
@@ -450,7 +450,7 @@ class Receiver:
         last = received.last if received else None
         what = (last.gtid or f"the one at {last.file}:{last.position}") if last else "our last transaction"
         return LogDiverged(
-            f"The source {session.server.uuid} has another transaction {what} than the one we hold.",
+            f"The source {session.server.uuid} has another transaction {what} than the relay log has.",
             hint=start_position.DIVERGED_HINT,
             gtids=what,
             server_uuid=session.server.uuid,

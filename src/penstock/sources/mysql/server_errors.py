@@ -61,11 +61,12 @@ def of_stream(
         return ConfigError(
             "Another replica with our server id or our relay log's identity has connected to the source, "
             f"which then threw this one out: {text}",
-            hint="Is a copy of this relay log in use elsewhere? Else give source.server_id its own number.",
+            hint="Is a copy of this relay log in use on another machine? If not, give source.server_id a "
+            "number of its own.",
         )
     garbage = unproven and any(telling in lower for telling in _NO_EVENT)
     if garbage or any(telling in lower for telling in _DIVERGED):
-        return LogDiverged(f"The source does not continue what we hold: {text}", hint=DIVERGED_HINT)
+        return LogDiverged(f"The source does not continue the relay log: {text}", hint=DIVERGED_HINT)
     # An unreadable event, a packet that is too large …: passing or not, the receiver finds out by trying
     # again.
     return TransientError(f"The source ended the stream: {text} (1236).", code=code, offset=0)

@@ -72,7 +72,7 @@ class SourceSession:
         self, config: MySqlOptions, relay_log: Path | None = None, *, foreign_keys: bool = False
     ) -> None:
         """`relay_log`: its receiver says which of several hosts is followed. `foreign_keys`: definitions have
-        the foreign keys that cascade, where the log does not hold what they change."""
+        the foreign keys that cascade, if their changes are not in the log."""
         self._all = config
         self._foreign_keys = foreign_keys
         self._relay_log = relay_log

@@ -138,8 +138,8 @@ def damaged(error: DecodeError) -> RelayLogCorrupt:
 
 
 def check(config: PipelineConfig) -> None:
-    """Raises what a receiver of this relay log would refuse to begin or to go on with, except for what only
-    the source's bytes can tell."""
+    """Raises the error with which a receiver of this relay log would refuse to start or to continue. Errors
+    that only the source's bytes can show come later."""
     folder = config.relay_log_path
     log = RelayLog.open(folder) if RelayLog.exists(folder) else None
     received = received_log(log)
@@ -194,10 +194,10 @@ def _begin(config: MySqlOptions, server: Server) -> Stream:
         return _begin_at_position(server, start.file, start.position)
     if start.timestamp is not None:
         return _begin_at_time(config, server, start.timestamp)
-    if server.dialect.mariadb and start.at == "earliest":  # the file itself tells what was before it
+    if server.dialect.mariadb and start.at == "earliest":  # the file says what was before it
         return Stream(file=_known_files(config, server)[0][0])
     if server.prepared and server.files and start.at != "earliest":
-        # What they changed stands before the start: read the newest file from its begin to have it, too.
+        # What they changed is before the start: read the newest file from its begin to have it, too.
         file, size = server.files[-1]
         return Stream(file=file, skip_until=(file, size))
     if server.has_gtids:
@@ -263,7 +263,7 @@ def _begin_at_time(config: MySqlOptions, server: Server, text: str) -> Stream:
         moment = moment.replace(tzinfo=datetime.timezone.utc)
     wanted_us = int(moment.timestamp() * 1_000_000)
     files = _known_files(config, server)
-    # The last file that was begun at or before the moment: everything in earlier ones was committed before
+    # The last file that was started at or before the moment: everything in earlier ones was committed before
     # it.
     low, high = 0, len(files)
     while low < high:
@@ -309,7 +309,7 @@ def _known_files(config: MySqlOptions, server: Server) -> tuple[tuple[str, int],
     return server.files
 
 
-# a log that holds something
+# a log that is not empty
 # ------------------------------------------------------------------------------------
 
 
@@ -322,11 +322,12 @@ def _resume_by_gtid(server: Server, received: ReceivedLog) -> Stream:
     unknown = server.lacks(received.gtids)
     if unknown and server.applies:
         raise SourceBehind(
-            f"The source {server.uuid} is a replica that has not applied yet what we hold: {_shown(unknown)}."
+            f"The source {server.uuid} is a replica that has not yet applied what the relay log has: "
+            f"{_shown(unknown)}."
         )
     if unknown:
         raise LogDiverged(
-            f"The source {server.uuid} does not have transactions that we hold: {_shown(unknown)}.",
+            f"The source {server.uuid} does not have transactions that the relay log has: {_shown(unknown)}.",
             hint=DIVERGED_HINT,
             gtids=str(unknown),
             server_uuid=server.uuid,
@@ -362,7 +363,7 @@ def _resume_by_position(server: Server, received: ReceivedLog) -> Stream:
     if received.server_uuid != server.uuid:
         raise LogDiverged(
             f"The source is now the server {server.uuid}; the log follows {received.server_uuid} by file and "
-            "position, which mean nothing elsewhere.",
+            "position, which are different on each server.",
             hint=DIVERGED_HINT,
             server_uuid=server.uuid,
         )
@@ -371,7 +372,7 @@ def _resume_by_position(server: Server, received: ReceivedLog) -> Stream:
         raise _purged(server, f"the file {position.file}")
     if server.files and sizes.get(position.file, 0) < position.position:
         raise LogDiverged(
-            f"The source's log no longer reaches {position}, up to which we hold it.",
+            f"The source's log no longer reaches {position}, up to which the relay log has it.",
             hint=DIVERGED_HINT,
             position=str(position),
         )

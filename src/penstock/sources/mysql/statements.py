@@ -7,10 +7,9 @@ of the log, so it is not asked. The rules:
   before by the server's own rules. When rows are decoded, every table map of the log is compared with it. So
   a wrong definition stops the table (`SchemaMismatch`) and never changes a value.
 - A pipeline that starts in the past has definitions that are newer than the log. A CREATE TABLE in the log
-  begins the table anew with its definition. If a statement does not fit the known definition, the catalog is
-  asked. If the catalog has the same definition, it already includes the statement; otherwise the table is
-  read again. Rows that do not fit stop their table, and when it is read again, it begins at the end of the
-  log.
+  replaces the table's definition. If a statement does not fit the known definition, the catalog is asked. If
+  the catalog has the same definition, it already includes the statement; otherwise the table is read again.
+  Rows that do not fit stop their table, and when it is read again, it begins at the end of the log.
 - An unchanged definition proves nothing about rows. If a statement may have changed rows that the log does
   not have, its tables are parked (DML in statement format) or read again (statements that cannot be
   understood), whatever their definitions are. `unlogged_rows.py` says which tables that may be.
@@ -363,7 +362,7 @@ def _event_reason(statement: Statement) -> str:
 
 
 def read(statement: Statement, server: Server, in_full: InFull) -> tuple[syntax.Statement, Statement]:
-    """Parses a statement. Also returns it in full, as far as available: the index may hold only its
+    """Parses a statement. Also returns it in full, as far as available: the index may have only its
     beginning, or not the databases that its event lists."""
     parsed = parse(statement.sql, statement.database, server)
     if not unlogged_rows.needs_event(parsed, statement, mariadb=server.mariadb):

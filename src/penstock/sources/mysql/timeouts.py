@@ -70,7 +70,7 @@ class Patience:
         self._deadline = None
 
     def hurry(self, seconds: float) -> None:
-        """From now on a short silence ends the connection."""
+        """From now on, the connection ends after a short silence."""
         self._deadline, self._silence_s, self.is_at_work = None, min(seconds, self._silence_s), None
 
     def interrupt(self, reason: str) -> bool:
@@ -79,7 +79,7 @@ class Patience:
             return False
         self._interrupted = reason
         with contextlib.suppress(OSError):  # it is closed already
-            # Of the socket itself: to say goodbye by TLS would be one more wait.
+            # The socket's own limits: to say goodbye by TLS would be one more wait.
             socket.socket.shutdown(waiting, socket.SHUT_RDWR)
         return True
 

@@ -27,7 +27,7 @@ from penstock.sources.table_filter import TableFilter
 
 TABLES_MAX = 10_000
 HISTORY_MAX = 64
-"""Definitions that are kept per table."""
+"""Number of definitions that are stored per table."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class TablesBefore(MutableMapping[TableId, TableDefinition]):
         return None if table in self._live else self._shadows.find(table, self._offset)
 
     def evolution_of(self, copy: TableId, original: TableId) -> Evolution | None:
-        """How the copy differs from the original. None if its statements were not seen from the beginning."""
+        """How the copy differs from the original table. None if not all statements about the copy are
+        known."""
         shadow = self.shadow(copy)
         return shadow.evolution if shadow is not None and shadow.base == original else None
 

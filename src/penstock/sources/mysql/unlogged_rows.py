@@ -1,27 +1,28 @@
-"""What statements change of which the log holds no rows: DML in statement format, and what nobody can read.
+"""Changes by statements whose rows are not in the log: DML in statement format, and statements that cannot be
+understood.
 
-Which tables such a statement wrote is more than it names. It may write through a view, which names other
-tables; through a trigger of a table that it writes; through a function that it, a view or a trigger calls;
-through foreign keys; into the tables under a MERGE table. What the catalog says of all these now proves
-nothing about then. So the statement concerns every captured table, unless one of these is certain:
+Such a statement may write more tables than it names: through a view, through a trigger of a table that it
+writes, through a function that is called, through foreign keys, or into the tables of a MERGE table. The
+catalog shows all of these as they are now, not as they were when the statement was executed. So the statement
+concerns every captured table, unless one of these is certain:
 
 - MySQL lists in the event the databases that the statement wrote to (`updates`, the status variable
-  Q_UPDATED_DB_NAMES). The server fills the list from the tables that it locked, at the time, and with what
-  opening them showed: views resolved to their tables, and the tables of triggers, functions and MERGE
-  tables with them. Where a table is referred to by foreign keys, or there are more than 16 databases, it
-  lists nothing. (Tried on 5.7, 8.0 and 9.7 for each of these ways:
-  `tests/sources/mysql/test_statement_format.py`.) A captured table of another database is not concerned
-  then. MariaDB does not write the list.
-- CREATE TABLE … SELECT writes its own table alone on MySQL, which refuses functions that write others while
-  a table is being created. MariaDB runs them; there it does so if the query calls nothing and reads one
-  captured table, which is no view.
-- A server that starts again finds its MEMORY tables empty, and writes `DELETE FROM `database`.`table`` by
-  itself when one is opened. It has no triggers to run. That it was no session is certain where the event
-  does not say what it wrote to, which MySQL says of each session's DML, or, on MariaDB, where it stands
-  outside of a transaction, which a session's DML never does. (Newer servers write TRUNCATE TABLE.)
+  Q_UPDATED_DB_NAMES). The list has the databases of all tables that the server locked for the statement, also
+  those of views, triggers, functions and MERGE tables. If foreign keys refer to one of the tables, or if
+  there are more than 16 databases, the server lists nothing. (Tried on 5.7, 8.0 and 9.7 for each of these
+  ways: `tests/sources/mysql/test_statement_format.py`.) A captured table of another database is then not
+  concerned. MariaDB does not write the list.
+- On MySQL, CREATE TABLE … SELECT writes only its own table, because the server refuses functions that write
+  other tables during it. MariaDB allows them. There it certainly writes only its own table if the query calls
+  no function and reads one captured table, which is no view.
+- After a restart, the server's MEMORY tables are empty. When one is opened, the server writes `DELETE FROM
+  `database`.`table`` to the log. No trigger runs for that. It was certainly no session if the event does not
+  say what it wrote to, because MySQL says that for each session's DML. On MariaDB, it was certainly no
+  session if the event is outside of a transaction, because a session's DML never is. (Newer servers write
+  TRUNCATE TABLE.)
 
-In row format none of this is met: what is logged as a statement there is DDL or administration, and says
-what it is about. `ddl.parse` knows what of it changes no row.
+In row format, only DDL and administration are logged as statements, and these name their tables. `ddl.parse`
+knows which of them change no row.
 """
 
 from __future__ import annotations

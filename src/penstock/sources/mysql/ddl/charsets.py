@@ -27,7 +27,8 @@ _BASIC_PLANE = frozenset({"utf8", "utf8mb3", "ucs2"})
 
 
 def canonical(server: Server, charset: str) -> str:
-    """The name of the character set as this server's catalog prints it: `utf8` became `utf8mb3`."""
+    """The character set's name in the catalog of this server. For example, newer servers print `utf8mb3` for
+    `utf8`."""
     charset = charset.lower()
     if charset in ("utf8", "utf8mb3"):
         return "utf8mb3" if server.at_least((8, 0, 28), (10, 6, 1)) else "utf8"

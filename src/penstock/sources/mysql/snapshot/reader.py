@@ -155,7 +155,7 @@ class MySqlChunkRead:
                 if not decoder.columns_fit:
                     raise
                 raise TableError(
-                    f"A row of {self._chunk.table} cannot be taken over: {error.reason}.",
+                    f"A row of {self._chunk.table} cannot be read: {error.reason}.",
                     hint=f"Mend the value at the source, then {_unpark(self._chunk.table)}",
                     table=str(self._chunk.table),
                 ) from error

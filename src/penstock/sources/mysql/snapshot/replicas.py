@@ -120,7 +120,8 @@ def judge(
     behind: Callable[[str], int],
     window_bytes_max: int,
 ) -> Fit | str:
-    """Asks both servers. Raises `PenstockError` if one does not answer."""
+    """Judges whether chunks can be read from a replica, by queries to both servers. Raises `PenstockError` if
+    one does not answer."""
     replica = look_at_replica(onlooker, config)
     facts = look_at_source(onlooker, source, replica)
     return decide(

@@ -13,8 +13,8 @@ Two ways to find bounds, both in key order, so that reading can begin while plan
 - **Division** for a single integer key: a range of integers whose estimated number of rows is above the aim
   is divided evenly, neighbours below it are joined. The estimate is the optimizer's (EXPLAIN: two dives into
   the index, no rows read). Skew and gaps resolve themselves, since only ranges that hold rows are divided. It
-  takes one or two estimates per chunk, many more only in the worst of skews; a limit ends it, and the rest is
-  walked.
+  takes one or two estimates per chunk, many more only in the worst of skews; a limit ends it, and the
+  remaining rows are split by walking.
 - **Walk** for every other key: `SELECT key … WHERE key >= bound ORDER BY key LIMIT 1 OFFSET n` gives the
   bound n rows on. Each step begins where the last one ended, so the index is read once in all, never an
   O(n²) OFFSET. The pages it reads are those the chunk's SELECT will read, which then finds them in memory.

@@ -217,8 +217,8 @@ class TableWatermarks:
     def _check_order(self) -> None:
         if _row(self._connection, "SELECT @@GLOBAL.binlog_order_commits")[0] != "1":
             raise ConfigError(
-                "The source has binlog_order_commits = OFF: a write to the watermark table does not tell "
-                "what is visible.",
+                "The source has binlog_order_commits = OFF: a write to the watermark table does not "
+                "show which transactions are visible.",
                 hint="SET GLOBAL binlog_order_commits = ON;",
             )
 

@@ -17,10 +17,11 @@ from penstock.sources.windows import LogPlaces, LogState
 class MySqlWindow:
     """The watermarks around a chunk's SELECT.
 
-    `low` (a GTID set as text) has only transactions that were visible. `high` (the end of the binary log)
-    lies behind all that was visible. With `low_position`, all of the binary log up to there was visible, too.
-    With `high_gtids` (a GTID set as text), the chunk was read from a replica: the set has all that was
-    visible, and `high` says nothing.
+    - `low`, a GTID set as text: these transactions were visible.
+    - `high`, the end of the binary log: everything that was visible is before it.
+    - `low_position`, if given: all of the binary log up to this position was visible, too.
+    - `high_gtids`, a GTID set as text: the chunk was read from a replica. The set has everything that was
+      visible, and `high` has no meaning.
     """
 
     low: str
