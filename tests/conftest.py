@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from tests import lake_catalogs
 from tests.parts import PARTS, parts_of
 
 from penstock.testing import servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
 
 # How long an example takes says more about the machine than about the code.
@@ -28,6 +31,12 @@ LONG_FIRST = ("crash", "scenarios", "sinks", "properties", "verify", "relaylog")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", choices=list(PARTS), help="run only this part (tests/parts.py)")
+    parser.addoption(
+        "--lake-in",
+        choices=lake_catalogs.PLACES,
+        default=lake_catalogs.DIRECTORY,
+        help="where Iceberg tables are (tests/lake_catalogs.py)",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -54,18 +63,24 @@ def lake_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(lake_root: Path) -> Iterator[SparkSession]:
+def iceberg(lake_root: Path, pytestconfig: pytest.Config) -> Iterator[IcebergOptions]:
+    """The sink `iceberg` of the whole run."""
+    with lake_catalogs.iceberg_in(pytestconfig.getoption("--lake-in"), lake_root) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def spark(lake_root: Path, iceberg: IcebergOptions) -> Iterator[SparkSession]:
     """One session for the whole run, able to write Iceberg and Delta."""
     from penstock.config import SparkConfig
     from penstock.sinks.lake.delta.registration import DeltaOptions
-    from penstock.sinks.lake.iceberg.registration import IcebergOptions
     from penstock.spark.session import session_options, start
     from penstock.testing.scenario import SHORT_LIVED
 
     config = SparkConfig(
         master="local[2]", app_name="penstock-tests", driver_memory="1200m", conf=SHORT_LIVED
     )
-    sinks = [IcebergOptions(path=lake_root / "iceberg"), DeltaOptions(type="delta", path=lake_root)]
+    sinks = [iceberg, DeltaOptions(type="delta", path=lake_root)]
     session = start(session_options(config, sinks, lake_root / "state"), config.master, lake_root / "state")
     yield session
     session.stop()

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.failures.catalog_rules import DATABASE_RULES, HIVE_RULES, REST_RULES, S3_RULES
+from penstock.failures.rule import rule
 from penstock.failures.trace import Cause, causes, decisive
 
 SPARK_VERSION = "4.1"
@@ -29,105 +31,93 @@ class Advice:
     lasting: bool = True
 
 
-@dataclass(frozen=True)
-class _Rule:
-    pattern: re.Pattern[str]
-    message: str
-    hint: str
-    lasting: bool = True
-
-
-def _rule(pattern: str, message: str, hint: str, *, lasting: bool = True) -> _Rule:
-    return _Rule(re.compile(pattern, re.IGNORECASE), message, hint, lasting)
-
-
 RULES = (
     # Python of the workers
-    _rule(
+    rule(
         "PYTHON_VERSION_MISMATCH|Python in worker has different version",
         "The workers run another Python version than the driver.",
         "Give the workers the driver's Python version: set PYSPARK_PYTHON to its path on the workers.",
     ),
-    _rule(
+    rule(
         r"No module named '(penstock|pyarrow|pyspark)[\w.]*'",
         "The Python of Spark's workers lacks the package {1}.",
         "Install penstock into the workers' Python, and set PYSPARK_PYTHON to that Python's "
         "path on the workers.",
     ),
-    _rule(
+    rule(
         'Cannot run program "([^"]*)"',
         "Spark cannot run {1}.",
         "Set PYSPARK_PYTHON to a Python that exists on every worker.",
     ),
     # starting the JVM and Spark
-    _rule(
+    rule(
         r"^(?:builtins\.)?(?:ConnectionRefusedError|ConnectionResetError)|Py4JNetworkError|"
         "JAVA_GATEWAY_EXITED|Answer from Java side is empty",
         "Spark's JVM has exited.",
         "",  # the JVM's log has the reason
         lasting=False,
     ),
-    _rule(
+    rule(
         "No such file or directory: '([^']*spark-submit)'",
         "{1} does not exist.",
         "Unset SPARK_HOME: PySpark then uses its own Spark.",
     ),
-    _rule(
+    rule(
         "Master must either be yarn|HADOOP_CONF_DIR or YARN_CONF_DIR must be set",
         "`spark.master` is not valid.",
         "Use local[*], spark://host:7077, k8s://https://…, or yarn (with HADOOP_CONF_DIR set).",
     ),
-    _rule(
+    rule(
         r"(Invalid (?:maximum|initial) heap size: \S+)",
         "Java refused its memory setting: {1}.",
         "Check `spark.driver_memory`: a number and a unit, such as 2g.",
     ),
-    _rule(
+    rule(
         "Could not reserve enough space|insufficient memory for the Java|"
         "Cannot allocate memory|exceeds the maximum representable size",
         "The machine does not have as much memory as `spark.driver_memory` asks for.",
         "Lower `spark.driver_memory`, or run on a machine with more memory.",
     ),
-    _rule(
+    rule(
         r"(Unrecognized (?:VM )?option:? \S+)",
         "Java refused an option: {1}.",
         "Check spark.driver.extraJavaOptions in `spark.conf`, and JAVA_TOOL_OPTIONS.",
     ),
-    _rule(
+    rule(
         r"INVALID_DRIVER_MEMORY\] System memory (\d+) must be at least (\d+)",
         "Spark has {1} bytes of memory and needs at least {2}.",
         "Give Spark more memory: `spark.driver_memory`, for example 2g.",
     ),
-    _rule(
+    rule(
         "OutOfMemoryError: (Java heap space|GC overhead limit exceeded|Metaspace)|OutOfMemoryError()",
         "Spark's JVM ran out of memory.",
         "Give Spark more memory: `spark.driver_memory`, for example 2g.",
     ),
-    _rule(
+    rule(
         r"(?:BindException|Address already in use).*?[Ss]ervice '(\w+)' failed",
         "Spark's service {1} cannot bind its port or address.",
         "Choose a free port, or an address of this machine, in `spark.conf` (such as "
         "spark.driver.port, spark.ui.port, spark.driver.bindAddress), or let Spark try more ports "
         "(spark.port.maxRetries).",
     ),
-    _rule(
+    rule(
         r"Could not parse Master URL: '?([^'\n]*?)'?(?:\s|$)",
         "Spark does not understand the master {1}.",
         "Check `spark.master`: local[*], spark://host:7077, yarn or k8s://host:443.",
     ),
-    _rule(
+    rule(
         "All masters are unresponsive",
         "No Spark master answered at `spark.master`.",
         "Check the address, and that the master is running.",
     ),
-    _rule(
+    rule(
         r"Master removed our application: (\w+)",
         "The cluster ended the application ({1}): its workers could not start executors.",
         "A worker's log shows the reason. Check that executors fit on the workers (spark.executor.memory, "
         "spark.executor.cores in `spark.conf`).",
     ),
     # classes
-    _rule(
+    rule(
         "(?:NoSuchMethodError|NoSuchFieldError|AbstractMethodError|"
         "IncompatibleClassChangeError|UnsupportedClassVersionError|VerifyError|"
         "IllegalAccessError)",
@@ -136,81 +126,88 @@ RULES = (
         "spark.jars, spark.jars.packages and spark.driver.extraClassPath in `spark.conf`, "
         "and unset SPARK_HOME.",
     ),
-    _rule(
-        r"((?:org[./]apache[./]hadoop[./]fs[./](?:s3a|azure\w*|gs)|software[./]amazon|"
+    rule(
+        "(?:ClassNotFoundException: (?:Class )?|NoClassDefFoundError: (?:Could not initialize class )?|"
+        r"Missing )((?:org[./]apache[./]hadoop[./]fs[./](?:s3a|azure\w*|gs)|software[./]amazon|"
         "com[./]amazonaws|org[./]apache[./]iceberg[./](?:aws|gcp|azure)|"
         r"com[./]google[./]cloud)[\w./$]*)",
         "Spark lacks a class for the target's store: {1}.",
-        "Add the store's jars to `spark.conf`. For s3a:// paths: hadoop-aws of Spark's own Hadoop version "
+        "With a section `sink.catalog`, set its `storage`: Penstock then adds what S3 needs. Otherwise add "
+        "the store's jars to `spark.conf`. For s3a:// paths: hadoop-aws of Spark's own Hadoop version "
         "and the AWS bundle that it names, in spark.jars. For S3FileIO: iceberg-aws-bundle of Iceberg 1.12.",
     ),
-    _rule(
+    rule(
         r"No FileSystem for scheme \"?([\w-]+)\"?",
         "Spark knows no file system for {1}:// paths.",
         "For S3 write s3a://… or use S3FileIO, and add the store's jars to `spark.conf`. For s3a:// paths: "
         "hadoop-aws of Spark's own Hadoop version and the AWS bundle that it names, in spark.jars. For "
         "S3FileIO: iceberg-aws-bundle of Iceberg 1.12.",
     ),
-    _rule(
+    rule(
         r"Cannot find catalog plugin class for catalog '?([\w-]+)'?: ([\w.$]+)",
         "Spark does not find the class {2} of the catalog {1}.",
         "Check its spelling in `spark.conf`, and add its jar to spark.jars (or "
         "spark.driver.extraClassPath) there.",
     ),
-    _rule(
+    rule(
         "(?:ClassNotFoundException: (?:Class )?|"
         r"NoClassDefFoundError: (?:Could not initialize class )?|Missing )([\w./$]+)",
         "Spark does not find the class {1}.",
         "Check its spelling in `spark.conf`, and add its jar to spark.jars (or "
         "spark.driver.extraClassPath) there.",
     ),
-    _rule(
+    rule(
         r"No suitable driver found for jdbc:(\w+)|No suitable driver()",
         "Spark has no JDBC driver for jdbc:{1} addresses.",
-        "Add the driver's jar to spark.driver.extraClassPath (and spark.jars on a cluster) in `spark.conf`.",
+        "Check the address (jdbc:{1}://host/database). For a database whose driver Penstock does not bring, "
+        "add the driver's jar to spark.driver.extraClassPath (and spark.jars on a cluster) in `spark.conf`.",
     ),
     # disks and files
-    _rule(
+    rule(
         "No space left on device|Disk quota exceeded|ENOSPC",
         "A disk is full.",
         "Free space at the target, in the `state` directory and in Spark's scratch space "
         "(spark.local.dir). Nothing is lost.",
         lasting=False,
     ),
-    _rule(
+    rule(
         "Read-only file system",
         "A file system is read-only.",
         "Mount it writable, or move `sink.path` (or the catalog's warehouse) and `state` to another one.",
     ),
-    _rule(
+    rule(
         r"AccessDeniedException: (?<![^\s:'])(/\S+)|"
         r"(?:FileNotFoundException: )?(?<![^\s:'])(/\S+) \(Permission denied\)|"
         "Permission denied: '(/[^']*)'|Permission denied()",
         "This account is not allowed to write {1}{2}{3}.",
         "Grant it write access, or choose another directory for `sink.path` or the catalog's warehouse.",
     ),
-    _rule(
+    rule(
         r"Failed to create directory (?<![^\s:'])(/\S+)|"
         r"Mkdirs failed to create (?<![^\s:'])(/\S+)|Failed to create local dir in (?<![^\s:'])(/\S+?)\.?$",
         "The directory {1}{2}{3} cannot be created.",
         "Check that the file system is writable and that this account may write to it.",
     ),
-    _rule(
+    rule(
         r"(?<![^\s:'])(/\S+): Not a directory|(?<![^\s:'])(/\S+) \(Not a directory\)|"
         r"Not a directory: '(/[^']*)'|"
-        r"ParentNotDirectoryException: (?<![^\s:'])(/\S+)",
+        r"ParentNotDirectoryException: (?:Parent path is not a directory: )?(?<![^\s:'])(/\S+)",
         "{1}{2}{3}{4} cannot be used: a part of its path is a file, not a directory.",
         "Give `sink.path` (or the catalog's warehouse) a directory of its own.",
     ),
+    # catalogs and their stores
+    *REST_RULES,
+    *S3_RULES,
+    *DATABASE_RULES,
     # services
-    _rule(
+    rule(
         r"UnknownHostException: ([\w.-]+)",
         "The host name {1} cannot be resolved.",
         "Check the address and the network, and that the service is running. The pipeline "
         "continues from where it is.",
         lasting=False,
     ),
-    _rule(
+    rule(
         r"Connect to (\S+?) (?:\[[^\]]*\] )?failed: (Connection refused|\w+ timed out)|"
         r"(?:Connection refused|timed out): (?:\S+?)?(/[\d.:]+)",
         "A service that Spark needs cannot be reached: {1}{3}.",
@@ -218,20 +215,8 @@ RULES = (
         "continues from where it is.",
         lasting=False,
     ),
-    _rule(
-        "Failed to connect to Hive Metastore",
-        "The Hive metastore of the catalog cannot be reached or used.",
-        "Check the catalog's `type` and `uri` (thrift://host:9083) in `spark.conf`. A catalog "
-        "other than Hive needs a `type`: hadoop, rest, jdbc, glue or nessie.",
-    ),
-    _rule(
-        "Version information not found in metastore|"
-        r"Unable to instantiate \S*HiveMetaStoreClient",
-        "The catalog has no usable Hive metastore.",
-        "Give the catalog a `type` in `spark.conf` (hadoop, rest, jdbc, glue, nessie), or "
-        "the `uri` of a Hive metastore.",
-    ),
-    _rule(
+    *HIVE_RULES,
+    rule(
         "Connection refused|ConnectException|SocketTimeoutException|NoRouteToHostException",
         "A service that Spark needs cannot be reached.",
         "Check the address and the network, and that the service is running. The pipeline "
@@ -260,10 +245,12 @@ def advise_log(text: str) -> Advice | None:
 
 
 def _by_rule(searched: Sequence[str]) -> Advice | None:
-    for rule in RULES:
+    for known in RULES:
         for said in searched:
-            if match := rule.pattern.search(said[:LINE_LENGTH_MAX]):
-                return Advice(_filled(rule.message, match, said), rule.hint, rule.lasting)
+            if match := known.pattern.search(said[:LINE_LENGTH_MAX]):
+                return Advice(
+                    _filled(known.message, match, said), _filled(known.hint, match, said), known.lasting
+                )
     return None
 
 
@@ -271,7 +258,7 @@ def _filled(template: str, match: re.Match[str], said: str) -> str:
     groups = {str(number): (value or "").rstrip(".") for number, value in enumerate(match.groups(), 1)}
     name = said.partition(":")[0].rpartition(".")[2]
     text = re.sub(r"\{(\w+)\}", lambda found: groups.get(found[1], name)[:SHOWN_MAX], template)
-    return " ".join(text.split()).replace(" .", ".")
+    return " ".join(text.split()).replace(" .", ".").replace(":.", ".").replace(" ()", "")
 
 
 def without_secrets(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.sinks.conformance import registered
 from tests.sinks.conformance.case import Case
 
 from penstock.sinks import registry
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +22,11 @@ def example_is_registered() -> Iterator[None]:
         yield
 
 
-def _case(name: str, spark: SparkSession, lake_root: Path) -> Case:
-    return Case(spark, registry.kind(name), lake_root / name)
+def _case(name: str, spark: SparkSession, lake_root: Path, iceberg: IcebergOptions) -> Case:
+    kind = registry.kind(name)
+    if name == iceberg.type:
+        kind = replace(kind, example=lambda folder: iceberg)
+    return Case(spark, kind, lake_root / name)
 
 
 def _params(*, tables: bool) -> list[Any]:
@@ -33,13 +38,21 @@ def _params(*, tables: bool) -> list[Any]:
 
 @pytest.fixture(params=_params(tables=True))
 def tables(
-    request: pytest.FixtureRequest, example_is_registered: None, spark: SparkSession, lake_root: Path
+    request: pytest.FixtureRequest,
+    example_is_registered: None,
+    spark: SparkSession,
+    lake_root: Path,
+    iceberg: IcebergOptions,
 ) -> Case:
-    return _case(request.param, spark, lake_root)
+    return _case(request.param, spark, lake_root, iceberg)
 
 
 @pytest.fixture(params=_params(tables=False))
 def changes(
-    request: pytest.FixtureRequest, example_is_registered: None, spark: SparkSession, lake_root: Path
+    request: pytest.FixtureRequest,
+    example_is_registered: None,
+    spark: SparkSession,
+    lake_root: Path,
+    iceberg: IcebergOptions,
 ) -> Case:
-    return _case(request.param, spark, lake_root)
+    return _case(request.param, spark, lake_root, iceberg)

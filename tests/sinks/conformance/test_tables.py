@@ -26,6 +26,20 @@ def test_a_target_is_missing_until_it_is_created_and_then_ours_and_empty(tables:
     assert tables.rows() == []
 
 
+def test_a_table_lives_through_every_kind_of_write(tables: Case) -> None:
+    it = tables.create()
+    assert it.append(1, (1, "a", False, 10), (2, "b", False, 11))
+    assert it.merge(2, (1, "A", False, 20), (2, None, True, 21), (3, "c", False, 22))
+    assert it.rows() == [(1, "A", 20), (3, "c", 22)]
+    changed = [column("id", pa.int64(), "id"), column("more", INT, default="7"), column("name", TEXT, "name")]
+    assert it.evolve(3, *changed)
+    it = it.with_columns(*changed)
+    assert it.merge(4, (4, 8, "d", False, 40))
+    assert it.rows() == [(1, 7, "A", 20), (3, 7, "c", 22), (4, 8, "d", 40)]
+    assert it.truncate(5, 50)
+    assert it.rows() == [] and it.state().last_commit == it.commit(5)
+
+
 # epochs -----------------------------------------------------------------------------------------------------
 
 

@@ -74,7 +74,7 @@ def test_a_property_of_the_user_wins() -> None:
 
 def test_a_metastore_a_directory_and_glue() -> None:
     hive = {"type": "hive", "uri": "thrift://a:9083,thrift://b:9083"}
-    assert options(**hive) == hive
+    assert options(**hive) == {**hive, "hadoop.hive.metastore.client.socket.timeout": "60s"}
     hadoop = {"type": "hadoop", "warehouse": "/srv/lake"}
     assert options(**hadoop) == hadoop
     assert read(**hadoop).sink.directory == Path("/srv/lake")

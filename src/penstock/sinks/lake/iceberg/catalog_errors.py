@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from penstock.errors import ConfigError
+from penstock.failures.advice import Advice
 from penstock.failures.messages import advice_of, text_of
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
@@ -20,15 +21,17 @@ def catalog_explained(options: IcebergOptions) -> Iterator[None]:
         yield
     except (Py4JJavaError, PySparkException) as error:
         advice = advice_of(text_of(error), rows=False)
+        said = advice.message if advice is not None else f"{type(error).__name__}."
         raise ConfigError(
-            f"Spark cannot set up the catalog {options.catalog_name}: "
-            f"{advice.message if advice is not None else type(error).__name__}",
-            hint=f"{advice.hint if advice is not None else ''} {where(options)}".strip(),
+            f"Spark cannot set up the catalog {options.catalog_name}: {said}",
+            hint=cure(advice, options),
         ) from error
 
 
-def where(options: IcebergOptions) -> str:
-    """The part of the pipeline file that says what the catalog is, as the end of a hint."""
+def cure(advice: Advice | None, options: IcebergOptions) -> str:
+    """The hint for an error of the catalog or its store."""
+    hint = advice.hint if advice is not None else ""
     if isinstance(options.catalog, str):
-        return f"Check `sink.catalog` and spark.sql.catalog.{options.catalog}* in `spark.conf`."
-    return "Check the section `sink.catalog`."
+        place = f"Check `sink.catalog` and spark.sql.catalog.{options.catalog}* in `spark.conf`."
+        return f"{hint} {place}".strip()
+    return hint or "Check the section `sink.catalog`."

@@ -32,6 +32,8 @@ _FILE_IO: dict[Storage, str] = {
 _PREFIXES: dict[str, Storage] = {"s3.": "s3", "client.": "s3", "gcs.": "gcs", "adls.": "azure"}
 """The beginnings of Iceberg's properties about a store."""
 _KEYS = ("s3.access-key-id", "gcs.oauth2.token", "adls.auth.", "adls.sas-token.", "adls.connection-string.")
+_HIVE_TIMEOUT = "hadoop.hive.metastore.client.socket.timeout"
+"""Hive's own limit for an answer is ten minutes."""
 _DELEGATION = "header.X-Iceberg-Access-Delegation"
 
 
@@ -217,7 +219,7 @@ class HiveCatalog(CatalogOptions):
         return value
 
     def _own(self) -> dict[str, str]:
-        return {"uri": self.uri}
+        return {"uri": self.uri, _HIVE_TIMEOUT: "60s"}
 
 
 class HadoopCatalog(CatalogOptions):

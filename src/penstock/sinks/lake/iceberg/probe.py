@@ -22,7 +22,7 @@ from penstock.failures.messages import advice_of, text_of
 from penstock.model.schema import TableId
 from penstock.sinks.kind import Probed
 from penstock.sinks.lake.iceberg.catalog import PROPERTIES, Catalog
-from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained, where
+from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained, cure
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.names import catalog_name, namespace_levels
 
@@ -130,10 +130,9 @@ class _Trial:
     def _failed(self, check: str, error: Exception) -> str:
         advice = advice_of(text_of(error), rows=False)
         said = advice.message if advice is not None else f"{type(error).__name__}."
-        hint = advice.hint if advice is not None and advice.hint else where(self._options)
         kept = error_log.keep(error, None)
         details = f" Details are in {kept}." if kept is not None else ""
-        return f"{_FAILED[check]}: {said} {hint}{details}"
+        return f"{_FAILED[check]}: {said} {cure(advice, self._options)}{details}"
 
 
 _FAILED = {

@@ -1,0 +1,55 @@
+"""Where the Iceberg tables of a test run are: `pytest --lake-in rest-s3` runs the same tests on a REST
+catalog, with the tables on S3. Such catalogs need jars that most tests do not, so not every session has
+them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import STDOUT, run
+
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.testing.servers.catalogs import HiveMetastore, Nessie
+from penstock.testing.servers.s3 import Moto
+
+DIRECTORY, JDBC_S3, REST_S3, HIVE = "directory", "jdbc-s3", "rest-s3", "hive"
+PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE)
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def catalog(**options: object) -> IcebergOptions:
+    return IcebergOptions.model_validate({"type": "iceberg", "catalog": options})
+
+
+@contextmanager
+def iceberg_in(place: str, root: Path) -> Iterator[IcebergOptions]:
+    """The options of the sink for tables in that place, whose servers run while the block runs. The catalog
+    is called `lake`. `root`: for what is on the local disk."""
+    if place == DIRECTORY:
+        yield IcebergOptions(path=root / "iceberg")
+    elif place == HIVE:
+        with HiveMetastore() as metastore:
+            yield catalog(type="hive", uri=metastore.uri, warehouse=str(metastore.warehouse),
+                          properties=metastore.iceberg_properties)  # fmt: skip
+    else:
+        with Moto() as store:
+            store.make_bucket("lake")
+            if place == REST_S3:
+                with Nessie(store, "lake", vends=True) as nessie:
+                    yield catalog(type="rest", uri=nessie.uri, warehouse=nessie.WAREHOUSE)
+            else:
+                yield catalog(type="jdbc", uri=f"jdbc:sqlite:{root / 'catalog.db'}", warehouse="s3://lake/wh",
+                              properties=store.iceberg_properties)  # fmt: skip
+
+
+def run_in(place: str, *arguments: str, seconds: float) -> str:
+    """Runs tests there, in a process of their own, because a process has one Spark session. Returns what
+    pytest printed, and fails if a test failed or none ran."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--lake-in", place]
+    done = run(
+        [*command, *arguments], cwd=ROOT, stdout=-1, stderr=STDOUT, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout

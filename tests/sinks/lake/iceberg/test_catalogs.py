@@ -1,0 +1,20 @@
+"""The sink `iceberg` in other catalogs than a directory: real servers, in a process of their own."""
+
+from __future__ import annotations
+
+import pytest
+from tests.lake_catalogs import HIVE, JDBC_S3, REST_S3, run_in
+
+CONFORMANCE = "tests/sinks/conformance"
+TABLES = f"{CONFORMANCE}/test_tables.py"
+
+
+def test_a_table_in_a_jdbc_catalog_on_s3_lives_through_every_kind_of_write() -> None:
+    said = run_in(JDBC_S3, f"{TABLES}::test_a_table_lives_through_every_kind_of_write[iceberg]", seconds=200)
+    assert "1 passed" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [JDBC_S3, REST_S3, HIVE])
+def test_the_sink_keeps_its_promises_in_every_catalog(place: str) -> None:
+    run_in(place, CONFORMANCE, "-k", "iceberg", seconds=3000)
