@@ -56,7 +56,7 @@ def fill(folder: Path, *, tables: int, columns: int, epochs: int, touched: int) 
         for number in range(tables):
             schema = schema_of(number, columns)
             state.put_table(TableState(schema, Offset(4), Streaming(snapshot_done=True), written=True))
-            state.note(Change(schema.table, 1, Offset(4), "found", "captured"))
+            state.add_change(Change(schema.table, 1, Offset(4), "found", "captured"))
     every = list(state.tables().values())
     spent = []
     for epoch in range(1, epochs + 1):

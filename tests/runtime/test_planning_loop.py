@@ -14,11 +14,11 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime.planning_loop import (
-    AWAKE_SECONDS,
+    BUSY_SECONDS,
     IDLE_SECONDS,
-    RESTING_TICK_SECONDS,
+    QUIET_TICK_SECONDS,
     TICK_SECONDS,
-    Attention,
+    LoopPace,
     Planning,
     Renewal,
     planner_limits,
@@ -82,22 +82,22 @@ def test_attention_is_full_after_anything_has_happened_and_never_ceases(
     now = 1000.0
     monkeypatch.setattr("penstock.runtime.planning_loop.time.monotonic", lambda: now)
     state, log = StateStore(tmp_path), Log()
-    attention = Attention(state, cast(RelayLog, log))
-    assert attention.should_look()
-    now += AWAKE_SECONDS + 1
-    assert attention.should_look()
+    pace = LoopPace(state, cast(RelayLog, log))
+    assert pace.should_look()
+    now += BUSY_SECONDS + 1
+    assert pace.should_look()
     now += 0.02
-    assert not attention.should_look() and attention.tick == RESTING_TICK_SECONDS
+    assert not pace.should_look() and pace.tick == QUIET_TICK_SECONDS
     log.end = Offset(101)
-    assert attention.should_look() and attention.tick == TICK_SECONDS
-    now += AWAKE_SECONDS + 1
-    assert attention.should_look() and not attention.should_look()
+    assert pace.should_look() and pace.tick == TICK_SECONDS
+    now += BUSY_SECONDS + 1
+    assert pace.should_look() and not pace.should_look()
     state.set_meta("a", "b")
-    assert attention.should_look()
-    now += AWAKE_SECONDS + 1
-    assert attention.should_look() and not attention.should_look()
+    assert pace.should_look()
+    now += BUSY_SECONDS + 1
+    assert pace.should_look() and not pace.should_look()
     now += 0.3
-    assert attention.should_look()
+    assert pace.should_look()
 
 
 def test_only_a_source_that_is_idle_is_connected_to_anew(monkeypatch: Any) -> None:

@@ -218,7 +218,7 @@ class ScriptedChunks:
             lower, number = (str(key),), number + 1
         yield Chunk(schema.table, number, lower, None)
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Nothing is open."""
 
 

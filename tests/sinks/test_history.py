@@ -35,7 +35,7 @@ def table(spark: SparkSession, config: SinkOptions, state: StateStore) -> Histor
 
 def note(state: StateStore, what: str, *, commit_us: int | None = 1_700_000_000_123_456) -> None:
     change = Change(TableId("shop", "orders"), 2, Offset(900), what, "applied", "ALTER TABLE …", commit_us)
-    state.note(change)
+    state.add_change(change)
 
 
 def rows(spark: SparkSession, config: SinkOptions, state: StateStore) -> list[tuple[Any, ...]]:

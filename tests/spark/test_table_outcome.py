@@ -27,7 +27,7 @@ def state(tmp_path: Path) -> Iterator[StateStore]:
 
 
 def read_again(state: StateStore, table: TableId, why: str = ERROR.message) -> None:
-    state.note(Change(table, 1, Offset(4), why, "read again"))
+    state.add_change(Change(table, 1, Offset(4), why, "read again"))
 
 
 @pytest.mark.parametrize("rereads_max", [1, 3])

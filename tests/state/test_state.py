@@ -169,7 +169,9 @@ def test_requests_wait_for_their_answer(tmp_path: Path) -> None:
 def test_the_history_keeps_every_change_in_order_and_tells_each_tables_last(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
     reading(state, 1)
-    state.note(Change(ORDERS, 2, Offset(50), "column x added", "applied", "ALTER TABLE orders", 1_000_000))
+    state.add_change(
+        Change(ORDERS, 2, Offset(50), "column x added", "applied", "ALTER TABLE orders", 1_000_000)
+    )
     state.park(ORDERS, offset=Offset(70), reason="why", hint="cure")
     state.close()
     again = StateStore(tmp_path)
@@ -279,9 +281,9 @@ def test_the_history_forgets_its_oldest_entries_but_each_tables_newest(
     monkeypatch.setattr(tables, "HISTORY_STEP", 10)
     state = StateStore(tmp_path)
     quiet = TableId("shop", "quiet")
-    state.note(Change(quiet, 1, Offset(1), "found", "captured"))
+    state.add_change(Change(quiet, 1, Offset(1), "found", "captured"))
     for number in range(2, 101):
-        state.note(Change(ORDERS, number, Offset(number), "changed", "applied"))
+        state.add_change(Change(ORDERS, number, Offset(number), "changed", "applied"))
     kept = state.history()
     assert (kept[0].table, kept[0].version) == (quiet, 1)
     assert [one.version for one in kept[1:]] == list(range(71, 101))
@@ -337,25 +339,25 @@ def test_what_is_taken_back_is_not_kept(tmp_path: Path) -> None:
     state = StateStore(tmp_path)
     live = TableState(SCHEMA, Offset(4), LOG_ONLY)
     state.put_table(live)
-    before = state.seen(), state.own_changes
+    before = state.revision(), state.own_changes
     with pytest.raises(ZeroDivisionError), state.transaction():
         state.put_table(replace(live, phase=READING))
         assert state.tables_that(is_reading)
         raise ZeroDivisionError
     assert state.tables() == {ORDERS: live}
     assert state.tables_that(is_reading) == []
-    assert (state.seen(), state.own_changes) != before
+    assert (state.revision(), state.own_changes) != before
 
 
 def test_that_something_was_written_shows_in_every_process(tmp_path: Path) -> None:
     state, other = StateStore(tmp_path), StateStore(tmp_path)
-    before = state.seen()
-    assert state.seen() == before
+    before = state.revision()
+    assert state.revision() == before
     other.set_meta("a", "b")
-    between = state.seen()
+    between = state.revision()
     assert between != before
     state.set_meta("a", "c")
-    assert state.seen() not in (before, between)
+    assert state.revision() not in (before, between)
 
 
 def test_totals_are_of_the_own_snapshots_of_tables(tmp_path: Path) -> None:

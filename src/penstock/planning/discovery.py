@@ -97,7 +97,7 @@ def discover(
             if schema.table in restless:
                 state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, resnapshot=RESTLESS)
                 what = RESTLESS
-            state.note(Change(schema.table, schema.version, start, what, "captured"))
+            state.add_change(Change(schema.table, schema.version, start, what, "captured"))
         parked = parked_when_found(state.tables(), new.keys(), unfollowable, config)
         for table, (reason, hint) in parked.items():
             state.park(table, offset=start, reason=reason, hint=hint)
@@ -157,7 +157,7 @@ def restart_table(
                 kept_columns=kept_by_name(old, schema) if keeps_columns else None,
             )
         )
-        state.note(Change(table, schema.version, start, "read again from its beginning", why))
+        state.add_change(Change(table, schema.version, start, "read again from its beginning", why))
         if table in unfollowable:
             reason, hint = unfollowable[table]
             state.park(table, offset=start, reason=reason, hint=hint)

@@ -308,7 +308,7 @@ class Planner:
                 self._state.forget_chunks(table)
                 self._placing.begins(table)
                 self._state.put_table(verdict.state)
-            self._state.note(
+            self._state.add_change(
                 Change(table, verdict.version, statement.end, verdict.what, verdict.decision, head, at)
             )
         for effect in effects:
@@ -316,7 +316,7 @@ class Planner:
                 state = new_state(effect, statement.end, self._policies)
                 self._state.put_table(state)
                 what, decision = effect.what or "created", "captured" if state.planned else "parked"
-                self._state.note(Change(effect.table, 1, statement.end, what, decision, head, at))
+                self._state.add_change(Change(effect.table, 1, statement.end, what, decision, head, at))
 
     def _end_misplaced(self, table: TableId, verdict: Verdict) -> None:
         """Ends partial snapshots that use a key which the table no longer has."""

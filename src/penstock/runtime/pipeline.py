@@ -107,7 +107,7 @@ class Pipeline:
             run = Run(config, state, source, receiver, ending, self._stopping, consumer, rest, once=once,
                        on_progress=on_progress)  # fmt: skip
             stack.callback(run.close)
-            stack.push(ending.note)
+            stack.push(ending.begin_on_error)
             run.prepare(findings)
             self.progress = run.loop()
             return self.progress

@@ -21,20 +21,20 @@ from penstock.sources.base import Source
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
-AWAKE_SECONDS = 2.0
+BUSY_SECONDS = 2.0
 """How long the loop looks at everything at each tick after something has happened."""
 TICK_SECONDS = 0.02
 """Tick of the loop in that time: short, because it adds to the latency of each epoch."""
-RESTING_SECONDS = 0.2
+QUIET_LOOK_SECONDS = 0.2
 """How often the loop looks at everything when nothing has happened for a while."""
-RESTING_TICK_SECONDS = 0.05
+QUIET_TICK_SECONDS = 0.05
 """Tick of the loop in that time. At each tick it checks whether something has happened; each tick costs
 CPU."""
 IDLE_SECONDS = 0.3
 """How long the source may be silent before a transaction end is forced. A busy source sends one earlier."""
 
 
-class Attention:
+class LoopPace:
     """Decides how often the pipeline's loop looks at everything: at each tick for a while after something
     has happened, and five times a second otherwise. Checking whether something has happened costs one
     system call. Most pipelines are idle most of the time, so this saves CPU."""
@@ -43,7 +43,7 @@ class Attention:
         self._state = state
         self._log = log
         self._at: tuple[Any, ...] = ()
-        self._awake_until = 0.0
+        self._busy_until = 0.0
         self._looked = 0.0
 
     def should_look(self) -> bool:
@@ -51,8 +51,8 @@ class Attention:
         now = time.monotonic()
         at = (self._log.stamp(), self._state.own_changes)
         if at != self._at:
-            self._at, self._awake_until = at, now + AWAKE_SECONDS
-        if now >= self._awake_until and now < self._looked + RESTING_SECONDS:
+            self._at, self._busy_until = at, now + BUSY_SECONDS
+        if now >= self._busy_until and now < self._looked + QUIET_LOOK_SECONDS:
             return False
         self._looked = now
         return True
@@ -60,7 +60,7 @@ class Attention:
     @property
     def tick(self) -> float:
         """Seconds until the next call of `should_look`."""
-        return TICK_SECONDS if time.monotonic() < self._awake_until else RESTING_TICK_SECONDS
+        return TICK_SECONDS if time.monotonic() < self._busy_until else QUIET_TICK_SECONDS
 
 
 class Renewal:
@@ -90,7 +90,7 @@ class Renewal:
         self._renew_at = None
 
 
-class Asks(Protocol):
+class PlansNext(Protocol):
     """The part of the planner that is called here."""
 
     def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None: ...
@@ -100,7 +100,7 @@ class Planning:
     """Calls the planner, unless it last found nothing to do and neither the log nor the state has changed
     since. Its answer depends only on these two."""
 
-    def __init__(self, state: StateStore, log: RelayLog, planner: Asks) -> None:
+    def __init__(self, state: StateStore, log: RelayLog, planner: PlansNext) -> None:
         self._state = state
         self._log = log
         self._planner = planner
@@ -108,7 +108,7 @@ class Planning:
 
     def next(self, cuts: list[Offset]) -> bool:
         """Returns whether an epoch was planned."""
-        reached = (self._state.seen(), self._log.refresh())
+        reached = (self._state.revision(), self._log.refresh())
         if reached == self._nothing_at and not cuts:
             return False
         planned = self._planner.plan_next(cuts) is not None

@@ -209,7 +209,7 @@ class TableDocuments:
         self.snapshot: dict[str, int | bool] = {}
 
     def refresh(self) -> None:
-        at = self._state.seen()
+        at = self._state.revision()
         if at != self._at:
             self._make()
             self._at, self._text = at, None

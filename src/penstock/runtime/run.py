@@ -32,7 +32,7 @@ from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime import targets
 from penstock.runtime.log_needs import needed
-from penstock.runtime.planning_loop import Attention, Planning, Renewal, make_planner
+from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, make_planner
 from penstock.runtime.progress import Progress
 from penstock.runtime.query_watch import QueryWatch
 from penstock.runtime.shutdown import Ending
@@ -213,7 +213,7 @@ class Run:
             failed=self._snapshot_failed,
             paused=partial(is_paused, self.state),
             view=partial(single_view_of, self.state.tables, config.relay_log_path),
-            found_all=self.source.chunks.rest,
+            found_all=self.source.chunks.close_idle,
         )
         self.chunks.limits(**limits_by_signal(self.state))
 
@@ -279,19 +279,19 @@ class Run:
 
     def loop(self) -> Progress:
         """Runs until the pipeline is stopped or has finished."""
-        attention = Attention(self.state, self.log)
+        pace = LoopPace(self.state, self.log)
         while not self.stopping.is_set():
             self.receiver.check()
             self.query.check()
             if self.chunks.error is not None:
                 raise self.chunks.error
-            if attention.should_look():
+            if pace.should_look():
                 self.renewal.work()
                 self._plan()
                 self._report()
                 if self._finished():
                     break
-            time.sleep(attention.tick)  # the pace of the loop
+            time.sleep(pace.tick)
         self._report(now=True)
         self.progress.end()
         return self.progress

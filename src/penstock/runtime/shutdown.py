@@ -93,7 +93,7 @@ class Ending:
         if self._begun_at is None:
             self._why, self._begun_at = why, time.monotonic()
 
-    def note(
+    def begin_on_error(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """For use as the innermost exit of an `ExitStack`: an error that passes it ends the run."""

@@ -92,7 +92,7 @@ def _come_back(
     with state.transaction():
         state.put_table(replace(table, phase=resumes))
         what = f"goes on from offset {resumes.at}"
-        state.note(Change(table.table, table.schema.version, resumes.at, what, "unparked"))
+        state.add_change(Change(table.table, table.schema.version, resumes.at, what, "unparked"))
     return {"ok": True, "action": "continue", "offset": int(resumes.at)}
 
 

@@ -346,7 +346,7 @@ class Signals:
             self._state.end_partials(table.table, "the table was removed")
             self._state.forget_chunks(table.table)
             self._state.put_table(replace(table, phase=Removed(self._position, reason)))
-            self._state.note(
+            self._state.add_change(
                 Change(table.table, table.schema.version, self._position, "removed", "target kept")
             )
         return "done", {"removed": [str(table.table) for table in tables]}

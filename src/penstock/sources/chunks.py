@@ -128,5 +128,5 @@ class Chunks(Protocol):
         (`ChunkReader.require`), and calls `sized` with the estimated number of rows. Raises `ChunkOutdated`
         and `TransientError`."""
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Says that no table is left to split for now, so that connections can be closed."""

@@ -276,7 +276,7 @@ class SnapshotReader:
             if chunk.upper is None or time.monotonic() - since > FOUND_SECONDS:
                 size = sizes[-1] if sizes else None
                 if not self._state.add_chunks(state, found, rows_guess=size):
-                    return  # the table has changed and is split anew
+                    return  # the table has changed and is split again
                 found, since = [], time.monotonic()
 
     def _give_up(self, state: TableState, snapshot: int, error: TableError) -> None:

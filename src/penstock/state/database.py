@@ -149,7 +149,7 @@ class Database:
         back. Needs no query."""
         return self._db.total_changes + self._undone
 
-    def seen(self) -> tuple[int, ...]:
+    def revision(self) -> tuple[int, ...]:
         """Returns a value that changes whenever any process changes the file."""
         with self._lock:
             return (*self._others(), self._db.total_changes)

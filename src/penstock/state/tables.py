@@ -148,9 +148,11 @@ class Tables(Schemas):
                     (f"the table was parked: {reason}", str(table)),
                 )
                 version = state.schema.version
-                self.note(Change(table, version, offset, reason, "read again" if resnapshot else "parked"))
+                self.add_change(
+                    Change(table, version, offset, reason, "read again" if resnapshot else "parked")
+                )
 
-    def note(self, change: Change) -> None:
+    def add_change(self, change: Change) -> None:
         """Appends an entry to the history of tables' definitions. The oldest entries are deleted, except each
         table's newest one."""
         with self.transaction():

@@ -53,7 +53,7 @@ def existing_value(
 
 
 def _as_chosen(column: Column, value: Value, types: TypeOptions) -> Value:
-    """The value in Arrow, mapped as `types` in the pipeline file says."""
+    """Returns the value in Arrow, converted as `types` in the pipeline file says."""
     if column.type == "bigint" and column.unsigned and types.bigint_unsigned != "decimal":
         number = int(str(value))
         if types.bigint_unsigned == "long" and number >= 1 << 63:
@@ -192,11 +192,11 @@ def _bytes(default: DefaultLiteral) -> bytes:
         return bytes.fromhex(default.text if len(default.text) % 2 == 0 else "0" + default.text)
     if default.kind == "bits":
         return int(default.text or "0", 2).to_bytes((len(default.text) + 7) // 8, "big")
-    return default.text.encode("ascii")  # others depend on the session's character set
+    return default.text.encode("ascii")  # other texts depend on the session's character set
 
 
 def _labels(column: Column, default: DefaultLiteral) -> str:
-    """The labels as they were declared. DEFAULT may spell them in another letter case."""
+    """Returns the labels with their declared spelling. DEFAULT may spell them in another letter case."""
     if default.kind != "string":
         raise ValueError("the number of a label")
     if len({label.casefold() for label in column.labels or ()}) < len(column.labels or ()):
@@ -213,7 +213,7 @@ def _labels(column: Column, default: DefaultLiteral) -> str:
 
 
 def _json(text: str) -> str:
-    """The JSON text as the server prints it, for values whose form is certain."""
+    """Returns the JSON text as the server prints it, for values whose printed form is certain."""
     value = json.loads(text)
     if value in ([], {}) or value is None or isinstance(value, bool | int):
         return json.dumps(value)

@@ -1,6 +1,5 @@
-"""Places in the binary log, and the last transaction that the relay log has of it.
-
-Outside of this source they are opaque: a `SourcePosition`, and the field `last` of an index entry.
+"""Positions in the binary log, and the last transaction in the relay log. Other parts of Penstock see them
+only as a `SourcePosition` and as the field `last` of an index entry.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from penstock.relaylog.reader import RelayLog
 
 @dataclass(frozen=True)
 class BinlogPosition:
-    """A byte of a file of the binary log. Without a file's name, it is unknown."""
+    """A position in a file of the binary log. Without a file's name, the position is unknown."""
 
     file: str
     position: int
@@ -27,7 +26,7 @@ class BinlogPosition:
 
     @property
     def opaque(self) -> SourcePosition:
-        """What everybody else gets."""
+        """The position in the form in which other parts of Penstock see it."""
         return segment_format.position(self.file, self.position)
 
     def __str__(self) -> str:

@@ -1,19 +1,19 @@
 """Table definitions from `information_schema`.
 
-A number of queries that depends on the number of tables only by the hundreds: one for the names, then for
-every `_TABLES_PER_QUERY` tables one for columns, one for unique indexes and one for collations. Statistics
-columns (TABLE_ROWS, CARDINALITY) are never selected, since reading them makes old servers open every table.
+One query returns the names. Then, for every `_TABLES_PER_QUERY` tables, there is one query for columns, one
+for unique indexes and one for collations. Statistics columns (TABLE_ROWS, CARDINALITY) are never selected,
+because reading them makes old servers open every table.
 
-What differs between servers is settled here, so that a `Column` means the same whatever server it came from:
+Differences between servers are removed in this module, so a `Column` means the same for each server:
 
 - MariaDB prints COLUMN_DEFAULT as SQL (`'abc'`, `NULL`, `current_timestamp()`), MySQL prints the bare value.
 - MySQL 8.0.13+ marks expressions by DEFAULT_GENERATED in EXTRA; before, only CURRENT_TIMESTAMP could be one.
-- Integer widths in COLUMN_TYPE (`int(11)`) and the spelling of spatial types come and go: neither is relied
-  upon.
-- Every server's catalog prints a character beyond the Basic Multilingual Plane, in a label or default, as
-  `?`: the log's own row metadata (`binlog_row_metadata=FULL`) is right about labels, the catalog is not.
-- A generated invisible primary key (8.0.30+) is in the log, but the catalog may hide it: the session asks
-  to see it.
+- Integer widths in COLUMN_TYPE (`int(11)`) and the spelling of spatial types depend on the version. Neither
+  is used.
+- Every server's catalog prints characters beyond the Basic Multilingual Plane in labels and defaults as `?`.
+  Labels are correct in the row metadata of the log (`binlog_row_metadata=FULL`), but not in the catalog.
+- A generated invisible primary key (8.0.30+) is in the log, but the catalog may hide it. The session asks for
+  it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def list_tables(connection: Connection[Any]) -> list[TableId]:
 
 @dataclass(frozen=True)
 class ServerTraits:
-    """Properties of the server that decide how its catalog reads."""
+    """Properties of the server that decide what its catalog means."""
 
     version: tuple[int, int, int]
     mariadb: bool
@@ -101,8 +101,8 @@ class ServerTraits:
 
     @property
     def statements(self) -> Server:
-        """Properties of the server that decide how a statement in its log reads. Each statement brings its
-        own sql_mode."""
+        """Properties of the server that decide what a statement in its log means. Each statement has its own
+        sql_mode."""
         return Server(
             version=self.version,
             mariadb=self.mariadb,
@@ -249,7 +249,7 @@ def _in_order(connection: Connection[Any], table: TableId, indexes: dict[str, _I
         return {name: indexes[name] for name in ["PRIMARY", *sorted(indexes.keys() - {"PRIMARY"})]}
     if len(indexes) < 2:
         return indexes
-    # Only SHOW INDEX gives the order of the definition; so rare that a query of its own does no harm.
+    # Only SHOW INDEX gives the order of the definition. This is rare, so one more query does no harm.
     order = [str(row[2]) for row in _rows(connection, f"SHOW INDEX FROM {quoted(table)}")]
     return {name: indexes[name] for name in dict.fromkeys(order) if name in indexes}
 

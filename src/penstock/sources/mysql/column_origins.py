@@ -31,7 +31,7 @@ class Evolution:
         return cls(definition, tuple(column.name for column in definition.columns))
 
     def then(self, later: Evolution) -> Evolution:
-        """This evolution and then another one."""
+        """Returns the result of this evolution and another one after it."""
         known = {
             column.name.lower(): origin
             for column, origin in zip(self.definition.columns, self.origins, strict=True)
@@ -41,7 +41,8 @@ class Evolution:
 
     @classmethod
     def compared(cls, before: TableDefinition, after: TableDefinition, server: Server) -> Evolution:
-        """The evolution by the names of the columns alone, for statements that nobody saw."""
+        """Returns the evolution between two definitions, by the names of columns alone, for statements that
+        are not known."""
         origins = []
         silent = []
         for column in after.columns:

@@ -1,4 +1,5 @@
-"""Conditions of partial snapshots: SQL from whoever may send signals, to stand in a WHERE clause of ours."""
+"""Conditions of partial snapshots: SQL from anybody who may send signals, which becomes part of a WHERE
+clause."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from penstock.errors import ConfigError
 
 SHOWN_MAX = 200
-"""Characters of a refused condition that an error repeats, so that errors stay readable."""
+"""Number of characters of a refused condition that an error repeats, so that errors stay readable."""
 
 _READS_TABLES = re.compile(r"\b(select|table|values|with|into)\b", re.IGNORECASE)
 """Words that begin a query inside an expression, or end one (MySQL 8.0.19: `EXISTS (TABLE t)`)."""

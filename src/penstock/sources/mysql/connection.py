@@ -1,19 +1,20 @@
 """Sockets to MySQL: the only module that opens them.
 
 `connect` makes a PyMySQL connection with the pipeline's TLS and time limits (`timeouts.py`). Errors become
-Penstock's: `ConfigError` for what the operator must mend, `TransientError` for what may pass. `Replication`
-turns a connection into a stream of the binary log, and passes its bytes on as they arrive.
+Penstock's: `ConfigError` for problems that the operator must fix, `TransientError` for problems that may go
+away. `Replication` turns a connection into a stream of the binary log, and passes its bytes on as they
+arrive.
 
-**Who learns the password.** Whoever answers at the address chooses how the password is proven. So an impostor
-may ask for it in clear text. There are three cases:
+**Who learns the password.** The server at the address chooses the plugin that proves the password. So an
+impostor may ask for it in clear text. There are three cases:
 
 - `mysql_clear_password` and `dialog` (PAM, LDAP) send it in clear text. They are answered only if the
   server's certificate was verified, or if `source.allow_cleartext_password` allows it. `mysql_old_password`
   protects it so badly that it is never answered.
 - `caching_sha2_password` and `sha256_password` send it encrypted if the server's cache does not have the
-  account: inside TLS, or with a public key that the server sends. Nobody who only listens can read it, but
-  without a verified certificate an impostor can. They are answered all the same, because they are the default
-  of MySQL 8, whose own certificates cannot be verified, and its own clients answer them, too. `doctor` warns.
+  account: inside TLS, or with a public key that the server sends. An eavesdropper cannot read it, but without
+  a verified certificate an impostor can. They are answered nevertheless: they are the default of MySQL 8,
+  whose own certificates cannot be verified, and MySQL's clients answer them, too. `doctor` warns.
 - `mysql_native_password` and `ed25519` send a proof that is valid for one login.
 """
 
@@ -88,7 +89,7 @@ def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: 
     except (pymysql.Error, OSError, RuntimeError) as error:
         raise explain(error, config) from error
     except (IndexError, ValueError, struct.error, UnboundLocalError) as error:
-        # PyMySQL takes packets for what they should be.
+        # PyMySQL does not check that packets are what it expects.
         raise SourceUnreachable(
             f"What answers at {config.host}:{config.port} does not speak MySQL's protocol, or was cut off.",
             hint="Check source.host and source.port, and firewalls and proxies on the way.",
@@ -159,7 +160,7 @@ class _Connection(pymysql.connections.Connection):
         except TimeoutError as error:  # of the TLS handshake
             raise self._patience.late() from error
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
-            raise  # the connection was cut, and nobody has refused anything
+            raise  # the connection was cut, and neither side has refused the other's certificate
         except ssl.SSLError as error:
             raise _TlsRefused(str(error)) from error
 
@@ -204,8 +205,8 @@ class _Connection(pymysql.connections.Connection):
         return super()._process_auth(plugin_name, auth_packet, handler)  # type: ignore[misc]
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        """If `source.tls` asks for nothing special, TLS is used if the server offers it, and certificates are
-        not checked. PyMySQL would still read the machine's authorities, which takes 20 ms of CPU per
+        """Without special options in `source`, TLS is used if the server offers it, and certificates are not
+        checked. PyMySQL would still read the machine's certificate authorities, which takes 20 ms of CPU per
         connection. This method avoids that."""
         if sslp:
             context: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc]
@@ -259,7 +260,7 @@ def _tls(config: MySqlOptions) -> dict[str, Any]:
             raise ConfigError(f"source.{option} is {path}, which is not a file.", hint="Check its path.")
     try:
         context = ssl.create_default_context(cafile=str(config.tls_ca) if config.tls_ca else None)
-        # The certificates that MySQL makes for itself lack what this flag (on by default from 3.13) wants.
+        # This flag is on by default from Python 3.13. The certificates that MySQL makes do not satisfy it.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = config.tls == "verify_identity"
         if config.tls not in ("verify_ca", "verify_identity"):
@@ -381,7 +382,7 @@ def hang_up(connection: Any) -> None:
         while connection._rfile.read1(4096):
             pass
     except (pymysql.Error, OSError):
-        pass  # it is gone already
+        pass  # the connection is closed already
     finally:
         connection._force_close()
 

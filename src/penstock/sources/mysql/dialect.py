@@ -1,4 +1,4 @@
-"""Differences between MySQL and MariaDB, and between their releases, in the statements that ask them.
+"""Differences between MySQL and MariaDB, and between their releases, in statements and properties.
 
 | | MySQL | MariaDB |
 |---|---|---|
@@ -45,7 +45,7 @@ class Dialect:
 
     @property
     def log_status(self) -> str:
-        """`SHOW BINARY LOG STATUS` came with MySQL 8.2, `SHOW MASTER STATUS` went with 8.4."""
+        """MySQL 8.2 added `SHOW BINARY LOG STATUS`, and 8.4 removed `SHOW MASTER STATUS`."""
         new = not self.mariadb and self.version >= (8, 2, 0)
         return "SHOW BINARY LOG STATUS" if new else "SHOW MASTER STATUS"
 
@@ -68,7 +68,7 @@ class Dialect:
 
     @property
     def log_privileges(self) -> tuple[str, str]:
-        """The privileges to be a replica, and to read the end of the log."""
+        """The privileges that are needed to be a replica, and to read the end of the log."""
         if self.mariadb and self.version >= (10, 5, 2):
             return "REPLICATION SLAVE", "BINLOG MONITOR"
         return "REPLICATION SLAVE", "REPLICATION CLIENT"

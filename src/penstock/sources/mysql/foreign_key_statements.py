@@ -1,7 +1,7 @@
 """What statements do to the cascading foreign keys of captured tables.
 
-Names of keys come from the catalog, which knows the names that the server gave. So a key that a statement
-drops is found for certain; a table that gets a new one is read again, and with it the catalog.
+Names of keys come from the catalog, which has the names that the server chose. So a key that a statement
+drops is always found. A table that gets a new key is read again, together with its entry in the catalog.
 """
 
 from __future__ import annotations

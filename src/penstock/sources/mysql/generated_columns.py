@@ -5,13 +5,13 @@ all of them (stored, virtual and indexed ones, whatever `binlog_row_image` is), 
 again. Penstock does the same. The values of the row image go into a temporary table with the same columns and
 expressions, and the rows are read back like those of a chunk.
 
-Why that is exact: a stored generated column is a function of the other columns of its row and of nothing
-else. The server refuses other expressions. So the image alone decides the value, whatever happened to the row
-later. One dependency on the session is not refused: the time zone in which a TIMESTAMP is read. A stored
-column that uses one is a `TableError`.
+Why that is exact: a stored generated column depends only on the other columns of its row. The server refuses
+other expressions. So the image alone decides the value, even if the row has changed since. There is one
+exception that the server does not refuse: expressions that use a TIMESTAMP depend on the session's time zone.
+A stored column with such an expression is a `TableError`.
 
 The expressions are those of the table's current definition, which must have the columns that the log has.
-Only its session sees a temporary table, and the binary log does not have it. The account needs the privilege
+Only one session sees the temporary table, and it is not in the binary log. The account needs the privilege
 CREATE TEMPORARY TABLES.
 """
 
@@ -43,7 +43,7 @@ _ROW = "penstock row"
 """The name of an extra column, which preserves the order of the rows."""
 _NAME = "penstock_computed"
 _STATEMENT_BYTES = 4 * 1024**2
-"""Bytes of literals in one INSERT. A row that is longer gets an INSERT of its own."""
+"""Bytes of literals in one INSERT. A longer row is inserted alone."""
 _ATTEMPTS_MAX = 6
 _RETRY = Schedule(first_s=0.4, max_s=6.4, jitter=0.25)
 _ACCESS_DENIED = (1044, 1142, 1227)
@@ -143,7 +143,7 @@ def _declared(column: Column) -> str:
 
 
 class MySqlComputer:
-    """Fills batches over a connection of its own, which it opens when it is needed. The caller closes it."""
+    """Fills batches. It opens its own connection when one is needed, and the caller closes it."""
 
     def __init__(self, computation: MySqlComputation, types: TypeOptions) -> None:
         self._work = computation

@@ -6,7 +6,7 @@ from penstock.model.schema import TableId
 
 
 def quote(identifier: str) -> str:
-    """An identifier, whatever characters it has."""
+    """Returns the name as an identifier in backticks."""
     return "`" + identifier.replace("`", "``") + "`"
 
 

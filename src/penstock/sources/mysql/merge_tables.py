@@ -2,11 +2,11 @@
 
 A MERGE table (`ENGINE=MERGE UNION=(t, u)`) has no rows of its own. What is written through it changes the
 rows of `t` and `u`, but the log names the MERGE table, in row events and in TRUNCATE alike. So a captured
-table cannot be followed while it is in such a union, and neither can the MERGE table itself, since what is
-written to `t` changes what it shows. (Tried on MySQL 8.0: an INSERT through `m` into `t` has a table map of
+table cannot be followed while it is in such a union. The MERGE table cannot be followed either, because
+writes to `t` change its rows, too. (Tried on MySQL 8.0: an INSERT through `m` into `t` has a table map of
 each, and its rows belong to `m`. An unqualified name in UNION is resolved in the session's database.)
 
-A *temporary* MERGE table leaves no trace in a log of row format at all; nobody can notice it.
+A *temporary* MERGE table cannot be noticed: a log in row format does not contain it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from penstock.model.schema import TableId
 
 _NAME_LENGTH_MAX = 64
-"""The server's limit. The tools cut longer names."""
+"""The server's limit for the length of a name. The tools cut longer names."""
 
 
 def is_copy_of(copy: TableId, table: TableId) -> bool:

@@ -1,7 +1,7 @@
 """Checks whether the source can be captured. Every requirement is one small function that returns findings.
 
 `check` is read-only and sends about twenty queries, whatever the number of tables. It tests what the server
-allows instead of reading grants. It only looks at global settings. Sessions may differ from them, so
+allows instead of reading grants. It checks global settings only. Sessions may have other settings, so
 decisions about rows are made for every event of the log.
 """
 
@@ -34,7 +34,7 @@ from penstock.sources.mysql.snapshot.watermark import watermarks_of
 from penstock.sources.preflight import PURGED, Finding
 
 RETENTION_MIN_S = 86_400
-"""With less than a day of log at the source, there is too little time to mend a stopped pipeline."""
+"""With less than a day of log at the source, there is too little time to repair a stopped pipeline."""
 
 GTID_SQL = (
     "SET GLOBAL enforce_gtid_consistency = ON;\n"
@@ -46,7 +46,7 @@ GTID_SQL = (
 
 @dataclass
 class Source:
-    """What the checks know of the source. `denied`: queries that the account may not run."""
+    """What the checks know about the source. `denied`: queries that the account may not run."""
 
     config: PipelineConfig
     connection: Any
@@ -77,7 +77,8 @@ class Source:
 
 
 def check(config: PipelineConfig) -> list[Finding]:
-    """All findings, in the order in which they should be mended. Problems of the source are never raised.
+    """Returns all findings, in the order in which they should be fixed. Problems of the source are never
+    raised as errors.
 
     With several hosts, the first that answers is the source, in the order in which the receiver tries them.
     Because of their problems, other hosts cannot replace it, but the pipeline can run.

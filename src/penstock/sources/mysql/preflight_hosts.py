@@ -1,7 +1,7 @@
 """Checks the other servers that the section `snapshot` names.
 
 The pipeline can run although a server does not answer or cannot be used: other servers are used, or the
-snapshot waits and says so. Only what can never work is an error.
+snapshot waits and says so. Only a problem that cannot go away is an error.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The receiver appends what one replication connection sends to the relay log.
 
-`Receiver.run` works until it is stopped or cannot go on. It is a loop of sessions, one for each connection. A
-session first cuts the log to its last committed transaction end (`RelayLogWriter.recover`). Then it proves
-that the source is still the one that was followed (`start_position.plan`), and asks for exactly what the log
-does not have. So whatever ended the session before (a lost connection, a full disk, `kill -9`), nothing is
-lost and nothing is stored twice.
+`Receiver.run` works until it is stopped or cannot continue. It is a loop of sessions, one for each
+connection. A session first cuts the log to its last committed transaction end (`RelayLogWriter.recover`).
+Then it proves that the source is still the one that was followed (`start_position.plan`), and asks for
+exactly what the log does not have. So nothing is lost and nothing is stored twice, even if the last session
+ended by a lost connection, a full disk or `kill -9`.
 
-`_core.Framer` does all work per event. This module works per piece that the socket delivers: it reads, feeds
-the framer, and writes. Every `flush_interval`, one index entry commits what has arrived. While a flush is
-running, the socket is still read.
+`_core.Framer` does all work that is needed for each event. This module reads from the socket, gives the bytes
+to the framer, and writes what it returns. Every `flush_interval`, one index entry commits what has arrived.
+While a flush is running, the socket is still read.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class Receiver:
             self.status.write()
 
     def _session(self) -> None:
-        self.stopping.anew = False
+        self.stopping.reconnect = False
         self.status.enter("connecting")
         self.writer.recover()
         connection = connect(self.source)
@@ -264,7 +264,7 @@ class Receiver:
     def _ask(self, connection: Any, server: Server, stream: Stream, server_id: int) -> Replication:
         """Asks the source for the stream. From then on the connection only receives."""
         if stream.gtids is not None and server.dialect.mariadb:
-            # Not strict: a number that the source does not have stands for the next one that it has.
+            # Not strict: if the source does not have a number, the next one that it has is meant.
             query(connection, "SET @slave_gtid_strict_mode = 0, @slave_gtid_ignore_duplicates = 0")
             query(connection, "SET @slave_connect_state = %s", (str(stream.gtids),))
         replication = Replication(connection)
@@ -346,7 +346,7 @@ class Receiver:
         try:
             rows = query_named(connection, server.dialect.replicas)
         except pymysql.Error as error:
-            if server.dialect.mariadb and error.args[0] == 1227:  # a privilege that a replica needs not have
+            if server.dialect.mariadb and error.args[0] == 1227:  # a replica does not need this privilege
                 return []
             raise
         return [{name.lower(): value for name, value in row.items()} for row in rows]
@@ -354,7 +354,7 @@ class Receiver:
     def _prepare(self, connection: Any, server: Server) -> None:
         heartbeat_ns = max(self.source.heartbeat, 1) * 1_000_000
         if server.dialect.mariadb:
-            # 4: GTID events come as they are, and so do all others.
+            # 4: the server sends GTID events and all others unchanged.
             query(connection, "SET @mariadb_slave_capability = 4")
         query(
             connection,
@@ -376,7 +376,7 @@ class Receiver:
         raised."""
         silence_max = max(3 * self.source.heartbeat / 1000, 3.0)
         session.heard = time.monotonic()
-        while not (self.stopping or self.stopping.anew):
+        while not (self.stopping or self.stopping.reconnect):
             if session.replication.wait(self._patience(session), self.stopping.fileno()):
                 data = session.replication.read()
                 if data is not None:
@@ -404,7 +404,7 @@ class Receiver:
         if session.dirty and self.writer.ready_to_flush:
             next_flush = session.flushed + self._flush_pause(session)
             return max(0.0, next_flush - time.monotonic())
-        return 1.0  # the end of a flush under way wakes us
+        return 1.0  # the end of a running flush wakes this thread
 
     def _flush_pause(self, session: _Session) -> float:
         """Seconds from one flush to the next. Short if somebody waits for each commit, longer if the source
@@ -434,7 +434,7 @@ class Receiver:
             raise TransientError("The source ended the stream; it is probably shutting down.")
 
     def _flush(self, session: _Session, now: float) -> None:
-        ready = self.writer.ready_to_flush  # raises what the last flush failed with
+        ready = self.writer.ready_to_flush  # raises the error of the last flush
         paused = now - session.flushed < self._flush_pause(session)
         if not session.dirty or not ready or paused:
             return

@@ -20,7 +20,7 @@ _DIVERGED = (
 )  # fmt: skip
 
 _NO_EVENT = ("max_allowed_packet", "bogus data", "corrupt")
-"""Parts of a server's message if no event begins at the requested position."""
+"""Parts of the server's messages that say that no event begins at the requested position."""
 
 
 @contextlib.contextmanager
@@ -67,6 +67,5 @@ def of_stream(
     garbage = unproven and any(telling in lower for telling in _NO_EVENT)
     if garbage or any(telling in lower for telling in _DIVERGED):
         return LogDiverged(f"The source does not continue the relay log: {text}", hint=DIVERGED_HINT)
-    # An unreadable event, a packet that is too large …: passing or not, the receiver finds out by trying
-    # again.
+    # An unreadable event, a packet that is too large …: it may go away, so the receiver tries again.
     return TransientError(f"The source ended the stream: {text} (1236).", code=code, offset=0)

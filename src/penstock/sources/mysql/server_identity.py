@@ -55,7 +55,7 @@ def describe(connection: Any) -> Server:
     """Asks a source for its properties. Raises `ConfigError` if it writes no binary log, or a log without
     what it applies as a replica."""
     dialect = Dialect.detect(connection)
-    # Global by name: in 5.7 the session's gtid_executed is another thing.
+    # GLOBAL is needed: in 5.7, the session's gtid_executed is another variable.
     mode, gtids = "@@GLOBAL.gtid_mode", "@@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged"
     if dialect.mariadb:
         mode, gtids = "'ON'", "@@GLOBAL.gtid_binlog_pos, @@GLOBAL.gtid_binlog_state"
@@ -111,7 +111,9 @@ def _has_prepared(connection: Any) -> bool:
     try:
         return bool(query(connection, "XA RECOVER"))
     except pymysql.Error as error:
-        if not is_refusal(error):  # MySQL 8.0 asks for XA_RECOVER_ADMIN, which we do without
+        if not is_refusal(
+            error
+        ):  # MySQL 8.0 requires XA_RECOVER_ADMIN for this, which the account need not have
             raise
         return False
 
@@ -120,7 +122,9 @@ def _files(connection: Any) -> tuple[tuple[str, int], ...]:
     try:
         rows = query_named(connection, "SHOW BINARY LOGS")
     except Exception as error:
-        if getattr(error, "args", (0,))[0] in _DENIED:  # no REPLICATION CLIENT: GTIDs do without
+        if (
+            getattr(error, "args", (0,))[0] in _DENIED
+        ):  # without REPLICATION CLIENT; it is not needed with GTIDs
             return ()
         raise
     return tuple((row["Log_name"], int(row["File_size"])) for row in rows)

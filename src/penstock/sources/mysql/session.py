@@ -59,7 +59,7 @@ def _request_current_sizes(connection: Any) -> None:
     """Makes MySQL 8.0 and newer read current sizes of tables. By default it caches them for a day, and writes
     to its own tables when they are read."""
     with connection.cursor() as cursor:
-        # Asked first: the warnings of a SET that fails would be taken for those of a later statement.
+        # This query comes first: the warnings of a failed SET would be taken for those of a later one.
         if cursor.execute("SHOW VARIABLES LIKE 'information\\_schema\\_stats\\_expiry'"):
             cursor.execute("SET SESSION information_schema_stats_expiry = 0")
 
@@ -92,9 +92,9 @@ class SourceSession:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-        self.rest()
+        self.close_idle()
 
-    def rest(self) -> None:
+    def close_idle(self) -> None:
         """Closes the connections that split tables."""
         while (spare := self._take_spare()) is not None:
             hang_up(spare.connection)

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB behind the source seam (`sources/base.py`); this module only connects things."""
+"""The source MySQL or MariaDB: connects the parts of `sources/base.py`, and decides nothing."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class MySqlRowImages:
 
 
 def statements_without_source(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> MySqlStatements:
-    """What the statements of a relay log mean, as far as the log itself says."""
+    """Returns what the statements of a relay log mean, for readers that have only the log."""
     return MySqlStatements(
         captured,
         lambda table: None,

@@ -7,12 +7,12 @@
   binlog file is read from its beginning, and transactions are dropped until the start. So the executed GTIDs
   at the start are known exactly: PREVIOUS_GTIDS of the file, and what was dropped. For `latest`, the newest
   file is read like that only if something is prepared.
-- A log with transactions continues behind its last one. First the source must prove to be the same. Every
-  GTID of the log must be in its `gtid_executed`; a reset, a restore or a lossy failover fail this. The last
-  transaction is requested again and compared byte for byte, because a restored server reuses GTIDs for new
-  transactions. Without GTIDs, the server's UUID and the bytes before the position are compared instead.
-  MariaDB is asked by file and position as long as it is the same server, so that it sends the last
-  transaction again. Another server is asked by GTID.
+- A log with transactions continues after its last one. Before that, the source must prove that it is the
+  same. Every GTID of the log must be in its `gtid_executed`. That is not so after a reset, a restore or a
+  lossy failover. The last transaction is requested again and compared byte for byte, because a restored
+  server reuses GTIDs for new transactions. Without GTIDs, the server's UUID and the bytes before the position
+  are compared instead. From a MariaDB server that is still the same, the log is requested by file and
+  position, so that it sends the last transaction again. From another server the log is requested by GTID.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Stream:
 
 
 def received_log(log: RelayLog | None) -> ReceivedLog | None:
-    """None when the log holds nothing yet."""
+    """Returns None if the log is empty."""
     if log is None or log.refresh() == 0:
         return None
     last = LastTransaction.of(log)
@@ -128,7 +128,7 @@ def _digest(log: RelayLog, last: LastTransaction) -> tuple[int, int] | None:
 
 
 def damaged(error: DecodeError) -> RelayLogCorrupt:
-    """What our own copy of the log is when it cannot be read."""
+    """Returns the error for a relay log that cannot be read."""
     return RelayLogCorrupt(
         f"The file {error.path} of the relay log is damaged at offset {error.offset}: {error.reason}.",
         hint=DAMAGED_HINT,
@@ -197,7 +197,7 @@ def _begin(config: MySqlOptions, server: Server) -> Stream:
     if server.dialect.mariadb and start.at == "earliest":  # the file says what was before it
         return Stream(file=_known_files(config, server)[0][0])
     if server.prepared and server.files and start.at != "earliest":
-        # What they changed is before the start: read the newest file from its begin to have it, too.
+        # Their changes are before the start, so the newest file is read from its beginning.
         file, size = server.files[-1]
         return Stream(file=file, skip_until=(file, size))
     if server.has_gtids:
@@ -206,7 +206,7 @@ def _begin(config: MySqlOptions, server: Server) -> Stream:
     files = _known_files(config, server)
     if start.at == "earliest":
         return Stream(file=files[0][0])
-    # Asked of the server again at the end of the file: its size now is where `latest` begins.
+    # The size of the file at this moment is where `latest` begins.
     file, size = files[-1]
     return Stream(file=file, position=size, executed=GtidSet())
 

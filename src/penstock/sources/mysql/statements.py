@@ -170,7 +170,7 @@ class MySqlStatements:
             case Moved():
                 return self._moved(change, statement, live, tables)
             case RowsChanged():
-                return []  # of which tables, `_unlogged` says
+                return []  # `_unlogged` says which tables
             case Doubtful(table=table, why=why, rows=rows):
                 if table is None or table not in live:
                     return []
@@ -190,7 +190,7 @@ class MySqlStatements:
         definition = change.definition
         schema = self._schema(definition, table)
         if schema is None:
-            # Gone again: whatever dropped it stands later in the log.
+            # The table was dropped by a later statement of the log.
             return [_dropped(table)] if table in live else []
         parks = (
             self._parks_cascades

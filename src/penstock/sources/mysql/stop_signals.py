@@ -22,7 +22,7 @@ _LOOK_S = 0.2
 class Stopping:
     """A request to stop. It also wakes a thread that waits in `select`, and a signal handler may set it.
 
-    `anew`: a request to reconnect. Whoever reconnects clears it.
+    `reconnect`: a request to reconnect. The code that reconnects clears it.
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class Stopping:
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._set = False
-        self.anew = False
+        self.reconnect = False
 
     def connect_anew(self) -> None:
-        self.anew = True
+        self.reconnect = True
         self.wake()
 
     def set(self) -> None:
@@ -41,7 +41,7 @@ class Stopping:
         self.wake()
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups already
             os.write(self._writer, b".")
 
     def __bool__(self) -> bool:
@@ -83,9 +83,9 @@ def ensure_end(stopping: Stopping) -> None:
 
     def watch() -> None:
         while not stopping:
-            time.sleep(_LOOK_S)  # looks, as long as the process lives
+            time.sleep(_LOOK_S)  # checks as long as the process runs
         end = time.monotonic() + END_S
-        time.sleep(_GRACE_S)  # to finish what is under way
+        time.sleep(_GRACE_S)  # time to finish running work
         while time.monotonic() < end:
             timeouts.interrupt("the receiver is stopping")
             time.sleep(_LOOK_S)  # until the main thread has ended, with a limit

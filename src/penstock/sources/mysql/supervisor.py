@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 RESTART = Schedule(first_s=0.2, max_s=10.0)
 SPAWN_RETRY = Schedule.steady(1.0)
-"""How often starting the process is retried. A disk that is full or read-only may be mended."""
+"""How often starting the process is retried. A disk that is full or read-only may be repaired."""
 CRASHES_MAX = 10
 """Consecutive crashes, each within `CRASH_WITHIN_S` of its start. Then the pipeline gets the error."""
 CRASH_WITHIN_S = 30.0

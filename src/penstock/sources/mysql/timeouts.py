@@ -3,11 +3,11 @@
 Three limits make every wait end:
 
 - *While connecting*, everything together has `source.connect_timeout`.
-- *Afterwards*, each read may be silent for `source.read_timeout`. Then it must be found out whether the
-  server is slow or the connection is dead. A socket does not show the difference: a statement may take an
-  hour to its first row, and a proxy that passes nothing on still acknowledges packets and TCP keepalives. So
-  a second connection asks the server what it does with the first one (`connection.is_at_work`). While the
-  server executes the statement, the wait continues.
+- *Afterwards*, each read may be silent for `source.read_timeout`. Then either the server is slow or the
+  connection is dead. A socket does not show the difference: a statement may take an hour before its first
+  row, and a proxy that forwards nothing still acknowledges packets and TCP keepalives. So a second connection
+  asks the server what it does with the first one (`connection.is_at_work`). While the server executes the
+  statement, the wait continues.
 - *At any time*, `interrupt` ends all waits of this process, so that it can stop.
 
 A write waits for `source.read_timeout`, too. A server that reads nothing for so long is not asked.
@@ -78,7 +78,7 @@ class Patience:
         if waiting is None or waiting.fileno() < 0 or self._interrupted:
             return False
         self._interrupted = reason
-        with contextlib.suppress(OSError):  # it is closed already
+        with contextlib.suppress(OSError):  # the socket is closed already
             # The socket's own limits: to say goodbye by TLS would be one more wait.
             socket.socket.shutdown(waiting, socket.SHUT_RDWR)
         return True

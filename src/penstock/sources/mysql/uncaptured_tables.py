@@ -1,8 +1,8 @@
 """Follows the definitions of tables that are not captured, by the statements in the log.
 
 An online schema change fills a copy of a table under another name, and in the end the copy takes the name of
-the table. Its definition is known if every statement about it was followed. Definitions are kept per table as
-a history, because the planner may ask about a statement twice. Tables in databases without captured tables
+the table. Its definition is known if every statement about it was followed. Each table has a history of
+definitions, because the planner may ask about a statement twice. Tables in databases without captured tables
 are not followed.
 """
 
@@ -188,7 +188,7 @@ class Shadows:
             parsed = parse(statement.sql, statement.database, server)
             changes = catalog.apply(parsed)
             for change in changes:
-                # What copies were made of before this is not what the table is now.
+                # Copies that were made before this are copies of another definition.
                 if isinstance(change, Altered | Created | Doubtful) and change.table in live:
                     self._forget_copies(change.table)
             self.record(statement, changes, live, tables_before, parsed)
@@ -275,8 +275,7 @@ class Shadows:
 
 
 def named_tables(parsed: syntax.Statement, tables: set[TableId]) -> set[TableId] | None:
-    """The tables among `tables` that the statement may change, and those that it creates. None: nobody can
-    tell."""
+    """The tables among `tables` that the statement may change, and those that it creates. None: unknown."""
     match parsed:
         case syntax.Unknown():
             return None

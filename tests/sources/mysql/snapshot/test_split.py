@@ -158,7 +158,7 @@ def test_tables_that_are_split_one_after_the_other_share_a_connection(mysql: Dat
         found = source.find(schema, 5000, mysql.gtid_executed(), sized=sizes.append)
         assert list(found) == [Chunk(schema.table, 0, None, None)]
     assert all(size > ROWS / 2 for size in sizes), "they are asked for fresh"
-    source.rest()
+    source.close_idle()
     assert not mysql.query("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = %s", (account,))
     source.close()
     mysql.execute(f"DROP USER {account}@127.0.0.1")

@@ -176,7 +176,7 @@ class Catalog:
         exists = table in self.tables or table in self.unknown
         if exists and statement.if_not_exists:
             return []
-        anew = exists
+        replaces = exists
         why: str | None = None
         definition: TableDefinition | None = None
         try:
@@ -190,7 +190,7 @@ class Catalog:
         else:
             self.unknown.discard(table)
             self.tables[table] = definition
-        return [Created(table, definition, filled, anew, statement.like, why)]
+        return [Created(table, definition, filled, replaces, statement.like, why)]
 
     def _made(self, statement: CreateTable) -> TableDefinition:
         table = statement.table

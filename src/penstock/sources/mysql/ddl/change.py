@@ -20,13 +20,13 @@ class Created:
     """A table was created.
 
     `definition` None: the statement does not contain it, and `why` says for what reason. `filled`: the table
-    begins with rows. `anew`: it replaces an earlier table of this name. `like`: the table in its LIKE clause.
+    begins with rows. `replaces`: there was a table of this name. `like`: the table in its LIKE clause.
     """
 
     table: TableId
     definition: TableDefinition | None
     filled: bool = False
-    anew: bool = False
+    replaces: bool = False
     like: TableId | None = None
     why: str | None = None
 

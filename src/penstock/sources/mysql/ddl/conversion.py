@@ -28,7 +28,7 @@ def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Ser
     old, new = before.column, after.column
     name = f"column {new.name}"
     if new.generated and (old.generated != new.generated or _expression_differs(before, after)):
-        return f"{name} is generated anew"
+        return f"{name} is computed again"
     if not new.generated and old.generated == "virtual":
         return f"{name} is not generated any more"
     if old.nullable and not new.nullable and not server.strict:
