@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -137,6 +138,35 @@ def test_lines_fit() -> None:
     ]
     assert [place for place in long if place.split(":")[0] not in LONG_LINES] == []
     assert {place.split(":")[0] for place in long} >= LONG_LINES, "remove these"
+
+
+LIMIT_NAME = re.compile(r"^[A-Z0-9_]*_(MAX|MIN|S|MS|NS|SECONDS|BYTES|ROWS|CHARACTERS)$|^_?RETRY$")
+UNEXPLAINED_LIMITS: set[str] = {"sinks/lake/iceberg/files.py:BOUND_BYTES_MAX"}
+
+
+def is_numeric(value: ast.expr) -> bool:
+    """Whether it is made of numbers: `5`, `64 * 1024**2`, `100, 1000`, `Schedule.steady(2.0)`."""
+    leaves = [one.value for one in ast.walk(value) if isinstance(one, ast.Constant)]
+    return bool(leaves) and all(isinstance(leaf, int | float) for leaf in leaves)
+
+
+def test_a_limit_has_its_unit_and_its_reason_beside_it() -> None:
+    """In a docstring below the constant, or in a comment on its line. This finds the limits that say nothing
+    at all. Whether a text gives the reason is for its reader to judge."""
+    found = set()
+    for path in package_files():
+        lines = text_of(path).splitlines()
+        body = ast.parse(text_of(path)).body
+        for node, below in itertools.zip_longest(body, body[1:]):
+            if not isinstance(node, ast.Assign) or not is_numeric(node.value):
+                continue
+            explained = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            explained = explained or "# " in lines[node.lineno - 1]
+            names = [one.id for one in ast.walk(node.targets[0]) if isinstance(one, ast.Name)]
+            if not explained and any(map(LIMIT_NAME.match, names)):
+                found.add(f"{path.relative_to(PACKAGE)}:{names[0]}")
+    assert found <= UNEXPLAINED_LIMITS
+    assert found >= UNEXPLAINED_LIMITS, "remove these"
 
 
 def test_pyspark_is_imported_only_in_spark_and_sinks() -> None:

@@ -22,6 +22,7 @@ from penstock.printable import argument
 ACTIVE = ("CASCADE", "SET NULL")
 
 CIRCLE_SHOWN_MAX = 5
+"""Tables of a circle of foreign keys that a reason names, so that it stays readable."""
 AFTER_PARENTS = "waiting for the snapshots of its parent tables"
 
 

@@ -50,17 +50,20 @@ from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 RANGE_BYTES = 8 * 1024**2
-"""Bytes of log that are read at once if much is waiting. A larger transaction is one range, in many
-batches."""
+"""Bytes of log that are read at once if much is waiting: enough that the cost of a call does not count, and
+little memory. A larger transaction is one range, in many batches."""
 SPLIT_BYTES = 32 * 1024**2
-"""Bytes of a range that are decoded at once. A range can be larger, if one transaction is."""
+"""Bytes of a range that are decoded at once, so that a huge transaction, which is one range, does not fill
+the memory."""
 
 PAUSES_S = ((1.0, 0.001), (10.0, 0.005), (float("inf"), 0.02))
 """Seconds between two checks of the log's end (one system call), by the time since the last change."""
 REFRESH_S = 0.2
-"""Seconds between two looks into the folder, where new segments appear."""
+"""Seconds between two looks into the folder, where new segments appear. Each reads the folder, and a new
+segment is rare."""
 OPEN_SECONDS = 60.0
-"""Seconds that a reader waits for a relay log that is being created."""
+"""Seconds that a reader waits for a relay log that is being created. A receiver that has just been started
+needs some seconds; without one the wait is in vain."""
 
 Start = int | Literal["earliest", "latest"]
 

@@ -15,6 +15,7 @@ from penstock.commands.screen import screen, summary_line
 from penstock.testing.demo import Demo, DemoOptions, DemoResult
 
 PLAIN_EVERY_SECONDS = 5
+"""Seconds between two lines where the output is no terminal, so that a log of the run stays short."""
 
 
 def demo(options: DemoOptions, *, as_json: bool) -> int:

@@ -29,6 +29,7 @@ from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.preflight import Finding
 
 DATABASES_SHOWN_MAX = 20
+"""Databases that the question for tables names. More do not fit a few lines of a terminal."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

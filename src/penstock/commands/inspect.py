@@ -28,8 +28,9 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import RELAY_FILE, list_segments
 
 ROWS_SHOWN = 100
-"""Changes shown in the table, unless `--limit` is given."""
+"""Changes shown in the table, unless `--limit` is given. More are of no use on a terminal."""
 _EVENTS_PER_STEP = 10_000
+"""Events that the core reads in one call: few calls, and Ctrl-C is noticed between two of them."""
 _NUMBERED = re.compile(r"\.\d{6,}$")
 
 
@@ -49,7 +50,7 @@ class LogFile:
 
 
 PIPE_WIDTH = 160
-"""Width of the table, in characters, if the output is a file or a pipe."""
+"""Width of the table, in characters, if the output is a file or a pipe, which have no width of their own."""
 
 
 def inspect(

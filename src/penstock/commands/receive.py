@@ -16,10 +16,10 @@ from penstock.sources.mysql.stop_signals import Stopping, ensure_end, obey_paren
 log = logging.getLogger(__name__)
 
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _KEPT_BYTES = 32 * 1024**2
-"""Bytes of freed memory that the allocator keeps. Each batch of events needs buffers, which are freed
-again."""
+"""Bytes of freed memory that the allocator keeps. Each batch of events needs buffers, which are freed again;
+together they are some MB."""
 
 
 def _keep_buffers() -> None:

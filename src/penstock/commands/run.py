@@ -26,8 +26,12 @@ from penstock.runtime.pipeline import Pipeline
 from penstock.runtime.progress import Progress
 
 PLAIN_EVERY_SECONDS = 5
+"""Seconds between two lines where the output is no terminal, so that a log of the run stays short."""
 PARKED_SHOWN_MAX = 5
+"""Parked tables whose reasons the last message gives, so that it stays readable. `penstock status` has
+all."""
 SCREENS_PER_SECOND = 2
+"""How often the screen is drawn. The pipeline reports once a second, and drawing costs CPU."""
 
 
 def run(file: Path, *, once: bool, as_json: bool) -> None:

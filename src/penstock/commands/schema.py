@@ -24,6 +24,7 @@ _NOT_ABOUT_TABLES = keywords(
     ANALYZE BEGIN BINLOG CHECK CHECKSUM CLONE DESC DESCRIBE EXPLAIN OPTIMIZE"""
 )
 _WORDS_MAX = 4
+"""Leading words of a statement that a summary shows, as `CREATE OR REPLACE VIEW`. They tell its kind."""
 
 
 @dataclass(frozen=True)

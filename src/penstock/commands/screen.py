@@ -17,6 +17,7 @@ from penstock.commands.terminal import cell
 from penstock.printable import printable
 
 RETRIES_SHOWN_MAX = 5
+"""Work that is being retried, in lines. Where a source is away all of it is, for one reason."""
 TABLES_SHOWN_MAX = 50
 """Maximum number of tables shown. Drawing a thousand rows twice a second would cost more CPU time than the
 pipeline itself."""
@@ -25,6 +26,7 @@ TABLES_SHOWN_MIN = 5
 LINES_BESIDE_TABLES = 9
 """Lines of the screen that are not tables: the pipeline, the snapshot, the frame of the table, a retry."""
 BAR_WIDTH = 40
+"""Width of the bar of a snapshot, in characters. It leaves room for the numbers on 80 columns."""
 
 
 def screen(status: dict[str, Any], *, lines: int | None = None) -> Group:

@@ -23,7 +23,8 @@ from penstock.signals.channels import accept
 from penstock.state import StateStore
 
 START_SECONDS_MAX = 600
-"""Seconds that the command waits until a running pipeline has started the signal."""
+"""Seconds that the command waits until a running pipeline has started the signal. It starts signals between
+two epochs, and a large epoch takes minutes."""
 
 
 def signal(

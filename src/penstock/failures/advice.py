@@ -16,10 +16,13 @@ from penstock.failures.trace import Cause, causes, decisive
 
 SPARK_VERSION = "4.1"
 CAUSES_MAX = 30
-"""Number of innermost causes that the rules are matched against. The outermost cause is matched too."""
+"""Number of innermost causes that the rules are matched against: the innermost ones name what failed, and a
+chain of wrappers may be long. The outermost cause is matched too."""
 LINES_MAX, LINE_LENGTH_MAX = 300, 1000
+"""Lines of a text, and characters of each, that the rules are matched against, so that a huge log or line
+does not take long."""
 SHOWN_MAX = 300
-"""Maximum length of one matched text in a message, in characters."""
+"""Maximum length of one matched text in a message, in characters, so that the message stays one paragraph."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from penstock.artifacts.maven import cache_directory
 
 FILE = "errors.log"
 FILE_BYTES_MAX = 4 * 1024 * 1024
-"""A larger file is renamed to errors.log.1 and replaces the previous one."""
+"""Size of the log in bytes: some dozens of stack traces. A larger file is renamed to errors.log.1 and
+replaces the previous one, so that errors cannot fill the disk."""
 ENTRY_BYTES_MAX = 1024 * 1024
 """Bytes of one entry. The rest of a longer one is cut off, so that one error cannot replace the
 whole file."""

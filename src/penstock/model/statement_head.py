@@ -12,7 +12,9 @@ from __future__ import annotations
 import re
 
 CHARACTERS_MAX = 160
+"""Characters of a head, so that a reason or a log line stays one line or two."""
 _LOOKED_AT_MAX = 2000
+"""Characters of a statement that are looked at. With long comments left out, they still hold a head."""
 
 _PART = re.compile(
     r"""

@@ -34,9 +34,11 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 RETRY = Schedule.steady(5.0)
-"""Pause after a table could not be restarted, or the source did not answer."""
+"""Pause after a table could not be restarted, or the source did not answer. Each attempt reads definitions
+from the source."""
 WAIT_SECONDS = 5.0
-"""How long planning waits for the relay log to reach the source's end. A moment before it had reached it."""
+"""How long planning waits for the relay log to reach the source's end. A moment before it had reached it, and
+all other tables wait meanwhile."""
 
 
 class Resnapshots:

@@ -47,9 +47,10 @@ Kind = Literal["pipeline", "follower", "unknown"]
 REWRITE_SECONDS = 60.0
 """An unchanged offset is written again after this time, to record when the consumer was last seen."""
 LOCK_SECONDS_MAX = 10.0
-"""How long to wait for `consumers/lock`, which others hold only for moments."""
+"""How long to wait for `consumers/lock`, which others hold only for moments. A process that is suspended
+while it holds it must not stop all others."""
 FILE_BYTES_MAX = 64 * 1024
-"""Of a consumer's file: a larger one is damaged, or no such file."""
+"""Size of a consumer's file in bytes. A larger one is damaged, or no such file."""
 
 _LOCK = "lock"
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")

@@ -10,7 +10,8 @@ from penstock.model.offset import Offset, Split
 from penstock.model.schema import TableId
 
 WALKS_MIN = 4
-"""An outline is made if decoders would otherwise scan each byte more often than this."""
+"""An outline is made if decoders would otherwise scan each byte more often than this. With fewer scans its
+own pass is not worth it."""
 
 
 class Outlines:

@@ -31,7 +31,8 @@ from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, Listing, Segment
 from penstock.relaylog.segment_format import TransactionSet
 
 _LOADED_MAX = 256
-"""Closed segments whose entries are kept in memory (about 64 entries each)."""
+"""Closed segments whose entries are kept in memory (about 64 entries each), so that a log of a year does not
+fill it."""
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")

@@ -14,6 +14,8 @@ from penstock.model.schema import Column, TableSchema
 from penstock.relaylog.reader import RelayLog
 
 _WHOLE_BYTES = 1 << 62
+"""An aim for splits that is larger than any log: one split per segment, because only the first rows are
+looked at."""
 
 
 def described(log: RelayLog, known: TableSchema, range_: LogRange) -> TableSchema | None:

@@ -45,7 +45,7 @@ from penstock.relaylog.segment import (
 )
 from penstock.relaylog.spool import Spool
 
-UNFLUSHED_MAX = 64 * 1024**2
+UNFLUSHED_BYTES_MAX = 64 * 1024**2
 """Bytes that may wait for fsync before the writer blocks. Bounds dirty pages; not needed for correctness."""
 LINES_MAX = 20_000
 """Index lines of an open segment. Then a new segment is started, so that readers never load a huge index."""
@@ -216,7 +216,7 @@ class RelayLogWriter:
                 take_back(str(self.folder / name.file), name.base, int(piece[0]), piece[1])
 
     def _append(self, data: bytes, write: Callable[[], None]) -> None:
-        if self._unflushed > UNFLUSHED_MAX:
+        if self._unflushed > UNFLUSHED_BYTES_MAX:
             self._guarded(self._flusher.wait)
             self._unflushed = 0
         self._guarded(write)

@@ -22,11 +22,13 @@ from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 BUSY_SECONDS = 2.0
-"""How long the loop looks at everything at each tick after something has happened."""
+"""How long the loop looks at everything at each tick after something has happened. Changes come in bursts, so
+more is likely to happen soon."""
 TICK_SECONDS = 0.02
 """Tick of the loop in that time: short, because it adds to the latency of each epoch."""
 QUIET_LOOK_SECONDS = 0.2
-"""How often the loop looks at everything when nothing has happened for a while."""
+"""How often the loop looks at everything when nothing has happened for a while. Commands and signals wait
+about so long."""
 QUIET_TICK_SECONDS = 0.05
 """Tick of the loop in that time. At each tick it checks whether something has happened; each tick costs
 CPU."""

@@ -19,7 +19,8 @@ LOOK_SECONDS = 1.0
 """Time between two questions to Spark whether the query is running. Each costs as much as the rest of a
 tick."""
 RETRY = Schedule(first_s=2.0, max_s=30.0)
-"""Pauses before restarts of the query."""
+"""Pauses before restarts of the query. What made it fail (memory, a store) is seldom mended within a
+second."""
 
 
 class QueryWatch:

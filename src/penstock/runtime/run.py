@@ -57,7 +57,7 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 PLANNING_RETRY = Schedule.steady(2.0)
-"""Pause before planning again when the source did not answer."""
+"""Pause before planning again when the source did not answer. Its connections have limits of their own."""
 
 
 class Run:

@@ -33,7 +33,7 @@ from penstock.state.report import note_end
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.2
-"""How often a stopping run checks what still runs."""
+"""How often a stopping run checks what still runs. It adds to the time that stopping takes."""
 FINISHED_SECONDS = 3600.0
 """Limit for closing a run that has finished: more than it ever needs."""
 BY_FORCE = 5
@@ -41,7 +41,7 @@ BY_FORCE = 5
 LAST_WORDS_SECONDS = 1.0
 """Limit for writing why the run is ended by force. The disk may be what hangs."""
 _SHOWN_MAX = 10
-"""Number of running threads that are named in the message."""
+"""Number of running threads that are named in the message, so that it stays readable."""
 
 
 class Ending:

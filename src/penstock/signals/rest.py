@@ -53,11 +53,14 @@ HEAD_BYTES_MAX = 16 * 1024
 CONNECTIONS_MAX = 64
 """Open connections. More are closed at once, because the pipeline needs its file descriptors."""
 PAGE_SIGNALS, PAGE_SIGNALS_MAX = 100, 1000
-"""Signals per page of `GET /signals`: the default, and the maximum of `limit`."""
+"""Signals per page of `GET /signals`: the default, and the maximum of `limit`. An answer stays small enough
+to be read at once."""
 REQUEST_SECONDS_MAX = 30.0
-"""Time for one request, counted from the connection or from the previous answer."""
+"""Time for one request, counted from the connection or from the previous answer, so that idle clients free
+their connection."""
 STOP_SECONDS_MAX = 5
-"""How long requests may take to end when the pipeline stops."""
+"""How long requests may take to end when the pipeline stops: less than the `stop_timeout` that a run has by
+default."""
 WORKS_SECONDS_MAX = 60.0
 """The loop counts as stuck once its last report is older. It reports every second, but may wait for a slow
 source."""

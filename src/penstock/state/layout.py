@@ -21,13 +21,16 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.state.upgrade_names import rename_unquoted
 
 FORMAT = 7
+"""Version of the layout. A state of a later version is refused."""
 UPGRADED = ("4", "5", "6")
 """Earlier formats that a run converts to the present one."""
 
 EPOCHS_MAX = 1000
-"""Number of applied epochs whose ranges and times are stored."""
+"""Number of applied epochs whose ranges and times are stored: about 100 KB, which tell afterwards what was
+applied when."""
 EPOCHS_WITH_TABLES_MAX = 100
-"""Number of applied epochs for which the names of the tables that they committed to are stored, too."""
+"""Number of applied epochs for which the names of the tables that they committed to are stored, too. With
+thousands of tables, more would be many MB."""
 
 DDL = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -16,10 +16,11 @@ _ENDED = f"status IN ({', '.join(repr(status) for status in ENDED)})"
 _SIZE = "length(data) + length(answer)"
 
 SIGNALS_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum size of the data and answers of all signals that wait. The same limit applies to all ended signals
-that are kept."""
+"""Maximum size in bytes of the data and answers of all signals that wait, so that whoever may send signals
+cannot fill the disk. The same limit applies to all ended signals that are kept."""
 PAGE_BYTES_MAX = 1024 * 1024
-"""Maximum size of the data and answers on one page of signals. A single signal may be larger."""
+"""Maximum size in bytes of the data and answers on one page of signals, which is built in memory. A single
+signal may be larger."""
 
 
 @dataclass(frozen=True)

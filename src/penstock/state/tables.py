@@ -19,10 +19,13 @@ from penstock.state.schemas import Schemas
 
 Condition = Callable[[TableState], bool]
 _CONDITIONS_MAX = 32
+"""Number of conditions whose tables are cached. The program has fewer; a condition that is made anew at each
+call would otherwise fill the memory."""
 HISTORY_ENTRIES_MAX = 20_000
-"""Number of history entries that are stored. Older ones are deleted each time `HISTORY_STEP` more entries
-have been added."""
+"""Number of history entries that are kept: some MB. Older ones are deleted each time `HISTORY_STEP` more
+entries have been added."""
 HISTORY_STEP = 1000
+"""Entries between two deletions: so adding one entry costs no search for old ones."""
 
 
 class Tables(Schemas):

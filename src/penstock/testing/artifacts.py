@@ -21,6 +21,7 @@ from penstock.disk import lock
 from penstock.errors import ConfigError, TransientError
 
 _FETCH_TIMEOUT_S = 600
+"""Seconds for one command, such as a download of some hundred MB over a slow line."""
 _LOCK_SECONDS_MAX = 3600
 """Maximum wait for a lock. Its holder may be downloading and unpacking several files."""
 

@@ -27,6 +27,8 @@ from penstock.testing.running import RunningPipeline
 from penstock.testing.writer import Writer
 
 DRAIN_SECONDS_MAX = 600.0
+"""How long the pipeline may take to apply all changes at the end: minutes for the largest demo on two
+cores."""
 
 Say = Callable[[str], None]
 

@@ -15,6 +15,7 @@ from penstock.testing.servers import MySqlClient
 from penstock.testing.workload import numbers
 
 _TRANSACTION_ROWS = 100
+"""Rows of one INSERT, and so of one transaction."""
 
 TABLE = """CREATE TABLE bench.orders (
   id BIGINT UNSIGNED NOT NULL PRIMARY KEY,

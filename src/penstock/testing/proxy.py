@@ -41,6 +41,7 @@ from types import TracebackType
 from typing import Any
 
 _BUFFER_BYTES = 64 * 1024
+"""Bytes that wait in one direction of a connection. A real network holds about as many."""
 _CONNECT_S = 5.0
 """How long the server may take to accept a connection. Then the client's is reset."""
 _COMMAND_S = 10.0

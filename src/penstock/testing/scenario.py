@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _serial = itertools.count()
 
 DRAIN_SECONDS_MAX = 900.0
+"""How long a pipeline may take to apply everything. A busy machine takes minutes for what a quiet one does in
+seconds."""
 
 Completed = subprocess.CompletedProcess[str]
 

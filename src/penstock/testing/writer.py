@@ -30,9 +30,11 @@ from penstock.testing.workload import Shop
 _DEADLOCK, _LOCK_TIMEOUT = 1213, 1205
 _RETRIABLE = {_DEADLOCK, _LOCK_TIMEOUT}
 _RECONNECT_SECONDS = 0.1
+"""Pause before connecting again to a server that is away: tests kill and restart it."""
 MOVED = 1 << 40  # first id for customers whose key is changed
 _BLOCK = 1000  # numbers that `new_block` reserves at once
 _LOOK_SECONDS = 0.05
+"""How often a waiting thread looks whether it may go on."""
 PLACED_MAX = 200  # blocks of numbers that one thread of a steady writer leaves in the tables
 _REMOVED_MAX = 10  # blocks that it removes in one transaction
 

@@ -41,14 +41,16 @@ from penstock.verify.subject import NotCompared, Subject, Why
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 4
-"""Attempts to compare a group of tables when the source does not answer."""
+"""Attempts to compare a group of tables when the source does not answer. With the pauses of `RETRY` they
+outlast a short restart of it."""
 RETRY = Schedule(first_s=2.0, max_s=8.0)
 """Pauses between these attempts."""
 ROUNDS_MAX = 5
 """Read views in which keys that keep changing are compared. A key that changes in all of them is reported
 as unverified."""
 ROWS_LISTED_MAX = 200_000
-"""Rows that each side may have in memory while the keys of differing buckets are listed."""
+"""Rows that each side may hold in memory while the keys of differing buckets are listed: some hundred MB for
+wide keys."""
 UNCERTAIN_KEYS_MAX = 50_000
 """If more keys than this were changed between the watermarks of a read view, another view is opened:
 comparing so many keys again would take longer."""

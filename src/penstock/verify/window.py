@@ -14,7 +14,7 @@ from penstock.sources.row_images import RowImages
 from penstock.sources.windows import Window
 
 _SPLIT_BYTES = 16 * 1024 * 1024
-"""Bytes of log that one decoder reads. Its rows are in memory."""
+"""Bytes of log that one decoder reads. Its rows are held in memory, which limits them to some hundred MB."""
 
 
 class RelayLogWindow:

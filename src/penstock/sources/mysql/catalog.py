@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 SYSTEM_DATABASES = frozenset({"mysql", "information_schema", "performance_schema", "sys", "ndbinfo"})
 
 _TABLES_PER_QUERY = 500
+"""Tables per query of information_schema: many, because each query costs a round trip, and not all, because
+the rows of one answer are held in memory."""
 _SPATIAL = frozenset(
     {
         "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",

@@ -14,7 +14,7 @@ from penstock.sources.mysql.ddl.definition import TableDefinition
 from penstock.sources.mysql.ddl.server import Server
 
 _NAMED_MAX = 4
-"""Columns named in a description of a change."""
+"""Columns named in a description of a change, so that it stays one line."""
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,12 @@ from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.timeouts import Patience, Wire, resolve, send_all, watch_peer
 
 READ_BYTES = 512 * 1024
-_RECEIVE_BUFFER = 4 * 1024**2
+"""Bytes of the stream that are read at once: few calls while there is a backlog, and little memory."""
+_RECEIVE_BUFFER_BYTES = 4 * 1024**2
+"""Bytes that the kernel may receive before they are read. So the server goes on sending while an fsync takes
+tens of milliseconds."""
 
+# Commands of the client protocol, and flags of those that ask for the log.
 _COM_QUIT = 0x01
 _COM_BINLOG_DUMP = 0x12
 _COM_REGISTER_REPLICA = 0x15
@@ -47,6 +51,7 @@ _DUMP_NON_BLOCK = 0x01
 _THROUGH_GTID = 0x04
 
 _GOODBYE_S = 5
+"""Seconds for ending a connection in order. The server notices a lost one by itself."""
 
 _ACCESS_DENIED = {1045, 1698, 1044, 1820, 1862, 3118, 3955}
 _NO_PRIVILEGE = {1227, 1142, 1143, 1370}
@@ -408,7 +413,7 @@ class Replication:
         self._connection = connection
         self._socket: Any = connection._sock
         # Enough for the source to go on sending while we write.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
 
     def register(self, server_id: int, host_name: str) -> None:
         """Shows the receiver in SHOW REPLICAS."""

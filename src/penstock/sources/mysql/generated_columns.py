@@ -43,11 +43,15 @@ _ROW = "penstock row"
 """The name of an extra column, which preserves the order of the rows."""
 _NAME = "penstock_computed"
 _STATEMENT_BYTES = 4 * 1024**2
-"""Bytes of literals in one INSERT. A longer row is inserted alone."""
+"""Bytes of literals in one INSERT: few statements, and little memory at the server. A longer row is inserted
+alone."""
 _ATTEMPTS_MAX = 6
+"""Attempts at a computation while the server does not answer. With the pauses of `_RETRY` they outlast a
+restart of it that takes 10 s. Then the step fails, and is tried again as a whole."""
 _RETRY = Schedule(first_s=0.4, max_s=6.4, jitter=0.25)
+"""Pauses between these attempts."""
 _ACCESS_DENIED = (1044, 1142, 1227)
-_TOO_LARGE = 1153
+_TOO_LARGE = 1153  # ER_NET_PACKET_TOO_LARGE
 _COLUMN_NAME = re.compile(r"`((?:[^`]|``)+)`")
 
 

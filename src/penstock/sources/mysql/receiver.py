@@ -59,13 +59,13 @@ from penstock.sources.mysql.stop_signals import Stopping
 
 FAILURES_MAX = 5
 """Consecutive sessions without a single event that end in malformed data or an unknown refusal. Then the
-receiver gives up."""
+receiver gives up, because it would fail in the same way for ever."""
 DISK_RETRY_S = 1.0
 """How often a receiver with a full disk checks for space."""
 DISK_WAIT_MAX_S = 60.0
 """After this time it tries to write anyway, because the space that it needs is an estimate."""
 RETENTION_EVERY_S = 30.0
-"""How often segments that nobody needs are deleted."""
+"""How often segments that nobody needs are deleted. It reads the folder and the consumers' files."""
 BEHIND_BYTES = 64 * 1024
 """More bytes than this between two flushes are a backlog. A source that is followed closely sends some
 KiB."""

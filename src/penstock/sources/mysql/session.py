@@ -41,8 +41,11 @@ from penstock.sources.table_filter import TableFilter
 T = TypeVar("T")
 
 CHUNK_KEYS = 500
-"""Named keys per chunk."""
+"""Named keys per chunk. The statement that reads them stays short, and the server looks each one up by its
+index."""
 GTID_WAIT_SECONDS = 60
+"""How long splitting waits for a server to execute the log up to the table's start. A replica may lag; what
+waits longer is tried again."""
 SPARE_SECONDS = 5.0
 """How long a connection for splitting may be idle before it is not reused. The server may have closed an
 older one."""

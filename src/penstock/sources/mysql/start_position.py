@@ -51,7 +51,8 @@ from penstock.sources.mysql.options import MySqlOptions, options_of
 from penstock.sources.mysql.server_identity import Server, describe
 
 COMPARED_BYTES_MAX = 64 * 1024**2
-"""A last transaction that is larger than this is not requested again at each connect."""
+"""A last transaction that is larger than this is not requested again at each connect, to be compared. It
+would delay the stream by seconds."""
 POSITION_MAX = 2**32 - 1
 """COM_BINLOG_DUMP has 32 bits for the position."""
 PURGED_HINT = f"Raise binlog_expire_logs_seconds at the source, and {START_OVER}"

@@ -67,6 +67,7 @@ Earlier = Callable[[Offset], Iterable[Statement]]
 InFull = Callable[[Statement], Statement | None]
 
 
+# Types of events.
 EXECUTE_LOAD_QUERY = 18
 INCIDENT = 26
 XA_PREPARE = 38

@@ -17,6 +17,7 @@ END_S = 5.0
 _GRACE_S = 1.0
 """Seconds for running work. Then waits for the source are ended."""
 _LOOK_S = 0.2
+"""How often the thread looks whether the parent process and the main thread still live."""
 
 
 class Stopping:

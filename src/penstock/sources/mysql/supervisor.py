@@ -32,15 +32,19 @@ from penstock.relaylog.status import read_status, rebuild_error, silence
 log = logging.getLogger(__name__)
 
 RESTART = Schedule(first_s=0.2, max_s=10.0)
+"""Pauses before the receiver is started again: soon after one crash, and seldom if it crashes each time."""
 SPAWN_RETRY = Schedule.steady(1.0)
 """How often starting the process is retried. A disk that is full or read-only may be repaired."""
 CRASHES_MAX = 10
-"""Consecutive crashes, each within `CRASH_WITHIN_S` of its start. Then the pipeline gets the error."""
+"""Consecutive crashes, each within `CRASH_WITHIN_S` of its start. Then the pipeline gets the error, because
+another start would not help."""
 CRASH_WITHIN_S = 30.0
+"""Seconds. A receiver that ran for longer has done its work, so its crash begins a new count."""
 LEASE_CHECK_S = 0.5
 """How often it checks whether the receiver of another pipeline still writes the log."""
 TICK_S = 0.02
-"""How often a condition is checked that the receiver will fulfil."""
+"""How often a condition is checked that the receiver will fulfil. It adds to the time that a pipeline takes
+to start."""
 STOP_TIMEOUT_S = 6.0
 """Longer than the receiver itself takes to stop (`stop_signals.END_S`). Then it is killed, and nothing is
 lost."""

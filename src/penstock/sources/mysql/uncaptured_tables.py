@@ -26,8 +26,11 @@ from penstock.sources.mysql.online_schema_change import is_copy_of
 from penstock.sources.table_filter import TableFilter
 
 TABLES_MAX = 10_000
+"""Tables that are not captured, and temporary ones, of which something is known. More would fill the memory.
+The oldest are forgotten, and count as unknown."""
 HISTORY_MAX = 64
-"""Number of definitions that are stored per table."""
+"""Definitions that are kept per table, so that a table that changes all the time does not fill the memory.
+Older ones count as unknown."""
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,7 @@ class DatabaseServer(PrivateServer, MySqlClient):
 
 
 _BLOCK_BYTES = 1 << 16
+"""Bytes of the smallest hole: several pages of the file system."""
 
 
 def _copy_sparse(source: str, target: str) -> None:

@@ -19,6 +19,7 @@ from penstock.testing.servers.process import PrivateServer, free_port
 from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Server
 
 NESSIE_JAVA_MIN = 21
+"""Release of Java that this release of Nessie is compiled for."""
 _NESSIE = "org.projectnessie.nessie:nessie-quarkus:0.99.0:runner"
 _JVMS = Path("/usr/lib/jvm")
 

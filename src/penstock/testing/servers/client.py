@@ -17,6 +17,8 @@ from penstock.errors import ConfigError
 
 _UNKNOWN_XID = 1397
 _DETACH_TIMEOUT_S = 60
+"""Seconds until a prepared transaction of a closed session can be finished. A busy server takes a while to
+end the session."""
 
 
 class MySqlClient:

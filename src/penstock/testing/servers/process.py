@@ -27,7 +27,9 @@ from penstock.testing import artifacts, guardian
 _PORTS = range(20_000, 32_000)
 """Below the ephemeral ports, so that a stopped server finds its port free again."""
 _START_TIMEOUT_S = 120
+"""Seconds for a start, also of a server that recovers from a crash on a busy machine."""
 _STOP_TIMEOUT_S = 60
+"""Seconds for stopping in order. Then the server is killed."""
 
 
 class ServerFailed(PenstockError):

@@ -304,7 +304,9 @@ def make_table(
 
 
 _PART_BYTES_MAX = {"MYISAM": 1000, "ARIA": 2300}
+"""Bytes of one part of an index, by engine (manuals: "The MyISAM Storage Engine", "Aria Storage Engine")."""
 _INNODB_PART_BYTES_MAX = 3072
+"""Bytes of one part of an index of InnoDB (manual: "InnoDB Limits")."""
 _POINT_BYTES, _GEOMETRY_BYTES = 25, 8
 """Length of the prefix that MariaDB uses for such a column in an index that is not spatial."""
 

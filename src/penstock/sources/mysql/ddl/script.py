@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from typing import IO
 
 BLOCK_CHARACTERS = 1 << 20
+"""Characters of the script that are read at once, so that a dump of many GB does not fill the memory."""
 STATEMENT_CHARACTERS_MAX = 1 << 30
+"""Characters of one statement: `max_allowed_packet` can be no larger than 1 GiB. A longer one lacks its end,
+so reading on is in vain."""
 _HEAD_CHARACTERS = 4000
-"""Characters that are enough to recognise a statement."""
+"""Characters that are enough to recognise a statement, with a long comment before it."""
 
 _COMMAND = re.compile(
     r"""[ \t]*(?:
@@ -252,6 +255,8 @@ _AFTER_BODY = re.compile(
     r"\s*(?:\*/\s*)?(?:(?:`[^`]*`|(?!create\b|drop\b|alter\b)\w+)\s*)?;|\s*\*/", re.IGNORECASE
 )
 _LABEL_CHARACTERS_MAX = 400
+"""Characters after a body that must have been read to decide: a label is a quoted name of at most 64
+characters, with white space around it."""
 
 
 def _after_body(text: str, end: int, *, final: bool) -> int | None:
@@ -264,7 +269,9 @@ def _after_body(text: str, end: int, *, final: bool) -> int | None:
 
 
 _CALL = re.compile(r"\s*\(")
-_CALL_LOOK_AHEAD = 4000
+_CALL_CHARACTERS_MAX = 4000
+"""Characters after `IF` within which its closing parenthesis is looked for, so that a script of many IFs
+takes linear time."""
 
 
 def _is_call(text: str, position: int) -> bool:
@@ -272,7 +279,7 @@ def _is_call(text: str, position: int) -> bool:
     if _CALL.match(text, position) is None:
         return False
     depth = 0
-    for sign in re.finditer(r"'(?:[^'\\]|\\.)*'|[(),]", text[position : position + _CALL_LOOK_AHEAD]):
+    for sign in re.finditer(r"'(?:[^'\\]|\\.)*'|[(),]", text[position : position + _CALL_CHARACTERS_MAX]):
         depth += (sign[0] == "(") - (sign[0] == ")")
         if sign[0] == "," and depth == 1:
             return True

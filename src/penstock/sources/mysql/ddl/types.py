@@ -35,6 +35,7 @@ _KINDS = (
     _NUMBERS | _TEXTS | _BINARIES | _FRACTIONAL | _PLAIN | SPATIAL | {"bit", "year", "enum", "set", "vector"}
 )
 _VARCHAR_BYTES_MAX = 65_535
+"""Bytes of the longest VARCHAR: the size of a row (manual: "Limits on Table Column Count and Row Size")."""
 
 
 @dataclass(frozen=True)

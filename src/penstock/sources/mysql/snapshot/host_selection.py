@@ -28,6 +28,8 @@ from penstock.sources.table_filter import TableFilter
 log = logging.getLogger(__name__)
 
 JUDGED_EVERY_SECONDS = 5.0
+"""How often hosts are judged. It costs several queries on each, and what makes a host unfit seldom
+changes."""
 
 
 @dataclass(frozen=True)

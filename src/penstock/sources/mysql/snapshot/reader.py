@@ -38,12 +38,18 @@ from penstock.sources.mysql.snapshot.replicas import ReplicaOf
 from penstock.sources.mysql.snapshot.split import range_condition
 from penstock.sources.mysql.snapshot.watermark import SessionWatermarks, watermarks_of
 
+# Commands of the client protocol.
 _COM_STMT_PREPARE = 0x16
 _COM_STMT_EXECUTE = 0x17
 _COM_STMT_CLOSE = 0x19
 _RECEIVE_BYTES = 1024 * 1024
+"""Bytes of a result that are read at once: few calls, and little memory."""
 _NET_WRITE_TIMEOUT_S = 3600
+"""How long the server waits for a reader that is slow to take rows, in seconds. By default it gives up after
+a minute, and Spark may be busy for longer."""
 _GTID_WAIT_S = 30
+"""How long a chunk waits for a server to execute the log up to the table's start, in seconds. Then it is
+tried again, maybe on another host."""
 
 _SESSION = (
     "SET NAMES utf8mb4",

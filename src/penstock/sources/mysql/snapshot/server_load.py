@@ -25,7 +25,10 @@ from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.options import MySqlOptions
 
 _ANSWER_S = 5.0
+"""How long a watched server may take to answer, in seconds. A server that is slower is too busy for
+chunks."""
 _CONNECT_MS_MAX = 3_000
+"""How long connecting to a watched server may take: no chunk starts before all servers were looked at."""
 
 
 @dataclass(frozen=True)

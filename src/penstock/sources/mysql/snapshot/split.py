@@ -51,15 +51,21 @@ _BINARY = frozenset(
     {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6"}
 )
 _CHUNK_BYTES = 64 * 1024**2
-"""Intended bytes per chunk, by the server's average row length. Large rows make chunks of fewer rows."""
+"""Intended bytes per chunk, by the server's average row length. Large rows make chunks of fewer rows, so that
+a chunk is read within seconds."""
 _CHUNK_ROWS_MIN = 100
+"""Rows of the smallest chunks, however large the rows are: each chunk costs watermarks and a file."""
 _FEW_ROWS = 10_000
-"""A table with at most this many rows is not divided, unless chunks are to be smaller."""
+"""A table with at most this many rows is not divided, unless chunks are to be smaller. It is read in less
+time than dividing takes."""
 _TOLERANCE = 1.5
 """Estimates are rough. A range is divided if it seems to have this many times the intended rows."""
 _PARTS_MAX = 64
+"""Ranges into which one range is divided at once. Each costs an estimate of the server, and keys are seldom
+spread so evenly that many more are of use."""
 _ESTIMATES_PER_CHUNK = 16
-"""Division stops after this many estimates per chunk found (plus 128)."""
+"""Division stops after this many estimates per chunk found (plus 128): keys with large gaps would need any
+number. The rest is walked by its index."""
 
 
 @dataclass(frozen=True)
