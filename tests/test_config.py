@@ -28,9 +28,13 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def test_relative_paths_count_from_the_files_folder(tmp_path: Path) -> None:
-    path = write(tmp_path, "name: a\nsource: {user: u}\ntables: shop.*\nstate: st\nsink: {path: ../lake}\n")
+    path = write(
+        tmp_path,
+        "name: a\nsource: {user: u, tls_ca: ca.pem}\ntables: shop.*\nstate: st\nsink: {path: ../lake}\n",
+    )
     loaded = config.load(path)
     assert loaded.state == tmp_path / "st"
+    assert options_of(loaded).tls_ca == tmp_path / "ca.pem"
     assert isinstance(loaded.sink, IcebergOptions) and loaded.sink.path == tmp_path.parent / "lake"
     assert loaded.relay_log_path == tmp_path / "st" / "relay"
 

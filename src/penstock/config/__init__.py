@@ -233,13 +233,15 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else (base / path.expanduser()).resolve()
 
+    def paths_of(section: Section) -> dict[str, Path | None]:
+        return {name: absolute(value) for name, value in section if isinstance(value, Path)}
+
     return config.model_copy(
         update={
             "state": absolute(config.state),
             "relay_log": config.relay_log.model_copy(update={"path": absolute(config.relay_log.path)}),
-            "sink": config.sink.model_copy(
-                update={name: absolute(value) for name, value in config.sink if isinstance(value, Path)}
-            ),
+            "source": config.source.model_copy(update=paths_of(config.source)),
+            "sink": config.sink.model_copy(update=paths_of(config.sink)),
             "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),
         }
     )
