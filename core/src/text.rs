@@ -1,8 +1,8 @@
 //! The canonical text of a row, and its hash. The server and this module compute the same text, so a row at
 //! the source can be compared with a row of an Arrow batch.
 //!
-//! `penstock.verify.sql` gives the SQL expression of the same text, column type by column type; the two files
-//! change together, and `tests/verify/test_sql.py` holds them against each other on a real server.
+//! `penstock.sources.mysql.verify.sql` has the SQL expression of the same text for each column type. Both
+//! files must be changed together. `tests/sources/mysql/verify/test_sql.py` compares them on a real server.
 //!
 //! A row is its columns joined by `|`. NULL is `~`; otherwise
 //!
@@ -41,7 +41,7 @@ use crate::column::encode::{read_base64, read_hex, write_hex};
 use crate::column::{Binaries, Decimals, TypeOptions};
 use crate::double::write_double;
 
-/// How a column type is written; the same split as `Shape` in `penstock.verify.sql`.
+/// How a column type is written; the same split as `Shape` in `penstock.sources.mysql.verify.sql`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Number,

@@ -1,7 +1,10 @@
-"""The Rust core: log events and result rows to Arrow. Batches are pyarrow objects; the GIL is released.
+"""The Rust core: decodes log events and result rows into Arrow. Batches are pyarrow objects. The GIL is
+released while the core works.
 
-Rust file, this stub and the test carry the same names. `table` arguments are `TableSchema.to_json()`; offsets
-are relay-log offsets (`base` of the segment + position in its file); for a plain binlog file use base 0.
+An argument `table` is `TableSchema.to_json()`, and `types` is `TypeOptions.to_json()`. Offsets are those of
+the relay log: `base` of the segment plus the position in its file. For a plain binlog file, `base` is 0.
+
+The headings name the files in `core/src`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +14,7 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 class DecodeError(Exception):
-    """Malformed input. Never a panic, never invented rows."""
+    """The input is malformed. The core never panics on it, and never invents rows."""
 
     path: str | None
     offset: int
@@ -19,18 +22,18 @@ class DecodeError(Exception):
     def __init__(self, reason: str, offset: int, path: str | None = None) -> None: ...
 
 class SchemaMismatch(DecodeError):
-    """A table map does not fit the TableSchema it should be decoded with."""
+    """The table map of row events does not fit the definition with which they should be decoded."""
 
     table: str
     lacks: str
-    """What the row image would have to have: `columns` (binlog_row_image is not FULL), `generated` (columns
-    that MariaDB 11 leaves out of updates and deletions), or nothing."""
+    """What the row image lacks: `columns` (binlog_row_image is not FULL), `generated` (columns that MariaDB
+    11 leaves out of updates and deletions), or nothing (empty)."""
 
 # gtid.rs ------------------------------------------------------------------------------------------
 
 class GtidSet:
-    """A set of MySQL GTIDs (`uuid:1-5:7,uuid2:tag:1`), tags (8.3+) are kept; or a position of MariaDB
-    (`0-1-100,2-7-5`): the last GTID of each domain, and all before it. Immutable."""
+    """A set of MySQL GTIDs (`uuid:1-5:7,uuid2:tag:1`; tags since 8.3), or a position of MariaDB
+    (`0-1-100,2-7-5`), which has all GTIDs of each domain up to a last one. Immutable."""
 
     def __init__(self, text: str = "") -> None: ...
     def __contains__(self, gtid: str) -> bool: ...
@@ -40,7 +43,7 @@ class GtidSet:
     def intersection(self, other: GtidSet) -> GtidSet: ...
     def count(self) -> int: ...
     def encode(self) -> bytes:
-        """As COM_BINLOG_DUMP_GTID wants it."""
+        """The set in the form of COM_BINLOG_DUMP_GTID."""
     def __bool__(self) -> bool: ...
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
@@ -49,18 +52,22 @@ class GtidSet:
 # frame.rs, span.rs ---------------------------------------------------------------------------------
 
 class Framer:
-    """The replication connection's bytes to the relay log's: packets, checksums, transaction ends, segments,
-    index.
+    """Turns the bytes of a replication connection into those of the relay log: cuts packets into events,
+    checks checksums, finds transaction ends, and makes segments and the index.
 
-    Offsets are counted here. A segment begins at a transaction boundary, once `segment_size` is passed,
-    `roll` was called, or the source's format changed. Index entries are JSON text (see ARCHITECTURE.md),
-    spans of at most about `span_size`. `executed`: GTIDs before `offset` (None: taken from the source file's
-    PREVIOUS_GTIDS). `file` and `position`: where the source is known to stand; never moves back.
-    `skip_until_us` / `skip_until` drop transactions until one begins at or after the commit time / source
-    position. `expected` is `(GTID or None, length, digest)` of our last transaction, asked for again:
-    compared when it comes, not stored. `prepared`: the XA transactions prepared at `offset` as (xid, file,
-    start, length), their events in files of the folder `spool`; `spool_number` is that of the next file,
-    and `generation` the writer's.
+    Offsets are counted here. A segment begins between two transactions, when the one before has
+    `segment_size` bytes, when `roll` was called, or when the source's format has changed. Index entries are
+    JSON text (see ARCHITECTURE.md). Each describes about `span_size` bytes at most.
+
+    - `executed`: GTIDs before `offset`. None: taken from PREVIOUS_GTIDS of the source's file.
+    - `file`, `position`: the known position of the source. It never moves back.
+    - `skip_until_us`, `skip_until`: drops transactions until one begins at or after this commit time, or this
+      position of the source.
+    - `expected`: `(GTID or None, length, digest)` of the log's last transaction, which was requested again.
+      It is compared when it comes, and not stored.
+    - `prepared`: the XA transactions that are prepared at `offset`, as (xid, file, start, length). Their
+      events are in files of the folder `spool`. `spool_number`: the number of the next such file.
+      `generation`: the writer's.
     """
 
     def __init__(
@@ -84,22 +91,28 @@ class Framer:
     def feed(
         self, data: bytes
     ) -> list[bytes | tuple[str, bytes] | tuple[int, int] | tuple[int, bytes, list[str]]]:
-        """Bytes to append to the open segment; `(file, bytes)` to append to a spool file, which they make if
-        it is new; `(start, end)` when the row events between have been taken back (`take_back`); and `(base,
-        head, entries)`: commit `entries`, close the segment, open the one at `base` beginning with `head`.
-        All of it has to be written before the next call. Call again with nothing while `more`."""
+        """Takes bytes of the connection. Returns what must be done, step by step. Each step is one of:
+
+        - bytes: append them to the open segment;
+        - `(file, bytes)`: append the bytes to a spool file, which is created if it is new;
+        - `(start, end)`: the transaction has rolled back the row events between (call `take_back`);
+        - `(base, head, entries)`: commit `entries`, close the segment, and open the one at `base`, which
+          begins with `head`.
+
+        All of it must be written before the next call. While `more` is true, call again without bytes."""
     @property
     def more(self) -> bool: ...
     def cut(self) -> list[str]:
-        """Index entries for everything given since the last cut; none when there is nothing new."""
+        """Index entries for everything that `feed` has returned since the last cut. Empty if there is nothing
+        new."""
     def roll(self) -> None:
-        """The next transaction begins a new segment."""
+        """Lets the next transaction begin a new segment."""
     @property
     def held_bytes(self) -> int:
-        """Of a transaction whose place is not known yet, so that `offset` does not count them."""
+        """Bytes of a transaction whose place in the log is not known yet. `offset` does not count them."""
     @property
     def spool_files(self) -> list[str]:
-        """Those that are needed behind what the next `cut` gives."""
+        """The spool files that are still needed after the entries of the next `cut` are committed."""
     @property
     def has_segment(self) -> bool: ...
     @property
@@ -120,38 +133,39 @@ class Framer:
     def last_commit_us(self) -> int | None: ...
     @property
     def verified(self) -> bool:
-        """The expected transaction came and was equal."""
+        """Whether the expected transaction has come and was equal."""
     @property
     def diverged(self) -> bool:
-        """It came and was not equal."""
+        """Whether it has come and was not equal."""
     @property
     def ended(self) -> bool:
-        """The server said that its log ends here."""
+        """Whether the server has said that its log ends."""
     @property
     def server_error(self) -> tuple[int, str, str] | None:
         """Code, SQLSTATE and message of the ERR packet that ended the stream."""
 
 def digest_span(path: str, base: int, start: int, end: int) -> tuple[int, int]:
-    """Length and digest of the events of `(start, end]` of a segment, as `Framer` compares them. Raises
-    `DecodeError` where they are damaged."""
+    """Length and digest of the events in `(start, end]` of a segment, for `expected` of a `Framer`. Raises
+    `DecodeError` if they are damaged."""
 
 def take_back(path: str, base: int, start: int, end: int) -> None:
-    """Makes the row events of `(start, end]` of a segment IGNORABLE ones."""
+    """Turns the row events in `(start, end]` of a segment into IGNORABLE events, because their transaction
+    has rolled them back."""
 
 def whole_statement(path: str, base: int, offset: int, length_max: int) -> str | None:
-    """The statement (JSON) of the event at an offset of a segment, in full: `database`, `sql`; `sql_mode`
-    where the event tells it; `updates`, the databases that it wrote to (null: the event does not list them,
-    not there: it says nothing of them). None: the event is longer than `length_max` bytes, or no statement.
-    Raises `DecodeError` where the segment is damaged or gone."""
+    """The complete statement of the event at an offset of a segment, as JSON: `database`, `sql`, `sql_mode`
+    if the event has it, and `updates`, the databases that the statement wrote to (null: the event does not
+    list them; missing: it says nothing about them). None: the event is longer than `length_max` bytes, or is
+    no statement. Raises `DecodeError` if the segment is damaged or does not exist."""
 
 def scan_span(
     path: str, base: int, start: int, end: int, *, open: Sequence[int] = (), file: str = "", position: int = 0
 ) -> str:
-    """The index entry (JSON) of `(start, end]` of a segment, from its events. `file`/`position`: the source's
-    place at `start`; `open`: offsets of the events to read first when `start` lies inside a transaction (its
-    GTID event, then the table maps in force), in log order."""
+    """The index entry (JSON) of `(start, end]` of a segment, computed from its events. `file` and `position`:
+    the source's position at `start`. `open`: if `start` is inside a transaction, the offsets of the events to
+    read first, in log order: its GTID event, then its current table maps."""
 
-# column/ : the only home of the type mapping ------------------------------------------------------
+# column/: the type mapping, which exists only here ------------------------------------------------------
 
 def arrow_schema(table: str, layout: str, types: str = "{}", partial_images: bool = False) -> pa.Schema:
     """The Arrow schema of a layout.
@@ -159,64 +173,75 @@ def arrow_schema(table: str, layout: str, types: str = "{}", partial_images: boo
     - `rows`: the table's columns only (snapshot chunks, result sets).
     - `latest`: columns, then `_deleted: bool`, `_sequence: int64`, `_commit_timestamp: timestamp[us, UTC]`.
     - `changelog`: columns, then `_change_type: string`, `_sequence`, `_commit_timestamp`.
-    - with `partial_images`, `latest` and `changelog` end with `_present: string`: see `RangeDecoder`.
-    Column order is the source's. Every column is nullable in `latest` and `changelog`.
+    - With `partial_images`, `latest` and `changelog` end with `_present: string`: see `RangeDecoder`.
 
-    Bytes that mean nothing in their column's character set stand in the text as `\\xNN`: nothing is lost
-    silently. `types`: `TypeOptions.to_json()`, here and below. Its `zero_dates`: `null`; `text` (every date,
-    datetime and timestamp column is a string); `error` (SchemaMismatch). Partial and impossible dates and the
-    year 0 count too. In a key all of them are refused unless `text`.
+    The order of columns is the source's. In `latest` and `changelog`, every column is nullable.
+
+    Bytes without a meaning in their column's character set are written into the text as `\\xNN`, so nothing
+    is lost silently. The option `zero_dates` of `types` decides about dates that do not exist (zero and
+    partial dates, February 31st, the year 0): `null`; `text` (every date, datetime and timestamp column is a
+    string); `error` (a `SchemaMismatch`). In a key they are always refused, except with `text`.
     """
 
 # described.rs ---------------------------------------------------------------------------------------
 
 def first_described(table: str, path: str, base: int, start: int, end: int) -> str | None:
-    """What the log itself tells of a table's definition (`binlog_row_metadata = FULL`): JSON of its first
-    table map in `(start, end]`, `{"offset", "key": [names] | null, "columns": [...]}`.
+    """The definition of a table in the log itself (`binlog_row_metadata = FULL`): its first table map in
+    `(start, end]`, as JSON `{"offset", "key": [names] | null, "columns": [...]}`.
 
-    A column that `table` has under the same name and with a type that fits is `{"name", "known": true}`, the
-    others are in the terms of `penstock.model.schema.Column`. None: no map of the table, or maps without
-    names.
+    A column is `{"name", "known": true}` if `table` has a column of this name with a type that fits. Other
+    columns have the fields of `penstock.model.schema.Column`. None: there is no map of the table, or the maps
+    have no names.
     """
 
 # decode.rs ----------------------------------------------------------------------------------------
 
 class RangeDecoder:
-    """Decodes one split (see `penstock.model.offset.Split`) of the log for one table; an iterator of
+    """Decodes one split (`penstock.model.offset.Split`) of the log for one table. An iterator of
     RecordBatches.
 
-    Reads only `(start, end]` of `path` plus the `preamble` events. Row events of other tables are stepped
-    over by their headers; with `positions` (of an `Outline`) none but the table's own are read.
-    `end` must be the end of an event, otherwise `DecodeError`. Decoding twice gives equal batches.
+    It reads `(start, end]` of `path`, and before that the events in `preamble`. `end` must be the end of an
+    event, otherwise a `DecodeError` is raised. Row events of other tables are skipped by their headers. With
+    `positions` (of an `Outline`), only the table's own events are read. Decoding a split twice gives equal
+    batches.
 
-    layout `changelog`: every row image in log order; with `before_images=False` updates have no preimage
-    rows, with `foreign_key_checks=True` images written by sessions with `foreign_key_checks = 0` are left
-    out. layout `latest`: one row per key, the last change in the split; an update that changes the key
-    gives a deletion of the old key and a row for the new one. Needs a key. Order of rows is unspecified but
-    stable. `columns` projects (names; None: all). `bucket=(i, n)` keeps only keys whose hash falls into
-    share i of n; the hash is the same in every process and for every split. `exclude_gtids` skips whole
-    transactions in that set. `seen` (layout `latest`): keys in it are left out, the split's own are added.
-    So splits read from the last to the first with one set between them give one row per key of them all,
-    and nothing but keys is held in memory.
+    **Layout `changelog`**: every row image, in log order. With `before_images=False`, updates have no row for
+    the image before. With `foreign_key_checks=True`, images of sessions with `foreign_key_checks = 0` are
+    left out.
 
-    Changes of JSON documents (PARTIAL_JSON) are applied to the document in the image before; without it,
-    `SchemaMismatch`.
+    **Layout `latest`**: one row per key, the last change in the split. The table must have a key. An update
+    that changes the key gives a deletion of the old key and a row for the new one. The order of the rows is
+    not specified, but is the same each time.
 
-    Images that lack columns (binlog_row_image MINIMAL, NOBLOB) are a `SchemaMismatch` unless
-    `partial_images`. With it, what only the image before has is taken from there, and `_present` says what
-    the row has then: null, everything; else a character for each column of the table (also of those not in
-    `columns`), `1`: the value is here, `0`: the column kept its value and is null here. In layout `latest` a
-    key may then have several rows, each with columns that the newer ones lack: `LatestReducer` makes one of
-    them. A row that is not whole may be the only thing the log says of its key: the target completes it.
-    Inserts and deletions are whole. An insert that leaves out columns has their `defaults` (a batch of one
-    row, of the types of `arrow_schema`, with the columns for which this is known); what is needed and not in
-    it is a `SchemaMismatch`, and so is an update that changes the key and lacks columns, and any update of
-    MariaDB that lacks them in both images (a REPLACE looks the same there).
+    - `columns`: names of the columns to decode. None: all.
+    - `bucket=(i, n)`: only keys whose hash is in share i of n. The hash is the same in every process and for
+      every split.
+    - `exclude_gtids`: skips whole transactions in this set.
+    - `seen` (layout `latest`): leaves out the keys in this set, and adds the split's keys to it. So several
+      splits that are read from the last to the first with one set give one row per key, and only keys are in
+      memory.
 
-    MariaDB 11 leaves generated columns out of the images of updates and deletions. That is a `SchemaMismatch`
-    unless `base_columns` are given: then such a row has nulls in them, and a last column `_base: string` has
-    its values of `base_columns` as SQL literals with commas between them; null: the row has everything. The
-    other columns count as told by `_present`.
+    **JSON columns.** Changes of a document (PARTIAL_JSON) are applied to the document in the image before the
+    update. If that image lacks it, a `SchemaMismatch` is raised.
+
+    **Images that lack columns** (`binlog_row_image` MINIMAL, NOBLOB) raise a `SchemaMismatch`, unless
+    `partial_images` is set. Then values that only the image before the update has are taken from there, and
+    `_present` says what the row has. Null: everything. Otherwise it has one character for each column of the
+    table, also for those that are not in `columns`. `1`: the row has the value. `0`: the column kept its
+    value, and is null in the row. In layout `latest`, a key may then have several rows, each with columns
+    that the newer ones lack; `LatestReducer` combines them. Columns that all of them lack must come from the
+    target's row.
+
+    Inserts and deletions are always complete. Columns that an insert leaves out get the values in `defaults`:
+    a batch of one row, with the types of `arrow_schema` and the columns whose values are known. A
+    `SchemaMismatch` is raised if such a value is needed and not known, if an update changes the key and lacks
+    columns, and for MariaDB if both images of an update lack the same columns (they may be those of a
+    REPLACE).
+
+    **Generated columns.** MariaDB 11 leaves them out of the images of updates and deletions. That raises a
+    `SchemaMismatch`, unless `base_columns` is given. Then such a row has nulls in them, and a last column
+    `_base: string` with its values of `base_columns`, as SQL literals with commas between them. Null: the row
+    has all columns. `_present` is about the other columns.
     """
 
     def __init__(
@@ -249,11 +274,11 @@ class RangeDecoder:
     def __next__(self) -> pa.RecordBatch: ...
 
 class Outline:
-    """Where the events of many tables lie in one split, found in one walk; tables are (database, name) and
-    then go by their place in the list.
+    """The positions of the events of many tables in one split, found in one walk over it.
 
-    `of` is None where there are more than eight million events. `positions` are those that a `RangeDecoder`
-    of the table needs of `(start, end]`, a part of the split: eight bytes each.
+    `of` gets tables as (database, name), and returns None if there are more than eight million events.
+    `positions` returns what a `RangeDecoder` of a table needs for `(start, end]`, a part of the split: eight
+    bytes for each event. `table` is the table's place in the list.
     """
 
     @staticmethod
@@ -269,24 +294,24 @@ class Outline:
     def positions(self, table: int, start: int, end: int) -> bytes: ...
 
 class LatestReducer:
-    """Last change per key over `latest` batches from anywhere (after a shuffle, say); the greatest
-    `_sequence` wins. Holds every batch until `finish`.
+    """Keeps the last change of each key in `latest` batches, for example after a shuffle: the one with the
+    greatest `_sequence`. All batches stay in memory until `finish`.
 
-    Batches with `_present` are put together column by column: of each column the newest value there is, of
-    `_deleted`, `_sequence` and `_commit_timestamp` the newest row's. What is still missing then is not in
-    these batches, and `_present` of the result says so."""
+    Batches with `_present` are combined column by column. Each column gets its newest value. `_deleted`,
+    `_sequence` and `_commit_timestamp` are those of the newest row. `_present` of the result says which
+    values are in none of the batches."""
 
     def __init__(self, table: str, *, types: str = "{}") -> None: ...
     def push(self, batch: pa.RecordBatch) -> None: ...
     def finish(self) -> list[pa.RecordBatch]: ...
 
 class KeySet:
-    """Keys (before and after images) that occur in parts of the log, as 128-bit hashes: 16 bytes a key and
-    overhead.
+    """The keys that occur in parts of the log, in images before and after changes. A key takes 16 bytes (a
+    128-bit hash) and overhead.
 
-    With `partial_images`, `add_split` keeps apart the keys of which the splits only have updates that lack
-    columns, with what these say; `drop_from` then leaves their rows in and lays it over them. `defaults`: as
-    for `RangeDecoder`, for inserts that leave out columns of the key."""
+    With `partial_images`, keys that only occur in updates that lack columns are stored separately, with these
+    changes. `drop_from` then returns their rows with the changes applied. `defaults`: see `RangeDecoder`, for
+    inserts that leave out columns of the key."""
 
     def __init__(
         self,
@@ -308,16 +333,16 @@ class KeySet:
     ) -> None: ...
     def __len__(self) -> int: ...
     def drop_from(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of `batch` (layout `rows`) whose key is not in the set."""
+        """Returns the rows of `batch` (layout `rows`) whose keys are not in the set."""
 
 # resultset.rs -------------------------------------------------------------------------------------
 
 class ResultSetDecoder:
-    """Rows of a COM_STMT_EXECUTE answer (binary protocol) to Arrow, layout `rows`; the same builders as the
-    log.
+    """Decodes the rows in the answer to COM_STMT_EXECUTE (binary protocol) into Arrow, layout `rows`. Values
+    are converted by the same code as those of the log.
 
-    Feed raw bytes from the socket as they come (packets of any split). The columns of the SELECT are the
-    table's columns in order, with `character_set_results = NULL`.
+    `feed` takes bytes of the socket, cut anywhere. The SELECT must have the table's columns in order, in a
+    session with `character_set_results = NULL`.
     """
 
     def __init__(
@@ -331,10 +356,10 @@ class ResultSetDecoder:
     def feed(self, data: Buffer) -> list[pa.RecordBatch]: ...
     @property
     def done(self) -> bool:
-        """The final EOF/OK packet has been seen (`feed` raises `ServerError` on an ERR packet)."""
+        """Whether the final EOF or OK packet has arrived. `feed` raises `ServerError` for an ERR packet."""
     @property
     def columns_fit(self) -> bool:
-        """The answer's columns have been seen and fit the schema: a later `SchemaMismatch` is about a
+        """Whether the answer's columns have arrived and fit the schema. A later `SchemaMismatch` is about a
         value."""
     @property
     def rows(self) -> int: ...
@@ -348,11 +373,11 @@ class ServerError(Exception):
 # text.rs -------------------------------------------------------------------------------------------
 
 def row_hashes(table: str, batch: pa.RecordBatch, columns: Sequence[str], types: str = "{}") -> pa.Array:
-    """uint64 per row: the first 60 bits of SHA-256 over the row's canonical text, the text the server itself
-    computes with `penstock.verify.sql`. core/src/text.rs defines it, type by type."""
+    """A uint64 for each row: the first 60 bits of the SHA-256 of its canonical text, which the server
+    computes, too (`penstock.sources.mysql.verify.sql`). `core/src/text.rs` defines the text of each type."""
 
 def row_texts(table: str, batch: pa.RecordBatch, columns: Sequence[str], types: str = "{}") -> pa.Array:
-    """string per row: the canonical text of these columns (those of the key, say)."""
+    """A string for each row: the canonical text of these columns, for example those of the key."""
 
 def row_buckets(
     table: str,
@@ -363,21 +388,21 @@ def row_buckets(
     count: int = 0,
     types: str = "{}",
 ) -> pa.Array:
-    """int64 per row: the integer in the one column divided by `width`, towards zero; or, for `count`, the
-    CRC32 of the canonical text of the columns modulo `count`."""
+    """An int64 for each row. With `width`: the integer in the only column divided by `width`, rounded towards
+    zero. With `count`: the CRC32 of the canonical text of the columns, modulo `count`."""
 
-# inspect.rs ----------------------------------------------------------------------------------------
+# inspect/ -----------------------------------------------------------------------------------------
 
 def read_statement(path: str, position: int) -> dict[str, Any]:
-    """A QUERY event at a byte position of a binlog file: `{sql, database, timestamp, thread_id, error_code,
+    """The QUERY event at a byte position of a binlog file: `{sql, database, timestamp, thread_id, error_code,
     charset, sql_mode}`."""
 
 class Inspector:
-    """Walks one binlog file for `penstock inspect`; `next_lines` yields JSON text of changes, one a line.
+    """Reads one binlog file for `penstock inspect`.
 
-    `base` is the offset of the file's first byte, `end` the position where reading stops (None: the file's
-    end). `schemas` (`TableSchema.to_json()`) name columns where table maps do not; `tables`
-    (`database.table`) filters.
+    `base`: offset of the file's first byte. `end`: position in the file at which reading stops. None: the
+    file's end. `schemas` (`TableSchema.to_json()`) have the names of columns that table maps do not have.
+    `tables`: only these, as `database.table`.
     """
 
     def __init__(
@@ -391,8 +416,9 @@ class Inspector:
         count_only: bool = False,
     ) -> None: ...
     def next_lines(self, limit: int = 1000) -> list[str] | None:
-        """At most `limit` lines; None at the end. Where the file is damaged, `DecodeError` comes after all
-        lines before that place. With `count_only`, reads about `limit` events and gives no lines."""
+        """Returns the next changes as lines of JSON, about `limit` of them, and None at the end. If the file
+        is damaged, `DecodeError` is raised after all lines before that place. With `count_only`, reads about
+        `limit` events and returns no lines."""
 
     def summary(self) -> str:
-        """Counts of what has been read so far: docs/inspect.md."""
+        """Counts of what has been read so far, as JSON (docs/inspect.md)."""

@@ -15,7 +15,7 @@ removed. Retention holds it from reading the offsets until the segments are dele
 segment is then safe. Moving forward needs no lock, because it only allows more to be deleted.
 
 **Damaged files.** A consumer's file that is damaged or not plausible counts as a consumer that has read
-nothing. Log is kept for it until an operator removes it. Files of earlier versions (`consumers/NAME.json`,
+nothing. No log is deleted until an operator removes it. Files of earlier versions (`consumers/NAME.json`,
 without an id) keep log too, until their owner replaces them."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LOCK_SECONDS_MAX = 10.0
 """How long to wait for `consumers/lock`, which others hold only for moments. A process that is suspended
 while it holds it must not stop all others."""
 FILE_BYTES_MAX = 64 * 1024
-"""Size of a consumer's file in bytes. A larger one is damaged, or no such file."""
+"""Size of a consumer's file in bytes. A larger file is damaged, or belongs to something else."""
 
 _LOCK = "lock"
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")

@@ -1,9 +1,9 @@
 """Index entries: one JSON object per line, followed by the CRC32 of its bytes.
 
 The newline commits a line. The writer appends the line without it, makes that durable, and only then appends
-the newline. So whatever readers see is already durable, and a visible offset survives a power cut: the next
-writer finds the last line complete except for its newline, and adds it. Readers ignore a line without newline
-or with a wrong CRC."""
+the newline. So everything that readers see is already durable, and a visible offset survives a power cut: the
+next writer finds the last line complete except for its newline, and adds it. Readers ignore a line without
+newline or with a wrong CRC."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Entry:
 
     @property
     def open(self) -> dict[str, Any] | None:
-        """Set when `start` lies inside a transaction: what `open_events` is made from."""
+        """Set when `start` lies inside a transaction: the source of `open_events`."""
         return self.fields.get("open")
 
     @property

@@ -127,9 +127,9 @@ def read_relay(folder: Path) -> dict[str, Any]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raises `ConfigError` if the folder holds a relay log whose segments this Penstock cannot read: its
-    writer would cut them in the wrong places. A folder without a readable `relay.json` passes, because the
-    receiver reads that file itself and reports what is wrong with it."""
+    """Raises `ConfigError` if the folder contains a relay log whose segments this version cannot read,
+    because a writer would cut them in the wrong places. A folder without a readable `relay.json` passes,
+    because the receiver reads that file itself and reports what is wrong with it."""
     try:
         found = json.loads((folder / RELAY_FILE).read_bytes())
     except (FileNotFoundError, ValueError):

@@ -1,7 +1,7 @@
 """The segment format: its name, and what its index entries say in the source's own terms.
 
 The core cuts the source's bytes into segments and writes the index entries (`core/src/segment_format.rs`).
-There is one format so far, so there is no choice by name here yet.
+There is one format so far, so nothing is chosen by its name yet.
 
 This module alone reads an entry's fields `file`, `position` and `gtids`. Everybody else gets opaque values: a
 `SourcePosition` that can be compared, printed and stored, and a `TransactionSet`.

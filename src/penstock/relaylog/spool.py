@@ -1,10 +1,11 @@
-"""The spool: holds the events of prepared (XA) transactions until they are committed.
+"""The spool stores the events of prepared (XA) transactions until they are committed.
 
 A file in the folder `prepared` is named `{number:010d}-{generation:06d}.xa`. It has the form of a segment,
-and holds the events of many transactions as the source sent them. The index alone decides which transactions
-are prepared and where their events are. So there are two rules. The spool files that an index line names are
-durable before that line (`syncing`). A file is deleted only after a committed line has recorded that nothing
-in it is needed (`remove`). After a crash, `recover` compares the files with the index."""
+and contains the events of many transactions as the source sent them. The index alone decides which
+transactions are prepared and where their events are. So there are two rules. The spool files that an index
+line names are durable before that line (`syncing`). A file is deleted only after a committed line has
+recorded that nothing in it is needed (`remove`). After a crash, `recover` compares the files with the
+index."""
 
 from __future__ import annotations
 

@@ -40,5 +40,5 @@ def register(config: PipelineConfig, state: StateStore) -> Consumer:
         kind="pipeline",
         place=str(config.state),
         needs=needed(state, signals),
-        owns_name=state.position is not None,  # it has read this log, which was checked
+        owns_name=state.position is not None,  # checked before: it has read this log
     )

@@ -1,7 +1,7 @@
 """A pipeline, as Python programs and `penstock run` use it.
 
-`Pipeline.run` checks everything that must hold before anything is started, and then starts it in the order in
-which one part needs another. `run.py` has the run itself.
+`Pipeline.run` first checks everything that must be true before anything is started. Then it starts the parts
+in the order in which one needs another. `run.py` has the run itself.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Run:
             self.goal = self.source.end_position() if self.once else None
             spark.result()
             if self._applies_cascades:
-                readable(self.sink)  # its rows tell what a foreign key changes
+                readable(self.sink)  # its rows are needed to compute what a foreign key changes
             self._make_workers(any(finding.partial_rows for finding in findings))
             self._start_history()  # first, so that it is stopped last: the other parts still record changes
             self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))

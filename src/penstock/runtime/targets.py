@@ -45,11 +45,11 @@ def check_paths(config: PipelineConfig) -> None:
 
 @contextlib.contextmanager
 def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
-    """Holds the right to write this state's targets, by a lock in `sink.path`.
+    """Ensures that no other process writes this state's targets, by a lock in `sink.path`.
 
-    Commits are identified by the state's uuid and the epoch's number. A copy of a state has the same uuid.
-    If both ran, each would take the other's epochs for its own and skip changes. The lock prevents that on
-    one machine, and on machines that share a file system with locks. For targets elsewhere, only the order
+    Commits are identified by the state's uuid and the epoch's number. A copy of a state has the same uuid. If
+    both ran, each would take the other's epochs for its own and skip changes. The lock prevents that on one
+    machine, and on machines that share a file system with locks. For targets in other stores, only the order
     of the runs is checked (`check`).
     """
     targets = config.sink.directory
@@ -106,7 +106,7 @@ def check(
     *,
     types: TypeOptions,
 ) -> None:
-    """Raises `ConfigError` for a target that is not as this pipeline left it.
+    """Raises `ConfigError` for a target that somebody else has changed or removed.
 
     A rollback shows in Iceberg's snapshots. Two things do not show: Delta's RESTORE, which keeps the record
     of the pipeline's commits (`verify` finds the differences), and a removed part of a change log.

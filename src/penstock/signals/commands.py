@@ -15,13 +15,13 @@ from penstock.model.pattern import matches
 from penstock.model.schema import TableId
 
 DATA_BYTES_MAX = 1024 * 1024
-"""Bytes of a signal's data as JSON: the state keeps thousands of signals."""
+"""Most bytes of a signal's data as JSON. The state stores thousands of signals."""
 DATA_DEPTH_MAX = 32
 """Levels of nesting of a signal's data. Parsers recurse, and no type of signal needs more than four."""
 ID_LENGTH_MAX = 255
 """Characters of a signal's id: the state stores it as a key, and ids are usually UUIDs."""
 KEYS_MAX = 100_000
-"""Keys that a signal may name. The driver holds them, and each chunk reads a few hundred."""
+"""Keys that a signal may name. The driver has them in memory, and each chunk reads a few hundred."""
 ERROR_CHARACTERS_MAX = 2000
 """Characters of an error text. It repeats names from the data, which may be long."""
 

@@ -82,13 +82,13 @@ def serving(config: RestConfig, state: StateStore) -> Iterator[str]:
         loop="asyncio",
         lifespan="off",
         interface="asgi3",
-        log_config=None,  # logging is the business of whoever runs the pipeline
+        log_config=None,  # the program that runs the pipeline configures logging
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=STOP_SECONDS_MAX,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
     )
-    server = uvicorn.Server(options)  # takes signals of the process only in the main thread
+    server = uvicorn.Server(options)  # handles signals of the process only in the main thread
     thread = threading.Thread(target=server.run, args=([listener],), name="rest", daemon=True)
     thread.start()
     log.info("accepting signals over HTTP at %s", address)

@@ -1,6 +1,6 @@
 """Settings that signals have changed: paused snapshots, limits of snapshots, tables added and removed.
 
-They are stored in the state, so they hold until another signal changes them, also after a restart.
+They are stored in the state, so they are valid until another signal changes them, also after a restart.
 """
 
 from __future__ import annotations

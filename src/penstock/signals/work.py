@@ -371,7 +371,7 @@ class Signals:
         self._wants_advance = True
         return "done", {"tables": answers}
 
-    # the rest -----------------------------------------------------------------------------------------------
+    # other signals ------------------------------------------------------------------------------------------
 
     def _set_limits(self, signal: Signal, command: commands.SetLimits) -> Started:
         limits = limits_by_signal(self._state)

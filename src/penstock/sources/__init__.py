@@ -1,6 +1,6 @@
-"""Opens sources. `registry.py` knows which there are, and `base.py` says what each offers.
+"""Opens sources. `registry.py` has the list of sources, and `base.py` says what each offers.
 
-`penstock.config` reads the section `source` through this package, so nothing else is imported with it.
+`penstock.config` imports this package to read the section `source`, so this package imports little.
 """
 
 from __future__ import annotations

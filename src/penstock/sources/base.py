@@ -34,7 +34,8 @@ class Source(Protocol):
     """One source of one pipeline. Opening it does not connect. Each part connects when it is first needed.
 
     A call that needs the source raises `TransientError` while the source does not answer, or
-    `SourceUnreachable` if nobody answers at all. It raises `ConfigError` for what the operator has to mend.
+    `SourceUnreachable` if nobody answers at all. It raises `ConfigError` for problems that the operator must
+    fix.
     """
 
     @property
@@ -59,8 +60,8 @@ class Source(Protocol):
         """Makes the receiver that fills the relay log of the pipeline file `file`. It is not started yet."""
 
     def end_position(self) -> SourcePosition:
-        """The end of the source's log. Everything that is visible at the source now lies before it. So a
-        relay log that has reached it (`RelayLog.reached`) holds all of that."""
+        """The end of the source's log. Everything that is visible at the source now is before it. So a relay
+        log that has reached it (`RelayLog.reached`) contains all of that."""
 
     def statements(
         self,
@@ -78,8 +79,8 @@ class Source(Protocol):
         """See `Statements.touched`."""
 
     def snapshot_hosts(self, captured: TableFilter, bytes_outside: Callable[[str], int]) -> SnapshotHosts:
-        """Chooses the servers that chunks of captured tables are read from. `bytes_outside` tells how many
-        bytes of the log a server lacks, given what it has executed (in the form that `ChunkReader.require`
+        """Chooses the servers that chunks of captured tables are read from. `bytes_outside` returns how many
+        bytes of the log a server lacks, for what it has executed (in the form that `ChunkReader.require`
         takes)."""
 
     def read_view(self) -> AbstractContextManager[ReadView]:

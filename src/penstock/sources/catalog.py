@@ -50,8 +50,8 @@ class Catalog(Protocol):
 
     def check_condition(self, schema: TableSchema, condition: str) -> None:
         """Raises `ConfigError` unless `condition` is one condition on a row of the table, in the source's own
-        language, and the source accepts it. It comes from whoever may send signals: it may read no other
-        table and do nothing else, and is refused without being sent to the source if it could."""
+        language, and the source accepts it. Anybody who may send signals can choose it. So it may read no
+        other table and do nothing else; otherwise it is refused, and not sent to the source."""
 
     def key_literal(self, column: Column, value: Any) -> str:
         """A value of a key column as a bound of chunks (`model.chunk.Chunk`). `named_keys.check_keys` has

@@ -19,7 +19,7 @@ class Sight:
 
 
 class SnapshotHosts(Protocol):
-    """Watches the servers that `snapshot.hosts` and `snapshot.load` name. Only one thread calls `look` and
+    """Watches the servers that `snapshot.hosts` and `snapshot.load` name. Only one thread may call `look` and
     `close`."""
 
     @property
@@ -30,7 +30,7 @@ class SnapshotHosts(Protocol):
         """The server whose log is followed now. Does not connect."""
 
     def look(self) -> Sight:
-        """Looks at all servers once. It is called about once a second while chunks wait. It never raises: an
+        """Checks all servers once. It is called about once a second while chunks wait. It never raises: an
         error is a reason to wait."""
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """What a source registers: its name, its options, and how it is opened.
 
-The pipeline file is read with the options of this module and of each source. So this module and the registry
-lie below `penstock.config`, and know nothing of what they open.
+The pipeline file is read with the options of this module and of each source. So `penstock.config` imports
+this module and the registry, and they import nothing of what they open.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class SourceKind:
     """A registered source."""
 
     name: str
-    """What `source.type` in the pipeline file says."""
+    """The value of `source.type` in the pipeline file."""
     options: type[SourceOptions]
     open: Callable[..., Any]
-    """`open(config, foreign_keys=…)` makes the `sources.base.Source` of one pipeline, and asks it nothing
+    """`open(config, foreign_keys=…)` makes the `sources.base.Source` of one pipeline, which does not connect
     yet. With `foreign_keys`, definitions have the foreign keys that cascade, if their changes are not in the
     log."""
     statements: Callable[..., Any]
     """`statements(captured, log, types=…)` makes the `sources.statements.Statements` of a relay log of this
-    source, as far as the log itself says. It serves readers that have nothing but the log."""
+    source, as far as the log says. It serves readers that have only the log."""

@@ -17,9 +17,9 @@ class Finding:
     """The result of one check.
 
     check: its name, which programs can rely on. message: what was found, in one paragraph. sql: statements
-    that mend it; empty if there is nothing to mend, or if SQL cannot do it. parks: the pipeline parks the
-    table until the problem is mended. partial_rows: row events in the log lack columns, and the targets
-    complete them.
+    that fix it; empty if there is nothing to fix, or if SQL cannot do it. parks: the pipeline parks the table
+    until the problem is fixed. partial_rows: row events in the log lack columns, and the targets complete
+    them.
     """
 
     level: Level

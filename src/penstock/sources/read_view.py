@@ -1,4 +1,4 @@
-"""The source's side of `penstock verify`: sums over the rows of one moment, computed by the source."""
+"""The source's part of `penstock verify`: sums over the rows of one moment, which the source computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every source there is, by name. No other code knows a source's name.
+"""All sources, by name. No other code knows a source's name.
 
 Penstock's own sources are in a table in this module. Others come from installed packages, by the entry-point
 group `penstock.sources`: the entry's name is the source's, and its object a `SourceKind`. Each source is

@@ -32,7 +32,7 @@ class Computation(Protocol):
 
 
 class RowImages(Protocol):
-    """The values that row events lack. Thread-safe."""
+    """Returns the values that row events lack. Thread-safe."""
 
     def omitted(self, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
         """The values of columns that the log leaves out of an insert: one row in layout `rows`, with the

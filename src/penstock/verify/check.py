@@ -99,7 +99,7 @@ class VersionsAt(Protocol):
     """Brings targets to one place of the source's log (`penstock.verify.target_versions`)."""
 
     def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
-        """To be called before a read view opens. From now on the pipeline applies nothing beyond the view's
+        """Must be called before a read view opens. From now on the pipeline applies nothing beyond the view's
         high watermark, until `versions_at` is called with it. Returns the current definitions."""
 
     def versions_at(

@@ -45,7 +45,7 @@ def batches(tables: Iterable[tuple[TableId, int]]) -> Iterator[tuple[TableId, ..
 
 
 def choose_buckets(schema: TableSchema, extent: KeyExtent) -> Buckets:
-    """`extent.lowest` and `highest` count only for an integer key."""
+    """Chooses the buckets of a table. `extent.lowest` and `highest` are used only for an integer key."""
     count = max(1, min(BUCKETS_MAX, extent.rows // BUCKET_ROWS))
     name = integer_key(schema)
     if name is None:
@@ -79,7 +79,7 @@ class KeyDifference:
 
 
 def different_keys(source: Mapping[str, int], target: Mapping[str, int]) -> list[KeyDifference]:
-    """Both map the text of a key to the hash of its row."""
+    """Returns the keys that differ. Both arguments map the text of a key to the hash of its row."""
     found = []
     for key in sorted(source.keys() | target.keys()):
         if key not in target:

@@ -71,7 +71,8 @@ Subject = ComparedVersion | NotCompared
 
 
 def not_compared(table: TableState, tables: Mapping[TableId, TableState]) -> NotCompared | None:
-    """None: the target should equal the source. `tables`: all tables of the pipeline."""
+    """Returns why the table is not compared. None: the target should equal the source. `tables`: all tables
+    of the pipeline."""
     match table.phase:
         case Dropped(reason=reason):
             return NotCompared(Why.GONE, reason or "The table was dropped at the source.")

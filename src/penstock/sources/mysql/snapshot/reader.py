@@ -71,8 +71,8 @@ _ACCESS_DENIED = {1044, 1142, 1143, 1227}
 _PASSING = {
     1040, 1053, 1079, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1317, 2006, 2013, 2014, 3024,
 }  # fmt: skip
-"""Error codes that pass: connection lost, too many connections, shutdown, kill, lock waits, read-only,
-time-outs."""
+"""Error codes of temporary problems: connection lost, too many connections, shutdown, kill, lock waits,
+read-only, time-outs."""
 
 
 class MySqlChunkReader:
@@ -207,7 +207,7 @@ class Received:
 def execute(
     connection: Connection[Any], sql: str, decoder: _core.ResultSetDecoder, received: Received | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Runs a SELECT by the binary protocol and yields the decoder's batches.
+    """Runs a SELECT with the binary protocol, and yields the decoder's batches.
 
     If the caller stops iterating before the end, the connection is closed, because rows are still arriving.
     """

@@ -19,7 +19,7 @@ privilege that the account has.)
 This is true for replicated transactions. What is written on the replica itself never comes to the followed
 log, so it is left out of the high watermark: all transactions of the replica's own `server_uuid`, except
 those that the source has (from a time when the replica was the source). If somebody promotes the replica
-while a chunk is read, such watermarks mean nothing. So at both watermarks the server must replicate, and
+while a chunk is read, such watermarks are wrong. So at both watermarks the server must replicate, and
 `read_only` must be the same. Otherwise the chunk is read again.
 """
 

@@ -5,8 +5,8 @@ It must replicate the same history. The source must have everything that the rep
 replica's own transactions (*errant* ones): they were made on it while it was a replica, never come to the
 followed log, and their changes would be in the chunks. The replica's own transactions have its `server_uuid`.
 Those that the source has are from a time when the replica was the source. A replica may be ahead of the
-source for a moment, because the stream sends a transaction before the source adds it to `gtid_executed`. That
-is waited for.
+source for a moment, because the stream sends a transaction before the source adds it to `gtid_executed`. The
+check waits for that moment to end.
 
 It must not leave out captured tables. With a replication filter, a transaction's GTID is executed although
 its rows are not there. And the source must not replicate from it. Otherwise the replica's own transactions do
@@ -29,8 +29,8 @@ from penstock.sources.table_filter import TableFilter
 AHEAD_SECONDS = 2
 """Seconds that a source may take to execute what the replica has. Less than the time limit of a query."""
 BEHIND_SHARE_MAX = 0.5
-"""The log that a replica may lack, as a share of `snapshot.window_bytes_max`. Chunks from it have to be
-corrected by that much log, and more of it comes until they are placed."""
+"""The log that a replica may lack, as a share of `snapshot.window_bytes_max`. Chunks from it must be
+corrected by that much log, and by what comes until they are placed."""
 
 _ONLY = ("Replicate_Do_DB", "Replicate_Do_Table", "Replicate_Wild_Do_Table", "Replicate_Rewrite_DB")
 _IGNORED = ("Replicate_Ignore_DB", "Replicate_Ignore_Table", "Replicate_Wild_Ignore_Table")
