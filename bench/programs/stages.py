@@ -31,6 +31,7 @@ from penstock.sinks.files import FileWriter
 from penstock.sinks.registry import open_sink
 from penstock.sinks.rows import Newer, Rows
 from penstock.spark.session import build_session
+from penstock.store.files import Folder
 
 SPLIT_BYTES = 24 * 1024**2
 MANY = 4096
@@ -82,8 +83,8 @@ class Stages:
 
     def _written(self) -> None:
         fields = arrow_schema(self.table, "rows")
-        for path in FileWriter(str(self.folder), fields).files(self.rows):
-            Path(path).unlink()
+        writer = FileWriter(Folder.local(self.folder), fields)
+        writer.remove(list(writer.files(self.rows)))
 
 
 class OfSpark:

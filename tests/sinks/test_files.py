@@ -10,6 +10,7 @@ import pytest
 
 from penstock.sinks import files
 from penstock.sinks.files import FileWriter
+from penstock.store.files import Folder
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -25,7 +26,7 @@ def test_a_task_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.M
         assert len(list(tmp_path.iterdir())) >= 1
         raise OSError("the log cannot be read")
 
-    writer = FileWriter(str(tmp_path), SCHEMA)
+    writer = FileWriter(Folder.local(tmp_path), SCHEMA)
     with pytest.raises(OSError, match="cannot be read"):
         list(writer.files(batches()))
     assert list(tmp_path.iterdir()) == []

@@ -9,11 +9,10 @@ but never a wrong result.
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import Iterable, Iterator
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from penstock.errors import InternalError
 from penstock.model.change import DELETED
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Batches
+from penstock.store.files import Folder, remove_quietly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,24 +34,88 @@ ROW_GROUP_BYTES = 32 * 1024**2
 FILE_BYTES_MAX = 256 * 1024**2
 """A file is closed once it has this size. It may exceed it by one row group."""
 
+BOUND_BYTES_MAX = 256
+"""Longer values are not remembered as least or greatest."""
+
 FIELD_ID = b"PARQUET:field_id"
 
-WRITTEN = "path string"
+WRITTEN = "location string, size bigint, stats string"
 """Schema of the result of `FileWriter`."""
-MERGED = "path string, holds string"
+MERGED = f"{WRITTEN}, holds string"
 """Schema of the result of `MergeWriter`."""
+
+Value = int | float | bytes
+"""A value in Parquet's physical form. Integers stand for dates, times and short decimals, bytes for texts and
+long decimals."""
+
+
+@dataclass(frozen=True)
+class ColumnStats:
+    """What the footer of a file says about a column."""
+
+    bytes: int
+    """Compressed."""
+    values: int
+    """With NULLs."""
+    nulls: int | None
+    least: Value | None
+    """Of the values that are not NULL. None: unknown, or there are none."""
+    greatest: Value | None
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A file that was written. It says what a table's metadata must say of it, so that nobody needs to read
+    its footer."""
+
+    location: str
+    size: int
+    """Bytes."""
+    rows: int
+    columns: tuple[ColumnStats, ...]
+    """One for each of the writer's `fields`."""
+    row_groups: tuple[int, ...]
+    """The byte at which each row group starts."""
+
+    @classmethod
+    def of(cls, location: str, size: int, footer: pq.FileMetaData, fields: pa.Schema) -> WrittenFile:
+        groups = [footer.row_group(place) for place in range(footer.num_row_groups)]
+        columns = tuple(
+            _column_stats([group.column(place) for group in groups], field.type)
+            for place, field in enumerate(fields)
+        )
+        return cls(location, size, footer.num_rows, columns, tuple(_start(group) for group in groups))
+
+    def to_row(self) -> tuple[str, int, str]:
+        """The values of `WRITTEN`."""
+        columns = [
+            [one.bytes, one.values, one.nulls, _to_json(one.least), _to_json(one.greatest)]
+            for one in self.columns
+        ]
+        stats = {"rows": self.rows, "columns": columns, "row_groups": self.row_groups}
+        return self.location, self.size, json.dumps(stats, separators=(",", ":"))
+
+    @classmethod
+    def from_row(cls, location: str, size: int, stats: str) -> WrittenFile:
+        found = json.loads(stats)
+        columns = tuple(
+            ColumnStats(length, values, nulls, _from_json(least), _from_json(greatest))
+            for length, values, nulls, least, greatest in found["columns"]
+        )
+        return cls(location, size, found["rows"], columns, tuple(found["row_groups"]))
 
 
 @dataclass(frozen=True)
 class FileWriter:
-    """Writes a task's batches to files, without the rows marked as `_deleted`, and returns the files' paths.
+    """Writes a task's batches to files in `folder`, without the rows marked as `_deleted`, and returns what
+    was written.
 
     `fields`: the columns of the files; a field id is in a field's metadata. `sources`: the rows' column for
     each field, if the names differ. `optional`: columns that the rows may lack; they become NULL. `strict`:
     the files must take every column of the rows. Pickles.
     """
 
-    directory: str
+    folder: Folder
     fields: pa.Schema
     compression: str = "zstd"
     optional: frozenset[str] = frozenset()
@@ -64,47 +128,53 @@ class FileWriter:
         return tuple(self.fields.names) if self.sources is None else self.sources
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_arrays([pa.array(self.files(batches), pa.string())], ["path"])
+        found = [file.to_row() for file in self.files(batches)]
+        kinds = (pa.string(), pa.int64(), pa.string())
+        arrays = [pa.array([one[place] for one in found], kind) for place, kind in enumerate(kinds)]
+        yield pa.RecordBatch.from_arrays(arrays, ["location", "size", "stats"])
 
-    def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
-        """Writes the files. Yields the path of each when its content is durable."""
-        started: list[Path] = []
+    def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
+        """Writes the files. Yields each when its content is durable."""
+        done: list[str] = []
         try:
-            yield from self._write(self._groups(batches), started)
+            groups = self._groups(batches)
+            group = next(groups, None)
+            while group is not None:
+                file, group = self._write_file(group, groups)
+                done.append(file.location)
+                yield file
         except Exception:  # the task will be tried again, and writes other files then
-            for path in started:
-                path.unlink(missing_ok=True)
+            remove_quietly(self.folder.files, done)
             raise
 
-    def empty_file(self) -> str:
-        """Writes a file without rows. Returns its path when its content is durable."""
-        return self._write_file(None, iter(()), [])[0]
+    def empty_file(self) -> WrittenFile:
+        """Writes a file without rows. Returns it when its content is durable."""
+        return self._write_file(None, iter(()))[0]
 
-    def _write(self, groups: Iterator[pa.Table], started: list[Path]) -> Iterator[str]:
-        group = next(groups, None)
-        while group is not None:
-            path, group = self._write_file(group, groups, started)
-            yield path
+    def remove(self, files: Iterable[WrittenFile]) -> None:
+        """Removes files that nobody needs."""
+        self.folder.files.remove([file.location for file in files])
 
     def _write_file(
-        self, group: pa.Table | None, groups: Iterator[pa.Table], started: list[Path]
-    ) -> tuple[str, pa.Table | None]:
-        """Writes one file, beginning with `group`. Returns its path, and the group with which the next file
+        self, group: pa.Table | None, groups: Iterator[pa.Table]
+    ) -> tuple[WrittenFile, pa.Table | None]:
+        """Writes one file, beginning with `group`. Returns it, and the group with which the next file
         begins."""
-        path = Path(self.directory, f"{uuid.uuid4()}.parquet")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        started.append(path)
-        with open(path, "xb") as file:
+        location, footers = self.folder.new(".parquet"), []  # type: ignore[var-annotated]
+        with self.folder.files.create(location) as file:
             writer = pq.ParquetWriter(
-                file, self.fields, compression=self.compression, store_decimal_as_integer=True
+                file,
+                self.fields,
+                compression=self.compression,
+                store_decimal_as_integer=True,
+                metadata_collector=footers,
             )
             with writer:
                 while group is not None and file.tell() < FILE_BYTES_MAX:
                     writer.write_table(group, row_group_size=group.num_rows)
                     group = next(groups, None)
-            file.flush()
-            os.fsync(file.fileno())
-        return str(path), group
+            size = file.tell()
+        return WrittenFile.of(location, size, footers[0], self.fields), group
 
     def _groups(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """The rows in tables of about `ROW_GROUP_BYTES`, none of them empty."""
@@ -146,8 +216,8 @@ class FileWriter:
 
 @dataclass(frozen=True)
 class MergeWriter:
-    """Writes a task's batches to files of rows, and their keys to files of keys. Returns the path of each
-    file with `rows` or `keys`. If a key contains NULL, it deletes the files and returns only `null`.
+    """Writes a task's batches to files of rows, and their keys to files of keys. Says for each file whether
+    it holds `rows` or `keys`. If a key contains NULL, it deletes the files and returns only `null`.
     Pickles."""
 
     rows: FileWriter
@@ -155,10 +225,17 @@ class MergeWriter:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         found = self.files(batches)
-        arrays = [pa.array([one[place] for one in found], pa.string()) for place in (0, 1)]
-        yield pa.RecordBatch.from_arrays(arrays, ["path", "holds"])
+        rows = [("", 0, "", "null")] if found is None else [
+            (*file.to_row(), holds)
+            for holds, files in (("rows", found.rows), ("keys", found.keys))
+            for file in files
+        ]  # fmt: skip
+        kinds = (pa.string(), pa.int64(), pa.string(), pa.string())
+        arrays = [pa.array([one[place] for one in rows], kind) for place, kind in enumerate(kinds)]
+        yield pa.RecordBatch.from_arrays(arrays, ["location", "size", "stats", "holds"])
 
-    def files(self, batches: Iterable[pa.RecordBatch]) -> list[tuple[str, str]]:
+    def files(self, batches: Iterable[pa.RecordBatch]) -> Merged | None:
+        """The files. None: a key contains NULL, and there are no files."""
         keys: list[pa.RecordBatch] = []
         has_null = False
 
@@ -171,30 +248,48 @@ class MergeWriter:
                     return
                 yield batch
 
-        found = [(path, "rows") for path in self.rows.files(collecting_keys())]
+        rows = list(self.rows.files(collecting_keys()))
         if has_null:
-            for path, _ in found:
-                Path(path).unlink()
-            return [("", "null")]
-        return found + [(path, "keys") for path in self.keys.files(keys)]
+            self.rows.remove(rows)
+            return None
+        try:
+            return Merged(rows, list(self.keys.files(keys)))
+        except Exception:
+            remove_quietly(self.rows.folder.files, [file.location for file in rows])
+            raise
+
+    def remove(self, found: Merged) -> None:
+        """Removes files that nobody needs."""
+        self.rows.remove([*found.rows, *found.keys])
 
 
-def written(frame: DataFrame) -> list[str]:
-    """Runs the tasks of `Rows.through(FileWriter(…), WRITTEN)`. Returns the paths of the files."""
-    return [str(row[0]) for row in frame.collect()]
+@dataclass(frozen=True)
+class Merged:
+    """What all tasks of a `MergeWriter` have written."""
+
+    rows: Sequence[WrittenFile]
+    keys: Sequence[WrittenFile]
 
 
-def merged(frame: DataFrame) -> dict[str, list[str]]:
-    """Runs the tasks of `Rows.through(MergeWriter(…), MERGED)`. Returns the paths as `by_content` does."""
-    return by_content((row[0], row[1]) for row in frame.collect())
+def written(frame: DataFrame) -> list[WrittenFile]:
+    """Runs the tasks of `Rows.through(FileWriter(…), WRITTEN)`."""
+    return [WrittenFile.from_row(*row) for row in frame.collect()]
 
 
-def by_content(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The paths that `MergeWriter` returned, by `rows`, `keys` and `null`."""
-    paths: dict[str, list[str]] = {"rows": [], "keys": [], "null": []}
-    for path, holds in found:
-        paths[holds].append(path)
-    return paths
+def merged(frame: DataFrame, writer: MergeWriter) -> Merged | None:
+    """Runs the tasks of `Rows.through(writer, MERGED)`. None: a key contains NULL, and no file is left."""
+    found: dict[str, list[WrittenFile]] = {"rows": [], "keys": []}
+    has_null = False
+    for location, size, stats, holds in frame.collect():
+        if holds == "null":
+            has_null = True
+        else:
+            found[holds].append(WrittenFile.from_row(location, size, stats))
+    everything = Merged(found["rows"], found["keys"])
+    if has_null:
+        writer.remove(everything)
+        return None
+    return everything
 
 
 def field_id(field: pa.Field) -> int | None:
@@ -205,3 +300,53 @@ def field_id(field: pa.Field) -> int | None:
 
 def _cast(array: Any, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
+
+
+def _column_stats(chunks: Sequence[Any], kind: pa.DataType) -> ColumnStats:
+    """Of a column's chunks, one in each row group."""
+    found = [chunk.statistics for chunk in chunks if chunk.is_stats_set]
+    complete = len(found) == len(chunks)
+    nulls = None
+    if complete and all(one.has_null_count for one in found):
+        nulls = sum(one.null_count for one in found)
+    least = greatest = None
+    with_values = [one for one in found if not (one.has_null_count and one.num_values == 0)]
+    if complete and with_values and all(one.has_min_max for one in with_values):
+        least = min(_value(one.min_raw, kind) for one in with_values)
+        greatest = max(_value(one.max_raw, kind) for one in with_values)
+    return ColumnStats(
+        sum(chunk.total_compressed_size for chunk in chunks),
+        sum(chunk.num_values for chunk in chunks),
+        nulls,
+        _unless_useless(least),
+        _unless_useless(greatest),
+    )
+
+
+def _value(raw: Any, kind: pa.DataType) -> Any:
+    """Long decimals as integers, since their bytes are ordered otherwise."""
+    if pa.types.is_decimal(kind) and isinstance(raw, bytes):
+        return int.from_bytes(raw, "big", signed=True)
+    return raw
+
+
+def _unless_useless(value: Any) -> Value | None:
+    if isinstance(value, bytes):
+        return value if len(value) <= BOUND_BYTES_MAX else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _start(group: Any) -> int:
+    """Where a row group starts: at the first page of its first column."""
+    column = group.column(0)
+    return int(column.dictionary_page_offset or column.data_page_offset)
+
+
+def _to_json(value: Value | None) -> int | float | str | None:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _from_json(value: Any) -> Value | None:
+    return bytes.fromhex(value) if isinstance(value, str) else value

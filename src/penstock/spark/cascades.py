@@ -57,7 +57,7 @@ from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.sinks.base import Sink, readable
-from penstock.sinks.files import FileWriter, written
+from penstock.sinks.files import WRITTEN, FileWriter, written
 from penstock.sinks.rows import Incomplete, Rows
 from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark import tasks
@@ -67,6 +67,7 @@ from penstock.spark.scratch import Scratch, rows_in
 from penstock.spark.self_referencing import SelfReferencing
 from penstock.spark.small_cascades import ROWS_MAX, SmallCascades, TooMany
 from penstock.state import StateStore
+from penstock.store.files import Folder
 
 FORMAT = 1
 """Version of the manifest's format."""
@@ -217,16 +218,16 @@ class Cascades:
             tasks.ChangesTask(schema.to_json(), split, watched, self._types) for split in step.splits
         )
         into = folder / f"changes-{_number(folder)}"
-        writer = FileWriter(str(into), change_schema(schema, watched, self._types))
+        writer = FileWriter(Folder.local(into), change_schema(schema, watched, self._types))
         if step.bytes <= self._driver_bytes_max:
             with crossing(str(schema.table)).guard():
-                batches = list(writer(batch for task in work for batch in tasks.changes(task)))
-            paths = [str(path) for batch in batches for path in batch.column("path").to_pylist()]
+                files = list(writer.files(batch for task in work for batch in tasks.changes(task)))
         else:
             indexes = self._spark.range(0, len(work), 1, len(work))
             body = tasks.run_tasks(tasks.changes, work, str(schema.table), writer)
-            paths = written(indexes.mapInArrow(body, "path string"))
-        return ParentChanges({schema.columns[n].name: n for n in watched.places}, tuple(map(Path, paths)))
+            files = written(indexes.mapInArrow(body, WRITTEN))
+        paths = tuple(Path(file.location) for file in files)
+        return ParentChanges({schema.columns[n].name: n for n in watched.places}, paths)
 
     def _fail_children(
         self, parent: TableId, schemas: dict[TableId, TableSchema], error: TableError, found: Consequences

@@ -18,7 +18,7 @@ from tests.sinks.conftest import SEEDS, Place, both, column
 from tests.sinks.lake.iceberg.test_small_commit import KEYS, few, files, folded, iceberg, summary, target
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import FIELD_ID
+from penstock.sinks.files import FIELD_ID, WrittenFile
 from penstock.sinks.lake import lookup
 from penstock.sinks.lake.delta.format import DeltaFormat
 from penstock.sinks.lake.iceberg.format import IcebergFormat
@@ -258,13 +258,13 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
 
 def key_file(
     folder: Path, name: str, kinds: dict[int, pa.DataType], *values: list[Any]
-) -> tuple[str, pa.Schema]:
+) -> tuple[WrittenFile, pa.Schema]:
     fields = pa.schema([
         pa.field(f"k{number}", kind, metadata={FIELD_ID: str(number)}) for number, kind in kinds.items()
     ])  # fmt: skip
-    path = str(folder / name)
+    path = folder / name
     pq.write_table(pa.table([pa.array(v, f.type) for v, f in zip(values, fields, strict=True)], fields), path)
-    return path, fields
+    return WrittenFile.of(str(path), path.stat().st_size, pq.read_metadata(path), fields), fields
 
 
 def data_file(**bounds: tuple[bytes, bytes]) -> Content:

@@ -57,6 +57,7 @@ from penstock.sinks.refusals import (
 )
 from penstock.sinks.rows import Rows, converted
 from penstock.sinks.spark_sql import holds, spark_type
+from penstock.store.files import Folder
 
 PARTITION = "penstock_commit"
 MARKER = "_penstock.json"
@@ -127,8 +128,8 @@ class ParquetSink:
             return False
         staged = self._staged(table, commit)
         marker = self._marker(table)
-        writer = FileWriter(str(staged), _schema(marker), optional=_dropped(marker))
-        files = set(written(rows.through(writer, WRITTEN)))
+        writer = FileWriter(Folder.local(staged), _schema(marker), optional=_dropped(marker))
+        files = {file.location for file in written(rows.through(writer, WRITTEN))}
         staged.mkdir(parents=True, exist_ok=True)
         for path in staged.iterdir():
             if str(path) not in files:  # left by a task that failed and was run again

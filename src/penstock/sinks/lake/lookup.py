@@ -7,8 +7,10 @@ Delta contain. So a column may have been renamed or widened since a file was wri
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +24,8 @@ from pyspark.sql import SparkSession
 from penstock.sinks.files import field_id
 from penstock.sinks.lake import vectors
 from penstock.sinks.lake.vectors import Inline, Vector
+from penstock.store.files import Files
 
-LOCAL_THREADS = 2
 LOCAL_ROWS_MAX = 4_000_000
 """Up to this many rows are searched in this process. More are shared among Spark's tasks."""
 
@@ -49,17 +51,19 @@ class KeyFile:
     data files with a lower `sequence`."""
 
     path: str
+    size: int
     fields: tuple[int, ...]
     sequence: int = NEWEST
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file: its location in the table's metadata, its local path, its number of rows, and the rows
-    that are deleted already."""
+    """A data file: its location in the table's metadata, the location at which it is read, its bytes, its
+    number of rows, and the rows that are deleted already."""
 
     location: str
     path: str
+    size: int
     rows: int
     vector: Vector | Inline | None
     sequence: int = 0
@@ -73,11 +77,15 @@ Found = tuple[str, bytes, int]
 """A data file's location, the bitmap of all its deleted rows, and their number. 0: no more than before."""
 
 
-def deleted_rows(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[KeyFile]) -> list[Found]:
+def deleted_rows(
+    spark: SparkSession, access: Files, files: Sequence[DataFile], keys: Sequence[KeyFile]
+) -> list[Found]:
     """The rows with these keys, and those that are deleted already, for each data file. Runs Spark's tasks if
     there are many rows. Raises `Unsearchable`."""
     if sum(file.rows for file in files) <= LOCAL_ROWS_MAX:
-        return search(files, keys, threads=LOCAL_THREADS)
+        return search(access, files, keys, threads=access.readers)
+    if not access.travels:
+        raise Unsearchable("Spark's tasks cannot read the files with the credentials of this process")
     count = min(len(files), max(1, spark.sparkContext.defaultParallelism))
     shares = tuple(tuple(files[share::count]) for share in range(count))
 
@@ -85,7 +93,7 @@ def deleted_rows(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[
         for batch in indexes:
             for share in batch.column(0).to_pylist():
                 try:
-                    found = search(shares[share], keys)
+                    found = search(access, shares[share], keys, threads=max(1, access.readers // 2))
                 except Unsearchable as why:  # an exception would reach the driver as one of Spark's
                     found = [(str(why), b"", _UNSEARCHABLE)]
                 kinds = (pa.string(), pa.binary(), pa.int64())
@@ -100,22 +108,25 @@ def deleted_rows(spark: SparkSession, files: Sequence[DataFile], keys: Sequence[
     return everything
 
 
-def search(files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1) -> list[Found]:
+def search(
+    access: Files, files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1
+) -> list[Found]:
     """Searches all data files for all keys together. There may be hundreds of small files of both kinds, and
     a join of each pair would take too long."""
-    earlier = [BitMap64() if file.vector is None else vectors.read(file.vector) for file in files]
+    with ThreadPoolExecutor(threads, thread_name_prefix="vectors") as pool:
+        earlier = list(pool.map(lambda file: _vector(access, file), files))
     bitmaps = [BitMap64(bitmap) for bitmap in earlier]
     by_columns: dict[tuple[int, ...], list[KeyFile]] = {}
     for one in sorted(keys, key=lambda one: one.sequence):
         by_columns.setdefault(one.fields, []).append(one)
 
     def look(concerned: Sequence[tuple[int, DataFile]], part: pa.Table, fields: tuple[int, ...]) -> None:
-        for number, positions in _found(concerned, part, fields):
+        for number, positions in _found(access, concerned, part, fields):
             bitmaps[number].update(positions)
 
     with ThreadPoolExecutor(threads, thread_name_prefix="lookup") as pool:
         for fields, several in by_columns.items():
-            for newest, part in _parts(several):
+            for newest, part in _parts(access, several):
                 concerned = [(number, file) for number, file in enumerate(files) if file.sequence < newest]
                 shares = [concerned[share::threads] for share in range(threads)]
                 for _ in pool.map(look, shares, [part] * threads, [fields] * threads):
@@ -129,13 +140,16 @@ def search(files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int =
     ]
 
 
-def _parts(files: Sequence[KeyFile]) -> Iterator[tuple[int, pa.Table]]:
+def _vector(access: Files, file: DataFile) -> BitMap64:
+    return BitMap64() if file.vector is None else vectors.read(file.vector, access)
+
+
+def _parts(access: Files, files: Sequence[KeyFile]) -> Iterator[tuple[int, pa.Table]]:
     """The keys of files that have the same columns, in parts of at most `KEYS_MAX`. A part has each key once,
     with the key's greatest sequence. With each part comes the greatest sequence in it."""
     waiting: list[pa.Table] = []
     newest = 0
-    for file in files:
-        found = _columns(file.path, file.fields)
+    for file, found in _read_ahead(access, files):
         if waiting and sum(map(len, waiting)) + len(found) > KEYS_MAX:
             yield newest, _distinct(waiting)
             waiting = []
@@ -143,6 +157,19 @@ def _parts(files: Sequence[KeyFile]) -> Iterator[tuple[int, pa.Table]]:
         newest = file.sequence
     if waiting:
         yield newest, _distinct(waiting)
+
+
+def _read_ahead(access: Files, files: Sequence[KeyFile]) -> Iterator[tuple[KeyFile, pa.Table]]:
+    """Reads some files side by side, and returns them in their order."""
+    waiting: deque[tuple[KeyFile, Future[pa.Table]]] = deque()
+    with ThreadPoolExecutor(access.readers, thread_name_prefix="keys") as pool:
+        for file in files:
+            waiting.append((file, pool.submit(_columns, access, file)))
+            if len(waiting) >= access.readers:
+                first, table = waiting.popleft()
+                yield first, table.result()
+        for first, table in waiting:
+            yield first, table.result()
 
 
 def _distinct(keys: Sequence[pa.Table]) -> pa.Table:
@@ -156,11 +183,11 @@ def _distinct(keys: Sequence[pa.Table]) -> pa.Table:
 
 
 def _found(
-    files: Sequence[tuple[int, DataFile]], keys: pa.Table, fields: Sequence[int]
+    access: Files, files: Sequence[tuple[int, DataFile]], keys: pa.Table, fields: Sequence[int]
 ) -> Iterator[tuple[int, Any]]:
     """Positions of the rows with one of the keys, in pieces, each with the index of its file."""
     names = [str(number) for number in fields]
-    for rows in _gathered(files, keys.schema.remove(keys.schema.get_field_index(_SEQUENCE)), fields):
+    for rows in _gathered(access, files, keys.schema.remove(keys.schema.get_field_index(_SEQUENCE)), fields):
         found = rows.join(keys, names, join_type="inner", use_threads=False)
         found = found.filter(pc.greater(found[_SEQUENCE], found[_OF_FILE])).sort_by(_FILE)
         numbers, positions = found[_FILE].to_numpy(), found[_POSITION].to_numpy()
@@ -170,13 +197,13 @@ def _found(
 
 
 def _gathered(
-    files: Sequence[tuple[int, DataFile]], schema: pa.Schema, fields: Sequence[int]
+    access: Files, files: Sequence[tuple[int, DataFile]], schema: pa.Schema, fields: Sequence[int]
 ) -> Iterator[pa.Table]:
     """The key's columns of all files, with each row's file, the file's sequence, and the row's position."""
     waiting: list[pa.Table] = []
     for number, file in files:
         start = 0
-        for batch in _batches(file.path, fields):
+        for batch in _batches(access, file, fields):
             rows = _in_types(batch, schema)
             end = start + batch.num_rows
             rows = rows.append_column(_FILE, pa.array(np.full(batch.num_rows, number)))
@@ -190,17 +217,28 @@ def _gathered(
         yield pa.concat_tables(waiting)
 
 
-def _columns(path: str, fields: Sequence[int]) -> pa.Table:
-    """Columns of a small Parquet file. Their field ids become their names."""
-    with pq.ParquetFile(path) as file:
-        names = _names(file, fields, path)
-        return file.read(columns=names).select(names).rename_columns([str(number) for number in fields])
+def _columns(access: Files, keys: KeyFile) -> pa.Table:
+    """The keys. The field ids of their columns become their names."""
+    with parquet_file(access, keys.path, keys.size) as file:
+        names = _names(file, keys.fields, keys.path)
+        return file.read(columns=names).select(names).rename_columns([str(number) for number in keys.fields])
 
 
-def _batches(path: str, fields: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    # Spark writes timestamps as INT96. As nanoseconds, Arrow's default, many would overflow.
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-        names = _names(file, fields, path)
+@contextmanager
+def parquet_file(access: Files, location: str, size: int | None) -> Iterator[pq.ParquetFile]:
+    """A Parquet file in Arrow's types. Spark writes timestamps as INT96. As nanoseconds, Arrow's default,
+    many would overflow."""
+    source = access.source(location, size)
+    # Of an object, the ranges that a row group needs are read with few requests.
+    with pq.ParquetFile(
+        source, coerce_int96_timestamp_unit="us", pre_buffer=not isinstance(source, str)
+    ) as file:
+        yield file
+
+
+def _batches(access: Files, data: DataFile, fields: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    with parquet_file(access, data.path, data.size) as file:
+        names = _names(file, fields, data.path)
         for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
             columns = [batch.column(name) for name in names]
             yield pa.RecordBatch.from_arrays(columns, [str(number) for number in fields])

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from pyroaring import BitMap64
 
 from penstock.errors import InternalError
+from penstock.store.files import Files
 
 _MAGIC = b"\xd1\xd3\x39\x64"
 
 
 @dataclass(frozen=True)
 class Vector:
-    """A deletion vector in a local file, at the bytes `[offset, offset + size)`."""
+    """A deletion vector in a file, at the bytes `[offset, offset + size)`."""
 
-    path: str
+    location: str
     offset: int
     size: int
 
@@ -41,18 +42,16 @@ def framed(bitmap: bytes) -> bytes:
     return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
 
 
-def read(vector: Vector | Inline) -> BitMap64:
+def read(vector: Vector | Inline, files: Files) -> BitMap64:
     """Positions of the deleted rows, counted from 0. Raises `InternalError` if there is no intact vector."""
     if isinstance(vector, Inline):
         content, whole = vector.content, True
     else:
-        with open(vector.path, "rb") as file:
-            file.seek(vector.offset)
-            blob = file.read(vector.size)
+        blob = files.read(vector.location, vector.offset, vector.size)
         content = blob[4:-4]
         whole = len(blob) == vector.size >= 12 and blob == framed(content[4:])
     if not whole or content[:4] != _MAGIC:
         if isinstance(vector, Inline):
             raise InternalError("A deletion vector in a table's log is damaged.")
-        raise InternalError(f"{vector.path} has no intact deletion vector at byte {vector.offset}.")
+        raise InternalError(f"{vector.location} has no intact deletion vector at byte {vector.offset}.")
     return BitMap64.deserialize(content[4:])

@@ -22,6 +22,7 @@ from tests.sinks.lake.test_file_merge import by_files, files_of, merge_from, new
 
 from penstock.errors import InternalError
 from penstock.sinks.base import Commit
+from penstock.sinks.files import WrittenFile
 from penstock.sinks.lake.delta import format as delta_format
 from penstock.sinks.lake.delta import vectors
 from penstock.sinks.lake.delta.files import statistics
@@ -30,6 +31,7 @@ from penstock.sinks.lake.delta.merge import KeySpan
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Inline, Vector, framed, read
 from penstock.sinks.rows import Rows
+from penstock.store.files import Folder, LocalFiles
 
 Make = Callable[..., Place]
 
@@ -319,9 +321,10 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
         assert it.rows() == sorted((*key, *value) for key, value in model.items()), (seed, epoch, way)
 
 
-def parquet_file(folder: Path, name: str, table: pa.Table, **options: Any) -> str:
-    pq.write_table(table, folder / name, **options)
-    return str(folder / name)
+def parquet_file(folder: Path, name: str, table: pa.Table, **options: Any) -> WrittenFile:
+    path = folder / name
+    pq.write_table(table, path, **options)
+    return WrittenFile.of(str(path), path.stat().st_size, pq.read_metadata(path), table.schema)
 
 
 def test_statistics_tell_only_what_is_the_same_everywhere(tmp_path: Path) -> None:
@@ -334,8 +337,8 @@ def test_statistics_tell_only_what_is_the_same_everywhere(tmp_path: Path) -> Non
         "none": pa.nulls(3, pa.int64()),
         "f": [1.5, 2.5, 3.5],
     })  # fmt: skip
-    path = parquet_file(tmp_path, "1", table, row_group_size=1)
-    found = statistics(pq.read_metadata(path))
+    file = parquet_file(tmp_path, "1", table, row_group_size=1)
+    found = statistics(file, table.schema)
     assert found == {
         "numRecords": 3,
         "minValues": {"n": -2, "t": "b", "day": "0001-01-01"},
@@ -344,16 +347,17 @@ def test_statistics_tell_only_what_is_the_same_everywhere(tmp_path: Path) -> Non
         "tightBounds": True,
     }
     json.dumps(found)
-    few = statistics(pq.read_metadata(path), columns_max=2)
+    few = statistics(file, table.schema, columns_max=2)
     assert list(few["nullCount"]) == ["n", "t"]
 
 
 def test_only_files_whose_bounds_meet_the_keys_are_looked_at(tmp_path: Path) -> None:
-    paths = [
-        parquet_file(tmp_path, str(n), pa.table({"a": numbers, "b": texts, "c": [0.5, 0.5]}))
-        for n, (numbers, texts) in enumerate([([-5, 10], ["b", "c" * 40]), ([20, 30], ["c", "é"])])
+    tables = [
+        pa.table({"a": numbers, "b": texts, "c": [0.5, 0.5]})
+        for numbers, texts in [([-5, 10], ["b", "c" * 40]), ([20, 30], ["c", "é"])]
     ]
-    span = KeySpan.of(paths)
+    files = [parquet_file(tmp_path, str(n), table) for n, table in enumerate(tables)]
+    span = KeySpan.of(files, tables[0].schema)
     assert (span.least, span.greatest) == ({"a": -5, "b": "b"}, {"a": 30, "b": "é"})
 
     def stats(**bounds: tuple[Any, Any]) -> dict[str, Any]:
@@ -372,29 +376,30 @@ def test_only_files_whose_bounds_meet_the_keys_are_looked_at(tmp_path: Path) -> 
 
 def test_vectors_are_found_where_their_descriptors_say(tmp_path: Path) -> None:
     bitmaps = [BitMap64([1, 5]), BitMap64([2**33])]
-    placed = vectors.write(tmp_path, [(bitmap.serialize(), len(bitmap)) for bitmap in bitmaps])
-    assert [read(vectors.place(tmp_path, one)) for one in placed] == bitmaps
+    folder = Folder.local(tmp_path)
+    placed = vectors.write(folder, [(bitmap.serialize(), len(bitmap)) for bitmap in bitmaps])
+    assert [read(vectors.place(folder, one), folder.files) for one in placed] == bitmaps
     (path,) = tmp_path.iterdir()
     moved = tmp_path / "ab"
     moved.mkdir()
     path.rename(moved / path.name)
     prefixed = {**placed[0], "pathOrInlineDv": "ab" + placed[0]["pathOrInlineDv"]}
-    assert read(vectors.place(tmp_path, prefixed)) == bitmaps[0]
+    assert read(vectors.place(folder, prefixed), folder.files) == bitmaps[0]
     inline = framed(bitmaps[0].serialize())[4:-4]
     text = vectors.z85(inline + bytes(-len(inline) % 4))
-    found = vectors.place(tmp_path, {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(inline)})
-    assert isinstance(found, Inline) and read(found) == bitmaps[0]
+    found = vectors.place(folder, {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(inline)})
+    assert isinstance(found, Inline) and read(found, folder.files) == bitmaps[0]
     with pytest.raises(Unsearchable):
-        vectors.place(tmp_path, {"storageType": "p", "pathOrInlineDv": "file:/x", "sizeInBytes": 1})
+        vectors.place(folder, {"storageType": "p", "pathOrInlineDv": "file:/x", "sizeInBytes": 1})
 
 
 def test_what_is_no_vector_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(framed(BitMap64([1]).serialize())[:-1] + b"\0")
     size = (tmp_path / "file").stat().st_size
     with pytest.raises(InternalError, match="no intact deletion vector"):
-        read(Vector(str(tmp_path / "file"), 0, size))
+        read(Vector(str(tmp_path / "file"), 0, size), LocalFiles())
     with pytest.raises(InternalError, match="deletion vector in a table's log is damaged"):
-        read(Inline(b"abcd"))
+        read(Inline(b"abcd"), LocalFiles())
 
 
 def test_base_85_is_that_of_zeromq() -> None:

@@ -28,6 +28,7 @@ from penstock.sinks.lake.iceberg.small_commit import SMALL
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Vector
 from penstock.sinks.rows import Newer, Rows
+from penstock.store.files import Folder
 
 Make = Callable[..., Place]
 
@@ -359,13 +360,13 @@ def test_a_vector_file_reads_back_what_was_written(tmp_path: Path) -> None:
     from pyroaring import BitMap64
 
     maps = [BitMap64([0, 5, 2**33, 2**40]), BitMap64(range(100_000))]
-    placed = puffin.write(
-        tmp_path / "v.puffin", [(f"f{n}", m.serialize(), len(m)) for n, m in enumerate(maps)]
-    )
-    assert [vectors.read(one) for one in placed] == maps
-    damaged = Vector(placed[0].path, placed[0].offset + 1, placed[0].size)
-    with pytest.raises(Exception, match=r"v\.puffin has no intact deletion vector at byte 5"):
-        vectors.read(damaged)
+    folder = Folder.local(tmp_path)
+    placed, size = puffin.write(folder, [(f"f{n}", m.serialize(), len(m)) for n, m in enumerate(maps)])
+    assert size == Path(placed[0].location).stat().st_size
+    assert [vectors.read(one, folder.files) for one in placed] == maps
+    damaged = Vector(placed[0].location, placed[0].offset + 1, placed[0].size)
+    with pytest.raises(Exception, match=r"-deletes\.puffin has no intact deletion vector at byte 5"):
+        vectors.read(damaged, folder.files)
 
 
 @pytest.mark.parametrize("name", ["%2F..%2F..%2Fx", "x?y", "x#y", "%41"])

@@ -7,17 +7,17 @@ import re
 import time
 from dataclasses import replace
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from penstock.sinks.files import FIELD_ID, FileWriter
+from penstock.sinks.files import FIELD_ID, FileWriter, Value, WrittenFile
+from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Action
 from penstock.sinks.lake.sessions import java_map
+from penstock.store.files import Folder
 
 STATS_TEXT_MAX = 32
 """Texts with more characters get no bounds in statistics. Delta's own default."""
@@ -56,10 +56,10 @@ _FLAGS = ("delta.appendOnly", "delta.enableChangeDataFeed")
 _CONSTRAINTS = "delta.constraints."
 
 
-def file_writer(spark: SparkSession, snapshot: Any) -> FileWriter | None:
+def file_writer(spark: SparkSession, access: Access, snapshot: Any) -> FileWriter | None:
     """A writer for data files of a table. None: the table needs Spark's writer, because it has partitions or
-    a feature that is not supported here, or is not in a local directory."""
-    folder, metadata = data_folder(snapshot), snapshot.metadata()
+    a feature that is not supported here, or is in a store that Penstock cannot reach by itself."""
+    folder, metadata = data_folder(access, snapshot), snapshot.metadata()
     if folder is None or not _is_plain(spark, snapshot) or metadata.partitionColumns().nonEmpty():
         return None
     fields, names = [], []
@@ -71,9 +71,7 @@ def file_writer(spark: SparkSession, snapshot: Any) -> FileWriter | None:
             return None
         fields.append(pa.field(known[_PHYSICAL_NAME], kind, metadata={FIELD_ID: str(known[_ID])}))
         names.append(column["name"])
-    return FileWriter(
-        str(folder), pa.schema(fields), optional=frozenset(names), sources=tuple(names), strict=True
-    )
+    return FileWriter(folder, pa.schema(fields), optional=frozenset(names), sources=tuple(names), strict=True)
 
 
 def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
@@ -93,16 +91,21 @@ def takes_vectors(snapshot: Any) -> bool:
     return bool(wanted.isDefined() and wanted.get() == "true")
 
 
-def data_folder(snapshot: Any) -> Path | None:
-    """The table's directory. None: it is not local."""
+def data_folder(access: Access, snapshot: Any) -> Folder | None:
+    """The table's directory. None: Penstock cannot write there by itself."""
     url = snapshot.deltaLog().dataPath().toUri()
-    return Path(url.getPath()) if url.getScheme() in (None, "file") else None
+    if url.getScheme() in (None, "file"):
+        return access.folder(str(url.getPath()))
+    return access.folder(f"{url.getScheme()}://{url.getAuthority()}{url.getPath()}".rstrip("/"))
 
 
-def local_path(folder: Path, location: str) -> Path | None:
-    """The path of a file that the log of the table in `folder` names. None: it is not local."""
-    url = urlsplit(location)
-    return folder / unquote(url.path) if url.scheme in ("", "file") else None
+def location_of(folder: Folder, path: str) -> str | None:
+    """Where a file is that the log of the table in `folder` names. None: it is not in the table's
+    directory, as files of a shallow clone."""
+    url = urlsplit(path)
+    if url.scheme or url.netloc or url.path.startswith("/"):
+        return None
+    return f"{folder.location}/{unquote(url.path)}"
 
 
 def _is_plain(spark: SparkSession, snapshot: Any) -> bool:
@@ -127,18 +130,16 @@ def _arrow_type(name: Any) -> pa.DataType | None:
     return _ARROW.get(name) if decimal is None else pa.decimal128(int(decimal[1]), int(decimal[2]))
 
 
-def added(path: str) -> Action:
+def added(file: WrittenFile, fields: pa.Schema) -> Action:
     """The log entry that adds a data file. The file is in the table's directory itself."""
-    file = Path(path)
-    size, stats = file.stat().st_size, statistics(pq.read_metadata(path))
     return {
         "add": {
-            "path": file.name,
+            "path": file.location.rpartition("/")[2],
             "partitionValues": {},
-            "size": size,
+            "size": file.size,
             "modificationTime": _now_ms(),
             "dataChange": True,
-            "stats": json.dumps(stats),
+            "stats": json.dumps(statistics(file, fields)),
         }
     }
 
@@ -158,30 +159,29 @@ def with_vector(file: dict[str, Any], stats: dict[str, Any], vector: dict[str, A
 
 
 def statistics(
-    footer: pq.FileMetaData, *, text_max: int = STATS_TEXT_MAX, columns_max: int = STATS_COLUMNS_MAX
+    file: WrittenFile,
+    fields: pa.Schema,
+    *,
+    text_max: int = STATS_TEXT_MAX,
+    columns_max: int = STATS_COLUMNS_MAX,
 ) -> dict[str, Any]:
     """A file's statistics in Delta's form: the numbers of rows and NULLs, and the bounds of integers, dates,
     and texts of at most `text_max` characters. Columns have their names in the file."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    for place, field in enumerate(footer.schema.to_arrow_schema()):
-        groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
-        found = [group.statistics for group in groups if group.is_stats_set]
-        if place >= columns_max or len(found) < len(groups):
+    for field, column in list(zip(fields, file.columns, strict=True))[:columns_max]:
+        if column.nulls is None:
             continue
-        if not all(one.has_null_count for one in found):
+        nulls[field.name] = column.nulls
+        if column.least is None or column.greatest is None:
             continue
-        nulls[field.name] = sum(one.null_count for one in found)
-        counted = [one for one, group in zip(found, groups, strict=True) if one.null_count < group.num_values]
-        if not counted or not all(one.has_min_max for one in counted):
-            continue
-        low = _bound(min(one.min_raw for one in counted), field.type, text_max)
-        high = _bound(max(one.max_raw for one in counted), field.type, text_max)
+        low = _bound(column.least, field.type, text_max)
+        high = _bound(column.greatest, field.type, text_max)
         if low is not None and high is not None:
             least[field.name], greatest[field.name] = low, high
     return {
-        "numRecords": footer.num_rows,
+        "numRecords": file.rows,
         "minValues": least,
         "maxValues": greatest,
         "nullCount": nulls,
@@ -189,13 +189,13 @@ def statistics(
     }
 
 
-def _bound(value: Any, kind: pa.DataType, text_max: int) -> int | str | None:
+def _bound(value: Value, kind: pa.DataType, text_max: int) -> int | str | None:
     """A value that Parquet stores, in the form of Delta's statistics. None: it has no such form."""
+    if isinstance(value, bytes):
+        text = value.decode() if kind == pa.string() else None
+        return text if text is not None and len(text) <= text_max else None
     if pa.types.is_integer(kind):
         return int(value)
-    if kind == pa.string():
-        text: str = value.decode()
-        return text if len(text) <= text_max else None
     if kind == pa.date32():
         try:
             return (date(1970, 1, 1) + timedelta(days=value)).isoformat()

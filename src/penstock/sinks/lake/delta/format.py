@@ -38,6 +38,7 @@ from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
 from penstock.sinks.files import WRITTEN, written
+from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
 from penstock.sinks.lake.delta.files import added, file_writer
 from penstock.sinks.lake.delta.merge import FileMerges
@@ -83,7 +84,8 @@ class DeltaFormat:
         self._root = options.path
         self._spark = spark
         self._commits = Commits(spark, pipeline)
-        self._merges = FileMerges(spark, self._commits)
+        self._access = Access(spark)
+        self._merges = FileMerges(spark, self._access, self._commits)
         self._sessions = Sessions(spark)
         self._written: dict[TableId, int] = {}
 
@@ -213,14 +215,16 @@ class DeltaFormat:
         return False  # `append_files` and `merge_files` need no Spark job for few rows, either
 
     def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
-        writer = file_writer(self._spark, target)
+        writer = file_writer(self._spark, self._access, target)
         if writer is None:
             return False
         if rows.driver_side is not None:
             files = list(writer.files(rows.driver_side()))
-        else:
+        elif writer.folder.files.travels:
             files = written(rows.through(writer, WRITTEN))
-        self._commits.write(target, commit, map(added, files), reads=False)
+        else:
+            return False
+        self._commits.write(target, commit, [added(file, writer.fields) for file in files], reads=False)
         self._count_commit(table)
         return True
 
@@ -358,7 +362,7 @@ class DeltaFormat:
         return int(self._spark.sql(f"DESCRIBE DETAIL {self.name(table)}").collect()[0]["numFiles"])
 
     def close(self) -> None:
-        pass
+        self._access.close()
 
     # --------------------------------------------------------------------------------------------------------
 

@@ -12,22 +12,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import MERGED, FileWriter, MergeWriter, by_content, field_id, merged
+from penstock.sinks.files import MERGED, Merged, MergeWriter, WrittenFile, field_id, merged
+from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta import vectors
 from penstock.sinks.lake.delta.commits import Action, Commits
 from penstock.sinks.lake.delta.files import (
     added,
-    data_folder,
     file_writer,
     key_writer,
-    local_path,
+    location_of,
     removed,
     statistics,
     takes_vectors,
@@ -35,11 +34,13 @@ from penstock.sinks.lake.delta.files import (
 )
 from penstock.sinks.lake.lookup import DataFile, KeyFile, Unsearchable, deleted_rows
 from penstock.sinks.rows import Newer, Rows
+from penstock.store.files import Folder
 
 
 class FileMerges:
-    def __init__(self, spark: SparkSession, commits: Commits) -> None:
+    def __init__(self, spark: SparkSession, access: Access, commits: Commits) -> None:
         self._spark = spark
+        self._access = access
         self._commits = commits
 
     def write(self, snapshot: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
@@ -47,7 +48,7 @@ class FileMerges:
         nothing done: the table or these rows need a MERGE."""
         if not isinstance(rows.kind, Newer) or not takes_vectors(snapshot):
             return False
-        writer = file_writer(self._spark, snapshot)
+        writer = file_writer(self._spark, self._access, snapshot)
         if writer is None:
             return False
         keys = key_writer(writer, key if rows.shard is None else (*key, rows.shard.column))
@@ -55,36 +56,36 @@ class FileMerges:
             return False
         task = MergeWriter(writer, keys)
         if rows.driver_side is not None:
-            found = by_content(task.files(rows.driver_side()))
+            found = task.files(rows.driver_side())
+        elif writer.folder.files.travels:
+            found = merged(rows.through(task, MERGED), task)
         else:
-            found = merged(rows.through(task, MERGED))
+            return False
+        if found is None:
+            return False
         try:
-            done = not found["null"] and self._replace(snapshot, found["rows"], found["keys"], keys, commit)
+            done = self._replace(snapshot, task, found, commit)
         finally:
-            for path in found["keys"]:
-                Path(path).unlink()
+            keys.remove(found.keys)
         if not done:
-            for path in found["rows"]:
-                Path(path).unlink()
+            writer.remove(found.rows)
         return done
 
-    def _replace(
-        self, snapshot: Any, new: Sequence[str], keys: Sequence[str], writer: FileWriter, commit: Commit
-    ) -> bool:
+    def _replace(self, snapshot: Any, task: MergeWriter, found: Merged, commit: Commit) -> bool:
         try:
-            deletes = list(self._deletes(snapshot, keys, writer)) if keys else []
+            deletes = list(self._deletes(snapshot, task, found)) if found.keys else []
         except Unsearchable:
             return False
-        self._commits.write(snapshot, commit, [*deletes, *map(added, new)], reads=True)
+        new = [added(file, task.rows.fields) for file in found.rows]
+        self._commits.write(snapshot, commit, [*deletes, *new], reads=True)
         return True
 
-    def _deletes(self, snapshot: Any, keys: Sequence[str], writer: FileWriter) -> Iterator[Action]:
+    def _deletes(self, snapshot: Any, task: MergeWriter, found: Merged) -> Iterator[Action]:
         """The log entries that delete the rows with these keys."""
-        folder = data_folder(snapshot)
-        assert folder is not None, "it has a writer"
-        numbers = tuple(number for field in writer.fields if (number := field_id(field)) is not None)
-        lookups = [KeyFile(path, numbers) for path in keys]
-        span = KeySpan.of(keys)
+        fields, folder = task.keys.fields, task.keys.folder
+        numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
+        lookups = [KeyFile(file.location, file.size, numbers) for file in found.keys]
+        span = KeySpan.of(found.keys, fields)
         files, known, searched = {}, {}, []
         for file in self._commits.checksums.files(snapshot):
             stats = json.loads(file.get("stats") or "{}")
@@ -93,7 +94,7 @@ class FileMerges:
                 files[location], known[location] = file, stats
                 searched.append(_data_file(folder, file, stats))
         partly = []
-        for location, bitmap, count in deleted_rows(self._spark, searched, lookups):
+        for location, bitmap, count in deleted_rows(self._spark, folder.files, searched, lookups):
             if not count:
                 continue
             if count == known[location]["numRecords"]:
@@ -106,13 +107,13 @@ class FileMerges:
             yield with_vector(files[location], known[location], vector)
 
 
-def _data_file(folder: Path, file: dict[str, Any], stats: dict[str, Any]) -> DataFile:
-    path, rows = local_path(folder, file["path"]), stats.get("numRecords")
+def _data_file(folder: Folder, file: dict[str, Any], stats: dict[str, Any]) -> DataFile:
+    path, rows = location_of(folder, file["path"]), stats.get("numRecords")
     if path is None or rows is None:
-        raise Unsearchable(f"{file['path']} is not local, or has no row count")
+        raise Unsearchable(f"{file['path']} is not in the table's directory, or has no row count")
     descriptor = file.get("deletionVector")
     vector = None if descriptor is None else vectors.place(folder, descriptor)
-    return DataFile(file["path"], str(path), rows, vector)
+    return DataFile(file["path"], path, file["size"], rows, vector)
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,8 @@ class KeySpan:
     greatest: dict[str, Any]
 
     @classmethod
-    def of(cls, paths: Sequence[str]) -> KeySpan:
-        found = [statistics(pq.read_metadata(path), text_max=1 << 20) for path in paths]
+    def of(cls, files: Sequence[WrittenFile], fields: pa.Schema) -> KeySpan:
+        found = [statistics(file, fields, text_max=1 << 20) for file in files]
         whole = [name for name in found[0]["minValues"] if all(name in one["minValues"] for one in found)]
         return cls(
             {name: min(one["minValues"][name] for one in found) for name in whole},

@@ -7,14 +7,13 @@ Source: Delta's PROTOCOL.md, "Deletion Vector Descriptor Schema" and "Deletion V
 from __future__ import annotations
 
 import base64
-import os
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Inline, Vector, framed
+from penstock.store.files import Folder
 
 _VERSION = b"\x01"
 _FRAME_BYTES = 8
@@ -30,12 +29,12 @@ _UUID_LETTERS = 20
 Descriptor = dict[str, Any]
 
 
-def write(folder: Path, vectors: Sequence[tuple[bytes, int]]) -> list[Descriptor]:
+def write(folder: Folder, vectors: Sequence[tuple[bytes, int]]) -> list[Descriptor]:
     """Writes a durable file of vectors, each a serialised bitmap and the number of deleted rows. Its name is
     new, so nothing is replaced, and nobody reads it before a commit names it."""
     name = uuid.uuid4()
     found = []
-    with open(folder / _file_name(name), "xb") as file:
+    with folder.files.create(f"{folder.location}/{_file_name(name)}") as file:
         file.write(_VERSION)
         for bitmap, count in vectors:
             frame = framed(bitmap)
@@ -47,12 +46,10 @@ def write(folder: Path, vectors: Sequence[tuple[bytes, int]]) -> list[Descriptor
                 "cardinality": count,
             })  # fmt: skip
             file.write(frame)
-        file.flush()
-        os.fsync(file.fileno())
     return found
 
 
-def place(folder: Path, descriptor: Descriptor) -> Vector | Inline:
+def place(folder: Folder, descriptor: Descriptor) -> Vector | Inline:
     """Where the vector of a descriptor is, in the table in `folder`. Raises `Unsearchable` for kinds that are
     not supported."""
     kind, text, size = (descriptor[name] for name in ("storageType", "pathOrInlineDv", "sizeInBytes"))
@@ -61,8 +58,9 @@ def place(folder: Path, descriptor: Descriptor) -> Vector | Inline:
     if kind != "u" or descriptor.get("offset") is None:
         raise Unsearchable(f"a deletion vector is stored in an unknown way: {kind}")
     prefix, encoded = text[:-_UUID_LETTERS], text[-_UUID_LETTERS:]
-    path = folder / prefix / _file_name(uuid.UUID(bytes=from_z85(encoded)))
-    return Vector(str(path), descriptor["offset"], size + _FRAME_BYTES)
+    name = _file_name(uuid.UUID(bytes=from_z85(encoded)))
+    path = "/".join(part for part in (folder.location, prefix, name) if part)
+    return Vector(path, descriptor["offset"], size + _FRAME_BYTES)
 
 
 def z85(data: bytes) -> str:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from penstock.sinks.files import FIELD_ID, FileWriter, field_id
+from penstock.sinks.files import FIELD_ID, FileWriter, Value, WrittenFile, field_id
+from penstock.sinks.lake.access import Access
+from penstock.store.files import Files, Folder, remove_quietly
 
-BOUND_BYTES_MAX = 256
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 RESERVED_IDS = 2147483447
 """Field ids from here on are reserved for Iceberg's own columns. Source: Iceberg's specification, "Reserved
 Field IDs"."""
@@ -41,9 +40,9 @@ _ARROW = {
 
 def file_writer(classes: Classes, target: Any) -> FileWriter | None:
     """A writer for data files of a table. None: the table needs Spark's writer, because it has partitions or
-    another file format, or is not in a local directory."""
+    another file format, or is in a store that Penstock cannot reach by itself."""
     wanted, codec = target.properties().get("write.format.default"), target.properties().get(CODEC)
-    folder = data_folder(target)
+    folder = classes.folder(target)
     if folder is None or wanted not in (None, "parquet") or not target.spec().isUnpartitioned():
         return None
     fields = []
@@ -56,7 +55,7 @@ def file_writer(classes: Classes, target: Any) -> FileWriter | None:
         codec = "zstd"
     elif codec not in ("zstd", "gzip", "snappy", "lz4"):
         codec = "none"
-    return FileWriter(str(folder), pa.schema(fields), codec)
+    return FileWriter(folder, pa.schema(fields), codec)
 
 
 def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
@@ -68,7 +67,7 @@ def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
         if place < 0 or pa.types.is_floating(writer.fields.field(place).type):
             return None
         fields.append(writer.fields.field(place))
-    return FileWriter(writer.directory, pa.schema(fields), writer.compression)
+    return FileWriter(writer.folder, pa.schema(fields), writer.compression)
 
 
 def schema_fields(classes: Classes, target: Any) -> list[dict[str, Any]]:
@@ -94,23 +93,6 @@ def is_half_made(path: Path) -> bool:
         return False
     names = [file.name for file in (path / "metadata").iterdir()]
     return all(re.fullmatch(r"\.?[0-9a-f-]{36}\.metadata\.json(\.crc)?", name) for name in names)
-
-
-def data_folder(target: Any) -> Path | None:
-    """The directory of a table's data files. None: it is not local."""
-    location = target.locationProvider().newDataLocation("file")
-    if _SCHEME.match(location) and not location.startswith("file:"):
-        return None
-    return local_path(location).parent
-
-
-def local_path(location: str) -> Path:
-    """The local path for a location in Iceberg's metadata. A location looks like a URL but is none: `%`, `?`
-    and `#` in it are ordinary characters. So a table called `x%2F..%2Fy` has its files in its own
-    directory."""
-    if not location.startswith("file:"):
-        return Path(location)
-    return Path("/" + location.removeprefix("file:").lstrip("/"))
 
 
 def java_items(found: Any) -> Iterator[Any]:
@@ -139,10 +121,10 @@ _REFUSALS = ("ValidationException", "CommitFailedException")
 
 
 @contextmanager
-def removed_if_refused(paths: Iterable[str]) -> Iterator[None]:
-    """Deletes files that were written for a commit if the commit certainly failed: Iceberg refused it, or an
-    error came before it. If this is unknown (the catalog did not answer, the JVM has ended), the files are
-    kept. `paths` may grow during the `with` block."""
+def removed_if_refused(files: Files, locations: Iterable[str]) -> Iterator[None]:
+    """Removes files that were written for a commit if the commit certainly failed: Iceberg refused it, or an
+    error came before it. If this is unknown (the catalog did not answer, the JVM has ended), the files stay.
+    `locations` may grow during the `with` block."""
     try:
         yield
     except Exception as error:
@@ -151,86 +133,90 @@ def removed_if_refused(paths: Iterable[str]) -> Iterator[None]:
         else:
             refused = not isinstance(error, Py4JError | OSError)
         if refused:
-            for path in paths:
-                local_path(path).unlink(missing_ok=True)
+            remove_quietly(files, locations)
         raise
 
 
-class Described:
-    """Describes Parquet files of one unpartitioned table to Iceberg, with row counts and bounds."""
+def described(
+    classes: Classes, spec: Any, file: WrittenFile, fields: pa.Schema, deletes_by: Sequence[int] = ()
+) -> Any:
+    """Describes a Parquet file of an unpartitioned table to Iceberg. `fields`: its columns. `deletes_by`: it
+    contains equality deletes by these field ids.
 
-    def __init__(self, classes: Classes, target: Any) -> None:
-        self._classes = classes
-        self._io = target.io()
-        self._spec = target.spec()
-        self._metrics = classes.metrics_for(target)
-
-    def data(self, path: str) -> Any:
-        file = self._io.newInputFile(path)
-        metrics = self._classes.file_metrics(file, self._metrics)
-        builder = self._classes.data_file(self._spec).withInputFile(file).withFormat("parquet")
-        return builder.withMetrics(metrics).build()
-
-
-def small_file(classes: Classes, spec: Any, path: str, deletes_by: Sequence[int] = ()) -> Any:
-    """Describes a Parquet file of an unpartitioned table to Iceberg, from its footer. Iceberg's own reader
-    would load Hadoop's configuration for each file, which takes as long as the rest of a small commit.
-    `deletes_by`: the file contains equality deletes by these field ids."""
-    footer = pq.read_metadata(path)
-    lower, upper = bounds(footer)
-    described: dict[str, Any] = {
+    Iceberg's own reader of footers would load Hadoop's configuration for each file, which takes as long as
+    the rest of a small commit.
+    """
+    by_id = {
+        number: (column, field.type)
+        for field, column in zip(fields, file.columns, strict=True)
+        if (number := field_id(field)) is not None and number < RESERVED_IDS
+    }
+    lower, upper = bounds(file, fields)
+    form: dict[str, Any] = {
         "spec-id": spec.specId(),
         "content": "EQUALITY_DELETES" if deletes_by else "DATA",
-        "file-path": path,
+        "file-path": file.location,
         "file-format": "PARQUET",
         "partition": {},
-        "file-size-in-bytes": Path(path).stat().st_size,
-        "record-count": footer.num_rows,
-        "lower-bounds": {"keys": list(lower), "values": [value.hex() for value in lower.values()]},
-        "upper-bounds": {"keys": list(upper), "values": [value.hex() for value in upper.values()]},
+        "file-size-in-bytes": file.size,
+        "record-count": file.rows,
+        "column-sizes": _pairs({number: column.bytes for number, (column, _) in by_id.items()}),
+        "value-counts": _pairs({number: column.values for number, (column, _) in by_id.items()}),
+        "null-value-counts": _pairs(
+            {number: column.nulls for number, (column, _) in by_id.items() if column.nulls is not None}
+        ),
+        "lower-bounds": _pairs({number: value.hex() for number, value in lower.items()}),
+        "upper-bounds": _pairs({number: value.hex() for number, value in upper.items()}),
+        "split-offsets": list(file.row_groups),
     }
     if deletes_by:
-        described["equality-ids"] = list(deletes_by)
-    return classes.described(described, spec)
+        form["equality-ids"] = list(deletes_by)
+    return classes.described(form, spec)
 
 
-def bounds(footer: pq.FileMetaData) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """The least and greatest values of columns by field id, in Iceberg's single-value serialization. Only for
-    types that Iceberg, Parquet and Arrow order in the same way."""
+def _pairs(values: Mapping[int, Any]) -> dict[str, list[Any]]:
+    return {"keys": list(values), "values": list(values.values())}
+
+
+def bounds(file: WrittenFile, fields: pa.Schema) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """The least and greatest values of columns by field id, in Iceberg's single-value serialization."""
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
-    for place, field in enumerate(footer.schema.to_arrow_schema()):
-        form, number = _bound_form(field.type), field_id(field)
-        groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
-        found = [group.statistics for group in groups if group.is_stats_set]
-        complete = bool(found) and len(found) == len(groups) and all(one.has_min_max for one in found)
-        if form is None or number is None or number >= RESERVED_IDS or not complete:
+    for field, column in zip(fields, file.columns, strict=True):
+        number = field_id(field)
+        if number is None or number >= RESERVED_IDS or column.least is None or column.greatest is None:
             continue
-        least, greatest = form(min(one.min_raw for one in found)), form(max(one.max_raw for one in found))
-        if max(len(least), len(greatest)) <= BOUND_BYTES_MAX:
+        least, greatest = _bound(column.least, field.type), _bound(column.greatest, field.type)
+        if least is not None and greatest is not None:
             lower[number], upper[number] = least, greatest
     return lower, upper
 
 
-def _bound_form(kind: pa.DataType) -> Callable[[Any], bytes] | None:
-    """Serializes a value from Parquet's raw form. Python's own form has no dates before the year 1, which
-    MySQL has. None: the type has no bounds here."""
+def _bound(value: Value, kind: pa.DataType) -> bytes | None:
+    """Serializes a value from Parquet's physical form. Python's own form has no dates before the year 1,
+    which MySQL has. None: the type has no bounds here."""
+    if isinstance(value, bytes):
+        return value if kind in (pa.string(), pa.binary()) else None
+    if isinstance(value, float):
+        form = {pa.float32(): "<f", pa.float64(): "<d"}.get(kind)
+        return None if form is None else struct.pack(form, value)
+    if pa.types.is_decimal(kind):
+        # The shortest form in two's complement.
+        return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "big", signed=True)
     if kind in (pa.int32(), pa.date32()):
-        return lambda value: struct.pack("<i", value)
-    if kind == pa.int64():
-        return lambda value: struct.pack("<q", value)
-    return bytes if kind == pa.string() else None
+        return struct.pack("<i", value)
+    if kind == pa.int64() or pa.types.is_timestamp(kind):
+        return struct.pack("<q", value)
+    return None
 
 
 class Classes:
     """Iceberg's Java classes and methods, looked up once. Each lookup asks the JVM for each part of a
     name."""
 
-    def __init__(self, jvm: Any) -> None:
+    def __init__(self, jvm: Any, access: Access) -> None:
         iceberg = jvm.org.apache.iceberg
-        self.data_file = iceberg.DataFiles.builder
-        self.metrics_for = iceberg.MetricsConfig.forTable
-        self.file_metrics = iceberg.parquet.ParquetUtil.fileMetrics
+        self._access = access
         self.content_json = iceberg.ContentFileParser.toJson
         self._content_file = iceberg.ContentFileParser.fromJson
         self._json = iceberg.util.JsonUtil.mapper()
@@ -243,9 +229,14 @@ class Classes:
         self._lister = iceberg.io.SupportsPrefixOperations
         self._jvm = jvm
 
-    def described(self, described: Mapping[str, Any], spec: Any) -> Any:
+    def folder(self, target: Any) -> Folder | None:
+        """The folder of a table's data files. None: Penstock cannot write there by itself."""
+        location = target.locationProvider().newDataLocation("file").rpartition("/")[0]
+        return self._access.folder(location, target.io())
+
+    def described(self, form: Mapping[str, Any], spec: Any) -> Any:
         """A data or delete file from its description, which has the form of `content_json`."""
-        return self._content_file(self._json.readTree(json.dumps(described)), spec)
+        return self._content_file(self._json.readTree(json.dumps(form)), spec)
 
     def list_of(self, values: Sequence[str]) -> Any:
         """A Java list."""

@@ -12,18 +12,17 @@ vector for one of the data files, or has rewritten them.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Container, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from penstock.sinks.lake.iceberg import puffin
-from penstock.sinks.lake.iceberg.files import Classes, data_folder, removed_if_refused, schema_fields
-from penstock.sinks.lake.iceberg.manifests import Content, Deletes, KeySpan, data_files, deletes
+from penstock.sinks.lake.iceberg.files import Classes, removed_if_refused, schema_fields
+from penstock.sinks.lake.iceberg.manifests import Content, Deletes, KeySpan, comparable, data_files, deletes
 from penstock.sinks.lake.lookup import Found, deleted_rows
 from penstock.sinks.lake.vectors import Vector
+from penstock.store.files import Folder
 
 
 def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
@@ -31,21 +30,21 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
 
     Raises `Unsearchable`, and Iceberg's errors if somebody else has changed the same files."""
     snapshot = target.currentSnapshot()
-    folder = data_folder(target)
+    folder = classes.folder(target)
     if snapshot is None or folder is None or snapshot.summary().get("total-equality-deletes") == "0":
         return False
     present = deletes(classes, target, snapshot)
     if not present.equality:
         return False
-    texts = {column["id"] for column in schema_fields(classes, target) if column["type"] == "string"}
-    files = _concerned(data_files(classes, target, snapshot), present.equality, texts)
+    kinds = comparable(schema_fields(classes, target))
+    files = _concerned(data_files(classes, target, snapshot), present.equality, kinds)
     searched = [file.searched(present.vector(file.location)) for file in files]
-    found = deleted_rows(spark, searched, [one.keys() for one in present.equality])
+    found = deleted_rows(spark, folder.files, searched, [one.keys() for one in present.equality])
     change = target.newRowDelta()
     for delete in present.equality:
         change.removeDeletes(delete.to_iceberg(classes, target))
     written: list[str] = []
-    with removed_if_refused(written):
+    with removed_if_refused(folder.files, written):
         add_vectors(classes, target, change, folder, present, found, written)
         change.validateFromSnapshot(snapshot.snapshotId()).conflictDetectionFilter(classes.everything)
         change.commit()
@@ -56,20 +55,19 @@ def add_vectors(
     classes: Classes,
     target: Any,
     change: Any,
-    folder: Path,
+    folder: Folder,
     present: Deletes,
     found: Sequence[Found],
     written: list[str],
 ) -> None:
     """Marks the found rows as deleted by deletion vectors, as part of `change`. Iceberg refuses the commit if
-    one of their data files has been removed. The path of the vectors' file is appended to `written`."""
+    one of their data files has been removed. The location of the vectors' file is appended to
+    `written`."""
     found = [one for one in found if one[2]]
     if not found:
         return
-    path = folder / f"{uuid.uuid4()}-deletes.puffin"
-    written.append(str(path))
-    placed = puffin.write(path, found)
-    size = path.stat().st_size
+    placed, size = puffin.write(folder, found)
+    written.append(placed[0].location)
     for (location, _, count), vector in zip(found, placed, strict=True):
         if location in present.vectors:
             change.removeDeletes(present.vectors[location].to_iceberg(classes, target))
@@ -79,10 +77,10 @@ def add_vectors(
 
 
 def _concerned(
-    files: Iterable[Content], equality: Sequence[Content], texts: Container[int]
+    files: Iterable[Content], equality: Sequence[Content], kinds: Mapping[int, bool]
 ) -> Iterator[Content]:
     """The data files that may contain one of the keys."""
-    spans = [(one.sequence, KeySpan.of_delete(one, texts)) for one in equality]
+    spans = [(one.sequence, KeySpan.of_delete(one, kinds)) for one in equality]
     spans.sort(key=lambda one: one[0], reverse=True)
     for file in files:
         if any(file.sequence < sequence and span.may_be_in(file) for sequence, span in spans):
@@ -96,7 +94,7 @@ def _described(
     described = {
         "spec-id": target.spec().specId(),
         "content": "POSITION_DELETES",
-        "file-path": vector.path,
+        "file-path": vector.location,
         "file-format": "PUFFIN",
         "partition": {},
         "file-size-in-bytes": file_bytes,

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
@@ -39,14 +40,15 @@ from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
-from penstock.sinks.files import WRITTEN, written
+from penstock.sinks.files import WRITTEN, WrittenFile, written
+from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.evolve import Change, assignments, dropped
 from penstock.sinks.lake.iceberg.catalog import PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
     Classes,
-    Described,
+    described,
     file_writer,
     is_directory_catalog,
     is_half_made,
@@ -74,7 +76,8 @@ class IcebergFormat:
         self._spark = spark
         self._commits = Commits(pipeline)
         self._catalog = Catalog(spark, options.catalog_name)
-        self._classes = Classes(spark._jvm)
+        self._access = Access(spark)
+        self._classes = Classes(spark._jvm, self._access)
         self._small = SmallCommits(self._classes, self._commits)
         self._merges = FileMerges(spark, self._classes, self._commits)
         self._maintenance = Maintenance(spark, self._classes, options, self.load, self.exclusive)
@@ -165,11 +168,11 @@ class IcebergFormat:
 
     def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
         writer = file_writer(self._classes, target)
-        if writer is None:
+        if writer is None or not writer.folder.files.travels:
             return False
         files = written(rows.through(writer, WRITTEN))
-        with removed_if_refused(files):
-            self._add_files(target, files, commit)
+        with removed_if_refused(writer.folder.files, [file.location for file in files]):
+            self._add_files(target, files, writer.fields, commit)
         self._maintenance.count_commit(table, small=False)
         return True
 
@@ -178,13 +181,13 @@ class IcebergFormat:
         frame = live_rows(rows.frame).writeTo(self.name(table))
         frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
 
-    def _add_files(self, target: Any, files: list[str], commit: Commit) -> None:
+    def _add_files(self, target: Any, files: list[WrittenFile], fields: pa.Schema, commit: Commit) -> None:
         """Commits the files and records the commit, in one transaction."""
         transaction = target.newTransaction()
         if files:
-            append, described = transaction.newAppend(), Described(self._classes, target)
+            append = transaction.newAppend()
             for file in files:
-                append.appendFile(described.data(file))
+                append.appendFile(described(self._classes, target.spec(), file, fields))
             append.set(COMMIT, str(commit)).commit()
         self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()
@@ -324,6 +327,7 @@ class IcebergFormat:
 
     def close(self) -> None:
         self._maintenance.end()
+        self._access.close()
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         at = "" if version is None else f" VERSION AS OF {int(version)}"

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from penstock.sinks.files import field_id
-from penstock.sinks.lake.iceberg.files import Classes, bounds, closeable_items, local_path
+from penstock.sinks.files import WrittenFile, field_id
+from penstock.sinks.lake.iceberg.files import Classes, bounds, closeable_items
 from penstock.sinks.lake.lookup import DataFile, KeyFile, Unsearchable
 from penstock.sinks.lake.vectors import Vector
+
+_COMPARABLE_ARROW = (pa.int32(), pa.int64(), pa.date32(), pa.string())
 
 Key = int | bytes
 """A value of a key: an integer, or a text as UTF-8. Iceberg, Parquet and Python order these in the same
@@ -37,10 +38,6 @@ class Content:
     @property
     def location(self) -> str:
         return str(self.described["file-path"])
-
-    @property
-    def path(self) -> str:
-        return str(local_path(self.location))
 
     @property
     def rows(self) -> int:
@@ -65,10 +62,10 @@ class Content:
 
     def keys(self) -> KeyFile:
         """The keys of an equality delete."""
-        return KeyFile(self.path, tuple(self.described["equality-ids"]), self.sequence)
+        return KeyFile(self.location, self.size, tuple(self.described["equality-ids"]), self.sequence)
 
     def searched(self, vector: Vector | None) -> DataFile:
-        return DataFile(self.location, self.path, self.rows, vector, self.sequence)
+        return DataFile(self.location, self.location, self.size, self.rows, vector, self.sequence)
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class Deletes:
         if found is None:
             return None
         place, size = (found.described[name] for name in ("content-offset", "content-size-in-bytes"))
-        return Vector(found.path, place, size)
+        return Vector(found.location, place, size)
 
 
 def data_files(classes: Classes, target: Any, snapshot: Any) -> Iterator[Content]:
@@ -125,10 +122,14 @@ class KeySpan:
     greatest: Mapping[int, Key]
 
     @classmethod
-    def of_files(cls, paths: Sequence[str], fields: pa.Schema) -> KeySpan:
+    def of_files(cls, files: Sequence[WrittenFile], fields: pa.Schema) -> KeySpan:
         """The span of files of keys that are not in a table."""
-        texts = {field_id(field) for field in fields if field.type == pa.string()}
-        found = [cls._of(*bounds(pq.read_metadata(path)), texts) for path in paths]
+        kinds = {
+            number: field.type == pa.string()
+            for field in fields
+            if (number := field_id(field)) is not None and field.type in _COMPARABLE_ARROW
+        }
+        found = [cls._of(*bounds(file, fields), kinds) for file in files]
         whole = [number for number in found[0].least if all(number in one.least for one in found)]
         return cls(
             {number: min(one.least[number] for one in found) for number in whole},
@@ -136,16 +137,20 @@ class KeySpan:
         )
 
     @classmethod
-    def of_delete(cls, delete: Content, texts: Container[int]) -> KeySpan:
-        """The span of an equality delete. `texts`: field ids of text columns."""
-        return cls._of(delete.lower, delete.upper, texts)
+    def of_delete(cls, delete: Content, kinds: Mapping[int, bool]) -> KeySpan:
+        """The span of an equality delete. `kinds`: see `comparable`."""
+        return cls._of(delete.lower, delete.upper, kinds)
 
     @classmethod
     def _of(
-        cls, lower: Mapping[int, bytes], upper: Mapping[int, bytes], texts: Container[int | None]
+        cls, lower: Mapping[int, bytes], upper: Mapping[int, bytes], kinds: Mapping[int, bool]
     ) -> KeySpan:
         least, greatest = (
-            {number: _comparable(value, number in texts) for number, value in bound.items()}
+            {
+                number: _comparable(value, kinds[number])
+                for number, value in bound.items()
+                if number in kinds and number in lower and number in upper
+            }
             for bound in (lower, upper)
         )
         return cls(least, greatest)
@@ -160,6 +165,16 @@ class KeySpan:
             if high < least or low > self.greatest[number]:  # type: ignore[operator]
                 return False
         return True
+
+
+def comparable(columns: Iterable[Mapping[str, Any]]) -> dict[int, bool]:
+    """The columns of a table whose bounds can be compared, by field id, and whether they are texts.
+    `columns`: see `schema_fields`."""
+    return {
+        column["id"]: column["type"] == "string"
+        for column in columns
+        if column["type"] in ("int", "long", "date", "string")
+    }
 
 
 def _bounds(described: Mapping[str, Any] | None) -> dict[int, bytes]:

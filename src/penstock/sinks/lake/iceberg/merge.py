@@ -12,23 +12,19 @@ commit was found to be missing, or if a data file with a new vector has been rem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import MERGED, MergeWriter, field_id, merged
+from penstock.sinks.files import MERGED, Merged, MergeWriter, field_id, merged
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
     Classes,
-    data_folder,
+    described,
     file_writer,
     key_writer,
     removed_if_refused,
-    small_file,
 )
 from penstock.sinks.lake.iceberg.fold_deletes import add_vectors
 from penstock.sinks.lake.iceberg.manifests import KeySpan, data_files, deletes
@@ -46,7 +42,7 @@ class FileMerges:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. False, with
         nothing done: the table or these rows need a MERGE."""
         writer = file_writer(self._classes, target) if isinstance(rows.kind, Newer) else None
-        if writer is None:
+        if writer is None or not writer.folder.files.travels:
             return False
         if rows.shard is not None:
             key = (*key, rows.shard.column)
@@ -54,39 +50,38 @@ class FileMerges:
         if keys is None:
             return False
         seen = target.currentSnapshot()  # the one that lacks the commit
-        found = merged(rows.through(MergeWriter(writer, keys), MERGED))
-        added = list(found["rows"])
+        task = MergeWriter(writer, keys)
+        found = merged(rows.through(task, MERGED), task)
+        if found is None:
+            return False
+        locations = [file.location for file in found.rows]
         try:
-            with removed_if_refused(added):
-                done = not found["null"] and self._replace(
-                    target, seen, added, found["keys"], keys.fields, rows, commit
-                )
+            with removed_if_refused(writer.folder.files, locations):
+                done = self._replace(target, seen, task, found, locations, rows, commit)
         finally:
-            for path in found["keys"]:
-                Path(path).unlink()
+            keys.remove(found.keys)
         if not done:
-            for path in added:
-                Path(path).unlink()
+            writer.folder.files.remove(locations)
         return done
 
     def _replace(
         self,
         target: Any,
         seen: Any,
-        added: list[str],
-        keys: Sequence[str],
-        fields: pa.Schema,
+        task: MergeWriter,
+        found: Merged,
+        locations: list[str],
         rows: Rows,
         commit: Commit,
     ) -> bool:
         transaction = target.newTransaction()
-        if added or keys:
+        if found.rows or found.keys:
             change = transaction.newRowDelta()
-            for path in added:
-                change.addRows(small_file(self._classes, target.spec(), path))
-            if keys and seen is not None:
+            for file in found.rows:
+                change.addRows(described(self._classes, target.spec(), file, task.rows.fields))
+            if found.keys and seen is not None:
                 try:
-                    self._mark(target, seen, change, keys, fields, added)
+                    self._mark(target, seen, change, task, found, locations)
                 except Unsearchable:
                     return False
             if rows.shard is None:
@@ -106,21 +101,21 @@ class FileMerges:
         target: Any,
         seen: Any,
         change: Any,
-        keys: Sequence[str],
-        fields: pa.Schema,
+        task: MergeWriter,
+        found: Merged,
         written: list[str],
     ) -> None:
-        """Marks the rows with these keys as deleted. The path of the vectors' file is appended to
+        """Marks the rows with these keys as deleted. The location of the vectors' file is appended to
         `written`."""
+        fields, folder = task.keys.fields, task.keys.folder
         numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
-        span = KeySpan.of_files(keys, fields)
+        span = KeySpan.of_files(found.keys, fields)
         present = deletes(self._classes, target, seen)
         searched = [
             file.searched(present.vector(file.location))
             for file in data_files(self._classes, target, seen)
             if span.may_be_in(file)
         ]
-        found = deleted_rows(self._spark, searched, [KeyFile(path, numbers) for path in keys])
-        folder = data_folder(target)
-        assert folder is not None, "it has a writer"
-        add_vectors(self._classes, target, change, folder, present, found, written)
+        keys = [KeyFile(file.location, file.size, numbers) for file in found.keys]
+        deleted = deleted_rows(self._spark, folder.files, searched, keys)
+        add_vectors(self._classes, target, change, folder, present, deleted, written)

@@ -15,27 +15,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from penstock.sinks.files import FIELD_ID, field_id
+from penstock.sinks.files import FIELD_ID, WrittenFile, field_id
 from penstock.sinks.lake import vectors
 from penstock.sinks.lake.iceberg.files import (
     Classes,
+    described,
     file_writer,
     removed_if_refused,
     schema_fields,
-    small_file,
 )
 from penstock.sinks.lake.iceberg.manifests import Content, Deletes, data_files, deletes
-from penstock.sinks.lake.lookup import deleted_rows
+from penstock.sinks.lake.lookup import deleted_rows, parquet_file
+from penstock.store.files import Files, remove_quietly
 
 INPUT_BYTES_MAX = 256 * 1024**2
 """Size of the files that are merged at a time. Meanwhile no larger epoch can be merged into the table."""
@@ -71,23 +70,23 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier) -> bool
     small = [file for file in data_files(classes, target, snapshot) if file.size < tier.below]
     if len(small) < tier.count:
         return False
-    reader = Reader.of(schema_fields(classes, target), writer.fields)
+    files = writer.folder.files
+    reader = Reader.of(schema_fields(classes, target), writer.fields, files)
     bins = list(_bins([file for file in small if reader.reads(file)], tier))
     if not bins:
         return False
     present = deletes(classes, target, snapshot)
-    reader = replace(reader, deleted=_deleted(spark, [file for one in bins for file in one], present))
+    reader = replace(reader, deleted=_deleted(spark, files, [file for one in bins for file in one], present))
     writer = replace(writer, fields=pa.schema([*writer.fields, *_LINEAGE]))
-    added: list[str] = []
+    added: list[WrittenFile] = []
     try:
         for one in bins:
             added += writer.files(batch for file in one for batch in reader.batches(file))
     except BaseException:
-        for path in added:
-            Path(path).unlink()
+        remove_quietly(files, [file.location for file in added])
         raise
-    with removed_if_refused(added):
-        _commit(classes, target, snapshot, bins, present, added)
+    with removed_if_refused(files, [file.location for file in added]):
+        _commit(classes, target, snapshot, bins, present, (writer.fields, added))
     return True
 
 
@@ -108,14 +107,16 @@ def _bins(files: Sequence[Content], tier: Tier) -> Iterator[Sequence[Content]]:
         yield taken
 
 
-def _deleted(spark: SparkSession, files: Sequence[Content], present: Deletes) -> Mapping[str, BitMap64]:
+def _deleted(
+    spark: SparkSession, access: Files, files: Sequence[Content], present: Deletes
+) -> Mapping[str, BitMap64]:
     """Positions of deleted rows, by the location of their data file."""
     found = {file.location: vector for file in files if (vector := present.vector(file.location)) is not None}
-    deleted = {location: vectors.read(vector) for location, vector in found.items()}
+    deleted = {location: vectors.read(vector, access) for location, vector in found.items()}
     if present.equality:
         searched = [file.searched(found.get(file.location)) for file in files]
         keys = [one.keys() for one in present.equality]
-        for location, bitmap, count in deleted_rows(spark, searched, keys):
+        for location, bitmap, count in deleted_rows(spark, access, searched, keys):
             if count:
                 deleted[location] = BitMap64.deserialize(bitmap)
     return deleted
@@ -127,15 +128,16 @@ def _commit(
     snapshot: Any,
     bins: Iterable[Sequence[Content]],
     present: Deletes,
-    added: Sequence[str],
+    added: tuple[pa.Schema, Sequence[WrittenFile]],
 ) -> None:
     change = target.newRewrite().validateFromSnapshot(snapshot.snapshotId())
     for file in (file for one in bins for file in one):
         change.deleteFile(file.to_iceberg(classes, target))
         if (vector := present.vectors.get(file.location)) is not None:
             change.deleteFile(vector.to_iceberg(classes, target))
-    for path in added:
-        change.addFile(small_file(classes, target.spec(), path))
+    fields, files = added
+    for one in files:
+        change.addFile(described(classes, target.spec(), one, fields))
     change.dataSequenceNumber(snapshot.sequenceNumber()).commit()
 
 
@@ -146,21 +148,22 @@ class Reader:
 
     fields: pa.Schema
     defaults: Mapping[int, pa.Scalar]
+    files: Files
     deleted: Mapping[str, BitMap64]
 
     @classmethod
-    def of(cls, columns: Iterable[Mapping[str, Any]], fields: pa.Schema) -> Reader:
+    def of(cls, columns: Iterable[Mapping[str, Any]], fields: pa.Schema, files: Files) -> Reader:
         kinds = {field_id(field): field.type for field in fields}
         defaults = {}
         for column in columns:
             default = _default(column.get("initial-default"), kinds[column["id"]])
             if default is not None:
                 defaults[column["id"]] = default
-        return cls(fields, defaults, {})
+        return cls(fields, defaults, files, {})
 
     def reads(self, file: Content) -> bool:
         """Whether the file's columns have types that can be copied."""
-        with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as found:
+        with parquet_file(self.files, file.location, file.size) as found:
             kinds = {field_id(field): field.type for field in found.schema_arrow}
         for field in self.fields:
             kind = kinds.get(field_id(field))
@@ -176,7 +179,7 @@ class Reader:
         deleted = np.array(self.deleted.get(file.location, ()), np.int64)
         fields = pa.schema([*self.fields, *_LINEAGE])
         start = 0
-        with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as found:
+        with parquet_file(self.files, file.location, file.size) as found:
             names = {field_id(field): field.name for field in found.schema_arrow}
             for batch in found.iter_batches(use_threads=False):
                 end = start + batch.num_rows

@@ -28,13 +28,17 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import field_id
+from penstock.sinks.files import WrittenFile, field_id
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
-from penstock.sinks.lake.iceberg.files import Classes, file_writer, key_writer, removed_if_refused, small_file
+from penstock.sinks.lake.iceberg.files import Classes, described, file_writer, key_writer, removed_if_refused
 from penstock.sinks.rows import Rows
 
 SMALL = "penstock.small"
 """Summary property of the snapshots of such commits."""
+
+
+Described = tuple[pa.Schema, Sequence[WrittenFile]]
+"""Files and their columns."""
 
 
 class SmallCommits:
@@ -63,21 +67,21 @@ class SmallCommits:
         removed = list(keys.files(named)) if key else []
         if removed and not added:
             added = [writer.empty_file()]
-        with removed_if_refused([*added, *removed]):
-            self._commit(target, added, removed, _ids(keys.fields), commit)
+        locations = [file.location for file in (*added, *removed)]
+        with removed_if_refused(writer.folder.files, locations):
+            self._commit(target, (writer.fields, added), (keys.fields, removed), commit)
         return True
 
-    def _commit(
-        self, target: Any, added: Sequence[str], removed: Sequence[str], ids: Sequence[int], commit: Commit
-    ) -> None:
+    def _commit(self, target: Any, rows: Described, keys: Described, commit: Commit) -> None:
+        added, removed = rows[1], keys[1]
         seen = target.currentSnapshot()  # before `newTransaction`, which loads the table again
         transaction = target.newTransaction()
         if added or removed:
             change, spec = transaction.newRowDelta(), target.spec()
-            for path in added:
-                change.addRows(small_file(self._classes, spec, path))
-            for path in removed:
-                change.addDeletes(small_file(self._classes, spec, path, deletes_by=ids))
+            for file in added:
+                change.addRows(described(self._classes, spec, file, rows[0]))
+            for file in removed:
+                change.addDeletes(described(self._classes, spec, file, keys[0], deletes_by=_ids(keys[0])))
             change.conflictDetectionFilter(self._classes.everything).validateNoConflictingDataFiles()
             if seen is not None:
                 change.validateFromSnapshot(seen.snapshotId())
