@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.sinks import files
-from penstock.sinks.files import FileWriter
+from penstock.sinks.files import FileWriter, MergeWriter, WrittenFile
 from penstock.store.files import Folder
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -31,3 +34,73 @@ def test_a_task_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.M
         list(writer.files(batches()))
     assert list(tmp_path.iterdir()) == []
     assert len(list(writer.files([batch, batch]))) == len(list(tmp_path.iterdir())) == 2
+
+
+EVERY = pa.schema([
+    ("b", pa.bool_()), ("i", pa.int32()), ("l", pa.int64()), ("f", pa.float32()), ("d", pa.float64()),
+    ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("t", pa.string()), ("raw", pa.binary()),
+    ("short", pa.decimal128(9, 2)), ("middle", pa.decimal128(18, 3)), ("wide", pa.decimal128(38, 4)),
+])  # fmt: skip
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
+
+
+def every(number: int, text: str) -> tuple[object, ...]:
+    money = Decimal(number) * Decimal("1.01")
+    return (number % 2 == 0, number, number * 10**12, number / 2, number / 3, date(2026, 1, 1 + abs(number)),
+            NOW, text, text.encode(), round(money, 2), round(money, 3), money * 10**20)  # fmt: skip
+
+
+def batch_of(*rows: tuple[object, ...] | None) -> pa.RecordBatch:
+    values = [
+        dict.fromkeys(EVERY.names) if row is None else dict(zip(EVERY.names, row, strict=True))
+        for row in rows
+    ]
+    return pa.RecordBatch.from_pylist(values, EVERY)
+
+
+def test_a_file_is_known_without_reading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "ROW_GROUP_BYTES", 1)
+    writer = FileWriter(Folder.local(tmp_path), EVERY)
+    (file,) = writer.files(
+        [batch_of(every(-7, "b"), None), batch_of(None, None), batch_of(every(3, "é" * 200))]
+    )
+    footer = pq.read_metadata(file.location)
+    assert (file.size, file.rows) == (Path(file.location).stat().st_size, 5)
+    assert file.row_groups == tuple(
+        footer.row_group(place).column(0).dictionary_page_offset
+        or footer.row_group(place).column(0).data_page_offset
+        for place in range(3)
+    )
+    stats = dict(zip(EVERY.names, file.columns, strict=True))
+    assert {(one.nulls, one.values) for one in file.columns} == {(3, 5)}
+    assert sum(one.bytes for one in file.columns) == sum(
+        footer.row_group(group).column(column).total_compressed_size
+        for group in range(3) for column in range(len(EVERY))
+    )  # fmt: skip
+    assert (stats["i"].least, stats["i"].greatest) == (-7, 3)
+    assert (stats["short"].least, stats["short"].greatest) == (-707, 303)
+    assert (stats["middle"].least, stats["middle"].greatest) == (-7070, 3030)
+    assert (stats["wide"].least, stats["wide"].greatest) == (-707 * 10**22, 303 * 10**22)
+    assert (stats["t"].least, stats["t"].greatest) == (b"b", None), "too long to be remembered"
+    assert stats["b"].least is None
+    assert WrittenFile.from_row(*file.to_row()) == file, "as a task sends it"
+
+
+def test_a_column_of_nulls_has_no_bounds(tmp_path: Path) -> None:
+    (file,) = FileWriter(Folder.local(tmp_path), EVERY).files([batch_of(None, None)])
+    assert {(one.nulls, one.least, one.greatest) for one in file.columns} == {(2, None, None)}
+
+
+def test_a_key_with_null_leaves_no_files(tmp_path: Path) -> None:
+    rows = FileWriter(Folder.local(tmp_path), EVERY)
+    keys = FileWriter(Folder.local(tmp_path), pa.schema([EVERY.field("l")]))
+    writer = MergeWriter(rows, keys)
+    assert writer.files([batch_of(every(1, "a")), batch_of(None)]) is None
+    assert list(tmp_path.iterdir()) == []
+    (answer,) = writer([batch_of(None)])
+    assert answer.to_pylist() == [{"location": "", "size": 0, "stats": "", "holds": "null"}]
+    found = writer.files([batch_of(every(1, "a"), every(2, "b"))])
+    assert found is not None and [len(found.rows), len(found.keys)] == [1, 1]
+    assert pq.read_table(found.keys[0].location)["l"].to_pylist() == [10**12, 2 * 10**12]
+    writer.remove(found)
+    assert list(tmp_path.iterdir()) == []

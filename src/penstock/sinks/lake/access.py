@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from penstock.sinks.lake.sessions import java_map
 from penstock.store.credentials import Ambient, Credentials, Keys, LentKeys
-from penstock.store.files import Folder, LocalFiles, ObjectFiles, is_object, local_path, split
+from penstock.store.files import Folder, LocalFiles, ObjectFiles, is_object, split
 from penstock.store.location import Location
 from penstock.store.options import StoreOptions
 
@@ -57,7 +57,7 @@ class Access:
         Hadoop's options hold. None: Penstock cannot write there by itself."""
         scheme, found, _ = location.partition(":")
         if not found or scheme == "file" or "/" in scheme:
-            return Folder(LocalFiles(), str(local_path(location)))
+            return Folder(LocalFiles(), location)
         if not is_object(f"{location}/{_FOLDER_NAME}"):
             return None
         bucket, _ = split(location)

@@ -43,7 +43,7 @@ from penstock.sinks.base import Commit, Compacted, Foreign, Missing
 from penstock.sinks.files import WRITTEN, WrittenFile, written
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.evolve import Change, assignments, dropped
-from penstock.sinks.lake.iceberg.catalog import PROPERTIES, Catalog
+from penstock.sinks.lake.iceberg.catalog import LOCAL_PROPERTIES, PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
@@ -112,7 +112,8 @@ class IcebergFormat:
         return self.name(table)
 
     def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
-        return self._catalog.create(self._levels(table), columns, {**PROPERTIES, **properties})
+        local = LOCAL_PROPERTIES if self._options.path is not None else {}
+        return self._catalog.create(self._levels(table), columns, {**PROPERTIES, **local, **properties})
 
     def remove(self, table: TableId) -> None:
         self._catalog.drop(self._levels(table))
