@@ -15,6 +15,7 @@ from rich.console import Console
 from bench import java, measure, peers_log, plots, report, target, workload
 from bench.goals import Goal
 from bench.latency.changes import CHANGES_PER_S, DEFINITION, ROWS_BEFORE, TABLE, TEXTS
+from bench.latency.object_store import REQUEST_S, dollars, far_away
 from bench.latency.summary import BUCKET_S
 from bench.measure import Figure, NotRun, Outcome
 from bench.ours import tried
@@ -31,24 +32,33 @@ _BEGIN, _END = (
 
 TASK = f"latency at {CHANGES_PER_S:,} changes/s"
 PIPELINE = "penstock run"
+PIPELINE_S3 = "penstock run, lake on S3"
 READER = "penstock receive + reader"
 ENDS = {
     READER: "commit → Arrow batch from the relay log",
     PIPELINE: "commit → applied to the Iceberg table",
+    PIPELINE_S3: f"commit → applied to the Iceberg table, {REQUEST_S * 1000:.0f} ms per request",
     peers_log.DEBEZIUM: "commit → record handed out",
 }
 SECONDS, SECONDS_MIN, SECONDS_MAX = 60, 5, 3600
 WARM_S = 20
 INTERVAL_MS = 0
 """Of the pipeline's epochs: the next one begins when the last one has ended."""
-LIMITS_S = {PIPELINE: {"p50": 0.3, "p99": 1.0}, READER: {"p50": 0.005, "p99": 0.02}}
+LIMITS_S = {
+    PIPELINE: {"p50": 0.3, "p99": 1.0},
+    PIPELINE_S3: {"p50": 1.0},
+    READER: {"p50": 0.005, "p99": 0.02},
+}
 """What is promised."""
+CPU_OF_S3_MAX = 1.3
+"""What is promised of the CPU time with a lake on S3, as a multiple of that with one on the disk."""
 _HEADINGS = ("system", "changes", "p50 s", "p90 s", "p99 s", "max s", "CPU-s per second", "MB", "others %")
 
 
 def measured(folder: Path, seconds: int, chosen: Sequence[str] = ()) -> Iterator[Outcome]:
     """Each system alone, on a server of its own."""
     yield tried(TASK, partial(_pipeline, folder, seconds), PIPELINE)
+    yield tried(TASK, partial(_pipeline_s3, folder, seconds), PIPELINE_S3)
     yield tried(TASK, partial(_reader, folder, seconds), READER)
     if not chosen or any(word.lower() in peers_log.DEBEZIUM.lower() for word in chosen):
         run = partial(_debezium, seconds)
@@ -66,6 +76,26 @@ def _pipeline(folder: Path, seconds: int) -> Figure:
         )  # fmt: skip
         target.compare(server, {TABLE.partition(".")[2]: TEXTS}, file)
     return _figure(run, PIPELINE, __version__, epochs=run.report["epochs"], interval_ms=INTERVAL_MS)
+
+
+def _pipeline_s3(folder: Path, seconds: int) -> Figure:
+    home = Path(tempfile.mkdtemp(dir=folder))
+    with far_away(home) as store, MySqlServer({"binlog_row_metadata": "FULL"}) as server:
+        _prepare(server)
+        file = _pipeline_file(server, home, store.sink)
+        run = measure.run(
+            measure.program("bench.programs.latency", file, WARM_S, seconds),
+            timeout_s=seconds + 1200, sample_ms=200,
+        )  # fmt: skip
+        # Start and end are in it, too: a minute of the stream makes nearly all of them.
+        requests = store.requests()
+        target.compare(server, {TABLE.partition(".")[2]: TEXTS}, file)
+    per_epoch = sum(requests.values()) / run.report["epochs_applied"]
+    return _figure(
+        run, PIPELINE_S3, __version__, epochs=run.report["epochs"], interval_ms=INTERVAL_MS,
+        requests=dict(requests), requests_per_epoch=round(per_epoch, 1),
+        dollars_per_1000_epochs=round(1000 * dollars(requests) / run.report["epochs_applied"], 4),
+    )  # fmt: skip
 
 
 def _reader(folder: Path, seconds: int) -> Figure:
@@ -103,7 +133,7 @@ def _prepare(server: MySqlServer) -> None:
     )
 
 
-def _pipeline_file(server: MySqlServer, home: Path) -> Path:
+def _pipeline_file(server: MySqlServer, home: Path, sink: dict[str, Any] | None = None) -> Path:
     document = {
         "name": "latency",
         "source": {
@@ -111,7 +141,7 @@ def _pipeline_file(server: MySqlServer, home: Path) -> Path:
             "user": workload.PEER_USER, "password": workload.PEER_PASSWORD,
         },
         "tables": [TABLE],
-        "sink": {"type": "iceberg", "path": str(home / "warehouse")},
+        "sink": sink or {"type": "iceberg", "path": str(home / "warehouse")},
         "state": str(home / "state"),
         "epoch": {"interval": INTERVAL_MS},
         "spark": {"master": "local[2]"},
@@ -145,6 +175,11 @@ def check(results: report.Results) -> list[Goal]:
             for name, limit in limits.items():
                 seconds = figure.details[f"{name}_s"]
                 found.append(Goal(f"{system}: {name} ≤ {limit:g} s", f"{seconds:.3f} s", seconds <= limit))
+    local, far = results.figure(TASK, PIPELINE), results.figure(TASK, PIPELINE_S3)
+    if local is not None and far is not None:
+        ratio = (far.cpu_s / far.changes) / (local.cpu_s / local.changes)
+        goal = f"{PIPELINE_S3}: CPU per change ≤ {CPU_OF_S3_MAX:g} times that on the disk"
+        found.append(Goal(goal, f"{ratio:.2f}", ratio <= CPU_OF_S3_MAX))
     return found
 
 
@@ -160,6 +195,11 @@ def write_docs(results: report.Results) -> None:
         f"Measured on {report.machine()}.\n\n![How often which latency was seen]({PICTURE.name})",
         report.markdown_table(_HEADINGS, _rows(results)),
     ]
+    if (far := results.figure(TASK, PIPELINE_S3)) is not None:
+        parts.append(
+            f"With the lake on S3, an epoch of one table took {far.details['requests_per_epoch']} requests. "
+            f"By S3's price list, 1,000 epochs cost ${far.details['dollars_per_1000_epochs']:.3f}."
+        )
     if results.not_run():
         parts.append("Not run:\n\n" + report.not_run(results))
     parts.append(report.goals_table(check(results)))

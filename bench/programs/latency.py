@@ -61,7 +61,7 @@ def main() -> None:
         "changes": len(latencies), "began": began, "ended": ended, "writer_cpu_s": cpu_ended - cpu_began,
         "writer_late_s_max": round(changes.late_s_max, 3),
         "epochs": sum(began_us <= applied_us < ended_us for _, applied_us in epochs.applied.values()),
-        **summary(latencies),
+        "epochs_applied": len(epochs.applied), **summary(latencies),
     }  # fmt: skip
     print(json.dumps(report), flush=True)
 

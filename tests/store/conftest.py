@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.store.faulty_proxy import FaultyProxy
 
 from penstock.backoff import Schedule
 from penstock.store.base import Store
 from penstock.store.credentials import GivenKeys, Keys
 from penstock.store.opening import open_store
 from penstock.store.options import Retries, StoreOptions
+from penstock.testing.faulty_proxy import FaultyProxy
 from penstock.testing.servers.s3 import KEY_ID, SECRET, Moto, S3Proxy, S3Server
 
 S3_SERVERS: dict[str, type[Moto] | type[S3Proxy]] = {"moto": Moto, "s3proxy": S3Proxy}

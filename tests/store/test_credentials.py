@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from tests.store.conftest import options
-from tests.store.faulty_proxy import Fault, FaultyProxy
 
 from penstock.errors import InternalError, PenstockError
 from penstock.store.credentials import (
@@ -31,6 +30,7 @@ from penstock.store.errors import StoreRefused
 from penstock.store.objects import ObjectStore
 from penstock.store.opening import open_store
 from penstock.store.options import StoreOptions
+from penstock.testing.faulty_proxy import Fault, FaultyProxy
 from penstock.testing.servers.s3 import KEY_ID, SECRET
 
 TOKEN = "the-session-token-of-a-test"

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.store.conftest import options
-from tests.store.faulty_proxy import Fault, FaultyProxy, get, put
 
 from penstock.errors import PenstockError
 from penstock.store.files import Folder, LocalFiles, ObjectFiles, is_object, local_path
+from penstock.testing.faulty_proxy import Fault, FaultyProxy, get, put
 from penstock.testing.servers.s3 import S3Server
 
 PART = 5 << 20

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 from tests.store.conftest import options
-from tests.store.faulty_proxy import Fault, FaultyProxy, Request, get, put
 
 from penstock.store.base import Store
 from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing, StoreRefused, StoreUnavailable
 from penstock.store.opening import open_store
 from penstock.store.probe import check_conditions
+from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request, get, put
 
 UNCLEAR = {
     "lost answer": Fault("lost answer"),

@@ -1,0 +1,60 @@
+"""A private S3 server that is as far away as one in a cloud, and what its requests would cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request, always
+from penstock.testing.servers.s3 import S3Proxy
+
+REQUEST_S = 0.02
+"""How much longer each request takes."""
+BUCKET = "lake"
+DOLLARS = {"PUT": 5e-6, "POST": 5e-6, "LIST": 5e-6, "GET": 4e-7, "HEAD": 4e-7, "DELETE": 0.0}
+"""Of one request to S3 Standard in us-east-1, by its public price list."""
+_FOREVER = 10**9
+
+
+class ObjectStore:
+    """`sink`: the section of a pipeline file for Iceberg tables there, in a catalog in SQLite."""
+
+    def __init__(self, proxy: FaultyProxy, server: S3Proxy, folder: Path) -> None:
+        self._proxy = proxy
+        properties = {**server.iceberg_properties, "s3.endpoint": proxy.url}
+        self.sink: dict[str, Any] = {
+            "type": "iceberg",
+            "catalog": {
+                "type": "jdbc",
+                "uri": f"jdbc:sqlite:{folder}/catalog.sqlite",
+                "warehouse": f"s3://{BUCKET}/warehouse",
+                "properties": properties,
+            },
+        }
+
+    def requests(self) -> Counter[str]:
+        """How many there were of each kind, so far."""
+        return Counter(kind_of(request) for request in list(self._proxy.requests))
+
+
+@contextmanager
+def far_away(folder: Path) -> Iterator[ObjectStore]:
+    server = S3Proxy()
+    try:
+        server.make_bucket(BUCKET)
+        with FaultyProxy(server.host, server.port) as proxy:
+            proxy.plan(Fault("slow", seconds=REQUEST_S), when=always, times=_FOREVER)
+            yield ObjectStore(proxy, server, folder)
+    finally:
+        server.close()
+
+
+def kind_of(request: Request) -> str:
+    return "LIST" if request.method == "GET" and "list-type=" in request.path else request.method
+
+
+def dollars(requests: Counter[str]) -> float:
+    return sum(DOLLARS.get(kind, 0.0) * count for kind, count in requests.items())
