@@ -141,7 +141,6 @@ def test_lines_fit() -> None:
 
 
 LIMIT_NAME = re.compile(r"^[A-Z0-9_]*_(MAX|MIN|S|MS|NS|SECONDS|BYTES|ROWS|CHARACTERS)$|^_?RETRY$")
-UNEXPLAINED_LIMITS: set[str] = {"sinks/lake/iceberg/files.py:BOUND_BYTES_MAX"}
 
 
 def is_numeric(value: ast.expr) -> bool:

@@ -46,6 +46,10 @@ def may_remove_files(table: Any) -> bool:
     return bool(table.properties().get("gc.enabled") != "false")
 
 
+_MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+"""Spark's names of the errors."""
+
+
 class Catalog:
     """The catalog with this name in the Spark session. A table is given by the levels of its namespace and
     then its name. Thread-safe."""
@@ -77,6 +81,15 @@ class Catalog:
     def load(self, levels: Sequence[str]) -> Any:
         """An Iceberg table as it is now."""
         return self.open().loadTable(self._identifier_of(levels)).table()
+
+    def find(self, levels: Sequence[str]) -> Any | None:
+        """An Iceberg table as it is now. None: there is none of this name."""
+        try:
+            return self.load(levels)
+        except (Py4JJavaError, PySparkException) as error:
+            if not _says_missing(error):
+                raise
+            return None
 
     def exists(self, levels: Sequence[str]) -> bool:
         return bool(self.open().tableExists(self._identifier_of(levels)))
@@ -127,3 +140,10 @@ class Catalog:
         for place, value in enumerate(values):
             array[place] = value
         return array
+
+
+def _says_missing(error: Py4JJavaError | PySparkException) -> bool:
+    """Whether Spark says that there is no such table."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() in _MISSING
+    return bool(error.java_exception.getClass().getSimpleName() == "NoSuchTableException")

@@ -98,9 +98,8 @@ class IcebergFormat:
 
     def find(self, table: TableId) -> Any | Missing | Foreign:
         absent = self._is_local and not self._path(table).exists()  # much faster than to ask Spark
-        if absent or not self._catalog.exists(self._levels(table)):
-            return self._unless_occupied(table)
-        return self.load(table)
+        found = None if absent else self._catalog.find(self._levels(table))
+        return self._unless_occupied(table) if found is None else found
 
     def load(self, table: TableId) -> Any:
         return self._catalog.load(self._levels(table))
