@@ -56,7 +56,7 @@ pub struct Framer {
     has_executed: bool,
     skipping: bool,
     /// State and bytes of the transaction that is not stored.
-    aside: Group,
+    unstored: Group,
     fate: Fate,
     undecided: UndecidedTransaction,
     /// Prepared transactions by xid. `tracker` knows what the log says of them.
@@ -66,8 +66,8 @@ pub struct Framer {
     /// Bytes for the spool that `feed` has not given out yet.
     spooled: usize,
     replay: Option<Replay>,
-    aside_gtid: Option<Gtid>,
-    aside_digest: Digest,
+    unstored_gtid: Option<Gtid>,
+    unstored_digest: Digest,
     output: Vec<u8>,
     pieces: Vec<Piece>,
     entries: Vec<String>,
@@ -94,7 +94,7 @@ impl Framer {
             roll: false,
             has_executed: executed.is_some(),
             skipping: options.skip.until.is_some() || options.skip.until_us.is_some(),
-            aside: Group::default(),
+            unstored: Group::default(),
             fate: Fate::Store,
             undecided: UndecidedTransaction::default(),
             prepared: options.spool.prepared.iter().map(|known| (known.xid.clone(), known.clone())).collect(),
@@ -102,8 +102,8 @@ impl Framer {
             spool_number: options.spool.number,
             spooled: 0,
             replay: None,
-            aside_gtid: None,
-            aside_digest: Digest::default(),
+            unstored_gtid: None,
+            unstored_digest: Digest::default(),
             output: Vec::new(),
             pieces: Vec::new(),
             entries: Vec::new(),
@@ -211,7 +211,7 @@ impl Framer {
                     self.tracker.executed = GtidSet::decode(&mut Cursor::new(body, self.tracker.end))?;
                     self.has_executed = true;
                 }
-                self.stands_at(header.end_position);
+                self.source_moved_to(header.end_position);
                 self.open_when_ready();
                 Ok(())
             }
@@ -229,13 +229,13 @@ impl Framer {
                 }
                 // The source is idle: no transaction after the wanted time has come yet.
                 self.options.skip.until_us = None;
-                self.skipped_enough();
+                self.end_skipping_at_bounds();
                 self.open_when_ready();
                 Ok(())
             }
             EventKind::HEARTBEAT_V2 => Ok(()),
             EventKind::STOP => {
-                self.stands_at(header.end_position);
+                self.source_moved_to(header.end_position);
                 Ok(())
             }
             EventKind::TRANSACTION_PAYLOAD => {
@@ -247,7 +247,7 @@ impl Framer {
                     self.tracker.executed = mariadb::gtid_list(body, self.tracker.end)?;
                     self.has_executed = true;
                 }
-                self.stands_at(header.end_position);
+                self.source_moved_to(header.end_position);
                 self.open_when_ready();
                 Ok(())
             }
@@ -306,7 +306,7 @@ impl Framer {
         let position = cursor.u64("rotate position")?;
         let file = String::from_utf8_lossy(cursor.rest()).into_owned();
         if header.flags & EventHeader::FLAG_ARTIFICIAL == 0 && header.timestamp != 0 {
-            self.stands_at(header.end_position);
+            self.source_moved_to(header.end_position);
         }
         // All transactions of a span are in one file of the source, so their events say their positions in
         // it.
@@ -326,20 +326,20 @@ impl Framer {
             self.roll = true;
         }
         self.format = Some(format);
-        self.stands_at(header.end_position);
+        self.source_moved_to(header.end_position);
         self.open_when_ready();
         Ok(())
     }
 
     /// Advances over an event at the beginning or end of a file. Its position needs more than 32 bits only
     /// after a huge transaction.
-    fn stands_at(&mut self, log_pos: u32) {
+    fn source_moved_to(&mut self, log_pos: u32) {
         let place = Place { file: self.tracker.source.file.clone(), position: log_pos.into() };
         self.tracker.moved(&place);
     }
 
     fn idle(&self) -> bool {
-        self.tracker.group.is_idle() && self.aside.is_idle()
+        self.tracker.group.is_idle() && self.unstored.is_idle()
     }
 
     /// Readers can open a log as soon as its start is known.

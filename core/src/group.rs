@@ -41,9 +41,9 @@ enum State {
     /// A GTID event has been seen, its body follows.
     Announced,
     /// Between BEGIN and the end of its transaction.
-    Begun,
+    InTransaction,
     /// In a statement without a BEGIN before it.
-    Loose,
+    InStatement,
 }
 
 /// What one event did to its transaction.
@@ -52,7 +52,7 @@ pub struct Step<'a> {
     pub ends: bool,
     /// The transaction that ended was only XA-prepared: its rows do not count yet.
     pub prepared: bool,
-    /// No transaction ended, but an event outside of transactions.
+    /// What ended was an event outside of transactions.
     pub uncounted: bool,
     /// The log has other bytes than the source sent.
     pub rewritten: bool,
@@ -113,29 +113,29 @@ impl Group {
                 cursor.skip(6, "table id")?;
                 let last_of_statement = cursor.u16("row event flags")? & 1 != 0;
                 match self.state {
-                    State::Begun => {}
+                    State::InTransaction => {}
                     _ if last_of_statement => step.ends = true,
-                    _ => self.state = State::Loose,
+                    _ => self.state = State::InStatement,
                 }
             }
-            EventKind::TABLE_MAP => self.loosen(),
+            EventKind::TABLE_MAP => self.enter_statement(),
             EventKind::EXECUTE_LOAD_QUERY => {
                 step.statement = Some(load_query(body, base)?);
-                step.ends = self.state != State::Begun;
+                step.ends = self.state != State::InTransaction;
             }
             kind if is_harmless(kind) || header.flags & EventHeader::FLAG_IGNORABLE != 0 => {
                 if self.is_idle() && header.flags & EventHeader::FLAG_IGNORABLE != 0 {
                     step.ends = true;
                     step.uncounted = true;
                 } else {
-                    self.loosen();
+                    self.enter_statement();
                 }
             }
             kind => {
                 // INCIDENT, or an unknown event that must not be ignored: it may have changed anything.
                 step.statement =
                     Some(Statement { database: b"", sql: b"", kind: Some(kind), variables: b"" });
-                step.ends = self.state != State::Begun;
+                step.ends = self.state != State::InTransaction;
             }
         }
         if step.ends {
@@ -150,15 +150,15 @@ impl Group {
         cursor.skip(12, "GTID")?;
         let flags = cursor.u8("GTID flags")?;
         if flags & MARIADB_STANDALONE == 0 {
-            self.state = State::Begun;
+            self.state = State::InTransaction;
         }
         Ok(())
     }
 
     #[inline]
-    fn loosen(&mut self) {
-        if self.state != State::Begun {
-            self.state = State::Loose;
+    fn enter_statement(&mut self) {
+        if self.state != State::InTransaction {
+            self.state = State::InStatement;
         }
     }
 
@@ -166,12 +166,12 @@ impl Group {
         let statement = query_statement(body, base)?;
         let sql = statement.sql;
         match control(sql) {
-            Control::Begin => self.state = State::Begun,
+            Control::Begin => self.state = State::InTransaction,
             Control::End => (step.ends, step.rewritten) = (true, is_rewritten(sql)),
             Control::Rollback => (step.ends, step.savepoint) = (true, Some(Savepoint::RolledBack)),
             Control::Savepoint(savepoint) => {
                 step.savepoint = Some(savepoint);
-                step.ends = self.state != State::Begun;
+                step.ends = self.state != State::InTransaction;
             }
             Control::XaCommit => {
                 // In a relay log, a known XA transaction has its rows in place of its XA COMMIT. A remaining
@@ -179,13 +179,13 @@ impl Group {
                 step.ends = true;
                 step.statement = Some(Statement { kind: Some(EventKind::XA_PREPARE), ..statement });
             }
-            Control::Inside => step.ends = self.state != State::Begun,
+            Control::Inside => step.ends = self.state != State::InTransaction,
             Control::No => {
                 step.statement = Some(statement);
-                if self.state != State::Begun {
+                if self.state != State::InTransaction {
                     // CREATE TABLE … SELECT of 8.0.21+: the row events and an XID follow.
                     if ends_with_start_transaction(sql) {
-                        self.state = State::Begun;
+                        self.state = State::InTransaction;
                     } else {
                         step.ends = true;
                     }

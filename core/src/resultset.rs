@@ -93,7 +93,7 @@ impl ResultSetDecoder {
         if !self.done() {
             return Err(DecodeError::new("the answer ends before its last row", self.packets.offset).into());
         }
-        Ok(if self.rows.held == 0 { None } else { Some(self.rows.finish(self.packets.offset)?) })
+        Ok(if self.rows.built_rows == 0 { None } else { Some(self.rows.finish(self.packets.offset)?) })
     }
 }
 
@@ -160,8 +160,8 @@ struct RowBuilder {
     batch_rows: usize,
     batch_bytes: usize,
     /// Number of rows since the last batch, and bytes of their payloads.
-    held: usize,
-    held_bytes: usize,
+    built_rows: usize,
+    built_bytes: usize,
     total: u64,
 }
 
@@ -178,7 +178,7 @@ impl RowBuilder {
             (0..table.columns.len()).map(|at| ColumnBuilder::of(&table, at, types)).collect();
         let builders = builders.map_err(fail)?;
         let schema = Arc::new(schema);
-        Ok(Self { table, schema, builders, batch_rows, batch_bytes, held: 0, held_bytes: 0, total: 0 })
+        Ok(Self { table, schema, builders, batch_rows, batch_bytes, built_rows: 0, built_bytes: 0, total: 0 })
     }
 
     fn check_count(&self, payload: &[u8], offset: u64) -> Result<()> {
@@ -231,9 +231,9 @@ impl RowBuilder {
 
     /// Appends a row: 0, null bitmap with an offset of two bits, then the values that are not null.
     fn push(&mut self, payload: &[u8], offset: u64) -> Result<Option<RecordBatch>> {
-        let full = self.held > 0
-            && (self.held >= self.batch_rows
-                || self.held_bytes.saturating_add(payload.len()) > self.batch_bytes);
+        let full = self.built_rows > 0
+            && (self.built_rows >= self.batch_rows
+                || self.built_bytes.saturating_add(payload.len()) > self.batch_bytes);
         let batch = if full { Some(self.finish(offset)?) } else { None };
         let mut cursor = Cursor::new(payload, offset);
         cursor.skip(1, "row header")?;
@@ -253,8 +253,8 @@ impl RowBuilder {
                 DecodeError::new("bytes left over behind the last value of a row", cursor.offset()).into()
             );
         }
-        self.held += 1;
-        self.held_bytes += payload.len();
+        self.built_rows += 1;
+        self.built_bytes += payload.len();
         self.total += 1;
         Ok(batch)
     }
@@ -264,11 +264,11 @@ impl RowBuilder {
         let arrays: std::result::Result<Vec<ArrayRef>, ValueError> =
             self.builders.iter_mut().map(ColumnBuilder::finish).collect();
         let arrays = arrays.map_err(|error| fail(error.to_string()))?;
-        let options = RecordBatchOptions::new().with_row_count(Some(self.held));
+        let options = RecordBatchOptions::new().with_row_count(Some(self.built_rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
             .map_err(|error| fail(error.to_string()))?;
-        self.held = 0;
-        self.held_bytes = 0;
+        self.built_rows = 0;
+        self.built_bytes = 0;
         Ok(batch)
     }
 }

@@ -50,12 +50,12 @@ const SPOOL_FILE_MAX: u64 = 16 << 20;
 
 impl Framer {
     /// Takes an event of a transaction whose place is not known yet.
-    pub(super) fn hold(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
-        if self.aside.is_idle() {
+    pub(super) fn take_undecided(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
+        if self.unstored.is_idle() {
             // MariaDB: sequence (8), domain (4), flags; 64 is FL_PREPARED_XA, and no XA START follows.
             let xa =
                 header.kind == EventKind::MARIADB_GTID && body.get(12).is_some_and(|flags| flags & 64 != 0);
-            self.aside.step(header, body, self.tracker.end, &mut Step::default())?;
+            self.unstored.step(header, body, self.tracker.end, &mut Step::default())?;
             let undecided = &mut self.undecided;
             undecided.is_xa = xa;
             undecided.source.position = self.tracker.source.position;
@@ -63,7 +63,7 @@ impl Framer {
             undecided.gtid_event.clear();
             undecided.gtid_event.extend_from_slice(event);
             if xa {
-                self.aside_digest.update(event);
+                self.unstored_digest.update(event);
                 self.undecided.bytes.extend_from_slice(event);
             }
             return Ok(());
@@ -73,24 +73,24 @@ impl Framer {
                 Some((XaStatement::Start, xid)) => {
                     (self.undecided.is_xa, self.undecided.xid) = (true, Some(xid));
                     self.undecided.bytes.clone_from(&self.undecided.gtid_event);
-                    self.aside_digest.update(&self.undecided.gtid_event);
+                    self.unstored_digest.update(&self.undecided.gtid_event);
                 }
                 Some((XaStatement::Commit, xid)) => return self.committed(&xid, header, event, body),
                 Some((XaStatement::Rollback, xid)) => {
                     if self.prepared.remove(&xid).is_some() && self.undecided.intended == Fate::Store {
                         self.tracker.ending = Some(Ending { sent: None, change: Change::Ended(xid) });
                     }
-                    return self.release(header, event, body);
+                    return self.route_as_plain(header, event, body);
                 }
-                _ => return self.release(header, event, body),
+                _ => return self.route_as_plain(header, event, body),
             }
         }
-        self.aside_digest.update(event);
+        self.unstored_digest.update(event);
         if header.end_position != 0 {
             self.tracker.source.advance(header.end_position);
         }
         let mut step = Step::default();
-        self.aside.step(header, body, self.tracker.end, &mut step)?;
+        self.unstored.step(header, body, self.tracker.end, &mut step)?;
         self.undecided.bytes.extend_from_slice(event);
         if header.kind == EventKind::XA_PREPARE && self.undecided.xid.is_none() {
             self.undecided.xid = Some(xid_of_event(body, self.tracker.end)?);
@@ -114,8 +114,8 @@ impl Framer {
 
     /// The transaction is no XA transaction: it gets the fate that it would have had without this doubt, and
     /// so does the event that showed it.
-    fn release(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
-        let gtid = self.let_go();
+    fn route_as_plain(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
+        let gtid = self.forget_undecided();
         self.route_whole(&gtid)?;
         self.undecided.gtid_event = gtid;
         self.route(header, event, body)
@@ -123,8 +123,8 @@ impl Framer {
 
     /// Forgets the undecided transaction and returns its GTID event. Its buffers stay for the next one,
     /// because most transactions are undecided for one event.
-    fn let_go(&mut self) -> Vec<u8> {
-        self.aside = Group::default();
+    fn forget_undecided(&mut self) -> Vec<u8> {
+        self.unstored = Group::default();
         let undecided = &mut self.undecided;
         self.fate = std::mem::take(&mut undecided.intended);
         (undecided.is_xa, undecided.xid, undecided.spooled) = (false, None, None);
@@ -137,11 +137,12 @@ impl Framer {
         self.route(&header, event, &event[HEADER_SIZE..event.len() - self.checksum().size()])
     }
 
+    /// Called at the end of an XA transaction, which was prepared or committed in one phase.
     fn branch_ends(&mut self, header: &EventHeader, event: &[u8], prepared: bool) -> Result<()> {
         let xid = self.undecided.xid.take().unwrap_or_default();
         if !prepared && self.undecided.spooled.is_none() {
             let bytes = std::mem::take(&mut self.undecided.bytes);
-            self.back_to_its_begin();
+            self.step_back();
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
                 let length = EventHeader::parse(rest, self.tracker.end)?.size as usize;
@@ -158,16 +159,16 @@ impl Framer {
             if prepared {
                 self.prepared.insert(xid, place);
             }
-            self.let_go();
-            return self.aside_ended();
+            self.forget_undecided();
+            return self.unstored_ended();
         }
         if !prepared {
-            self.back_to_its_begin();
+            self.step_back();
             self.replay = Some(Replay { prepared: place, file: None, position: start, commit: None });
             return self.pump_replay().map(drop);
         }
         let end = self.tracker.source.clone();
-        let gtid = self.back_to_its_begin();
+        let gtid = self.step_back();
         self.route_whole(&gtid)?;
         self.tracker.source = end;
         self.store_query(event, header, "BEGIN")?;
@@ -176,16 +177,17 @@ impl Framer {
         self.store_query(event, header, &rewritten("PREPARE", &xid))
     }
 
-    /// Returns the source's position before the transaction, and forgets it.
-    fn back_to_its_begin(&mut self) -> Vec<u8> {
+    /// Moves the source's position back to the one before the undecided transaction. Forgets that transaction
+    /// and returns its GTID event.
+    fn step_back(&mut self) -> Vec<u8> {
         self.tracker.source = std::mem::take(&mut self.undecided.source);
-        self.let_go()
+        self.forget_undecided()
     }
 
     /// Records the digest of what the source sent for the transaction that is about to end, because other
     /// bytes are stored.
     fn ending(&mut self, change: Change) {
-        let sent = std::mem::take(&mut self.aside_digest).finish();
+        let sent = std::mem::take(&mut self.unstored_digest).finish();
         self.tracker.ending = Some(Ending { sent: Some(sent), change });
     }
 
@@ -194,17 +196,18 @@ impl Framer {
         self.route_whole(&made)
     }
 
+    /// Called at an XA COMMIT: replaces it by the rows of the prepared transaction.
     fn committed(&mut self, xid: &str, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.undecided.intended != Fate::Store {
             self.prepared.remove(xid);
-            return self.release(header, event, body);
+            return self.route_as_plain(header, event, body);
         }
         let Some(prepared) = self.prepared.get(xid).cloned() else {
-            return self.release(header, event, body);
+            return self.route_as_plain(header, event, body);
         };
-        let gtid = self.let_go();
-        self.aside_digest.update(&gtid);
-        self.aside_digest.update(event);
+        let gtid = self.forget_undecided();
+        self.unstored_digest.update(&gtid);
+        self.unstored_digest.update(event);
         self.route_whole(&gtid)?;
         self.store_query(event, header, "BEGIN")?;
         let position = prepared.start;
@@ -273,8 +276,8 @@ impl Framer {
         Ok(true)
     }
 
-    /// Writes the next event of the spool in the form that the log gets. Returns false if the log does not
-    /// get it.
+    /// Writes the next event of the spool into `event`, in the form that the log gets. Returns false if the
+    /// log does not get it.
     fn spooled_event(
         &self,
         file: &mut LogFile,

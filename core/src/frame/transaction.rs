@@ -19,14 +19,14 @@ impl Framer {
             self.begin(header, body)?;
         }
         if self.fate == Fate::Undecided {
-            return self.hold(header, event, body);
+            return self.take_undecided(header, event, body);
         }
         self.route(header, event, body)
     }
 
     pub(super) fn route(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.fate != Fate::Store {
-            return self.set_aside(header, event, body);
+            return self.skip_or_compare(header, event, body);
         }
         let offset = self.tracker.end;
         self.output.extend_from_slice(event);
@@ -41,11 +41,11 @@ impl Framer {
         Ok(())
     }
 
-    /// Called before the first event of a transaction: decides its fate, and the segment it goes to.
+    /// Called before the first event of a transaction. Decides its fate, and opens a segment if needed.
     fn begin(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
         self.fate = Fate::Store;
         if self.skipping || self.options.expected.is_some() {
-            self.begin_aside(header, body)?;
+            self.decide_fate(header, body)?;
         }
         if self.fate == Fate::Store {
             self.skipping = false;
@@ -54,15 +54,16 @@ impl Framer {
                 self.open_segment();
             }
         }
-        self.aside_digest = Digest::default();
+        self.unstored_digest = Digest::default();
         if self.fate != Fate::Compare && header.kind.is_gtid() {
             self.undecided.intended = std::mem::replace(&mut self.fate, Fate::Undecided);
         }
         Ok(())
     }
 
-    /// Takes an event of a transaction that may not be stored.
-    fn begin_aside(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
+    /// Decides the fate of a transaction that may have to be dropped or compared. `header` and `body` are
+    /// those of its first event.
+    fn decide_fate(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
         let event = GtidEvent::parse(header, body, self.tracker.end)?;
         if self.skipping && self.is_early(header, &event) {
             self.fate = Fate::Drop;
@@ -71,10 +72,11 @@ impl Framer {
                 self.fate = Fate::Compare;
             }
         }
-        self.aside_gtid = event.gtid;
+        self.unstored_gtid = event.gtid;
         Ok(())
     }
 
+    /// Whether the transaction begins before one of the bounds of the start.
     fn is_early(&self, header: &EventHeader, event: &GtidEvent) -> bool {
         let commit_us = event.immediate_commit_us.unwrap_or(u64::from(header.timestamp) * 1_000_000);
         let too_soon = self.options.skip.until_us.is_some_and(|bound| commit_us < bound);
@@ -83,34 +85,35 @@ impl Framer {
         too_soon || self.options.skip.until.as_ref().is_some_and(|bound| start.is_before(bound))
     }
 
-    fn set_aside(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
+    /// Takes an event of a transaction that is not stored.
+    fn skip_or_compare(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.fate == Fate::Compare {
-            self.aside_digest.update(event);
+            self.unstored_digest.update(event);
         }
         let mut step = Step::default();
-        self.aside.step(header, body, self.tracker.end, &mut step)?;
+        self.unstored.step(header, body, self.tracker.end, &mut step)?;
         if header.end_position != 0 {
             self.tracker.source.advance(header.end_position);
         }
         if step.ends {
-            self.aside_ended()
+            self.unstored_ended()
         } else {
             Ok(())
         }
     }
 
     /// Called at the end of a transaction that is not stored.
-    pub(super) fn aside_ended(&mut self) -> Result<()> {
+    pub(super) fn unstored_ended(&mut self) -> Result<()> {
         let place = self.tracker.source.clone();
         self.tracker.moved(&place);
-        if let Some(gtid) = self.aside_gtid.take() {
+        if let Some(gtid) = self.unstored_gtid.take() {
             self.tracker.executed.add(&gtid);
         }
         if self.fate == Fate::Drop {
             self.dropped += 1;
-            self.skipped_enough();
+            self.end_skipping_at_bounds();
         } else if let Some(expected) = self.options.expected.take() {
-            let found = std::mem::take(&mut self.aside_digest).finish();
+            let found = std::mem::take(&mut self.unstored_digest).finish();
             self.verified = (expected.length, expected.digest) == found;
             self.diverged = !self.verified;
         }
@@ -119,8 +122,8 @@ impl Framer {
         Ok(())
     }
 
-    /// Whether both bounds of the start are reached.
-    pub(super) fn skipped_enough(&mut self) {
+    /// Ends skipping if the source has reached both bounds of the start.
+    pub(super) fn end_skipping_at_bounds(&mut self) {
         let skip = &self.options.skip;
         let ahead = skip.until.as_ref().is_some_and(|bound| self.tracker.source.is_before(bound));
         self.skipping &= ahead || skip.until_us.is_some();
