@@ -41,7 +41,7 @@ from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 from penstock.model.schema_change import TableEffect
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated, ReadResult, ViewChoice
-from penstock.sources.hosts import Sight
+from penstock.sources.hosts import UsableHosts
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
 
@@ -245,8 +245,8 @@ class OneHost:
     def followed(self) -> ScriptedHost:
         return ScriptedHost(self.address)
 
-    def look(self) -> Sight:
-        return Sight((self.followed(),))
+    def look(self) -> UsableHosts:
+        return UsableHosts((self.followed(),))
 
     def close(self) -> None:
         """Nothing is open."""

@@ -12,7 +12,7 @@ from penstock.errors import ConfigError
 from penstock.model.schema import TypeOptions
 from penstock.snapshot.gate import STALE_SECONDS, Gate, Permit
 from penstock.sources.chunks import ChunkReader, ViewChoice
-from penstock.sources.hosts import Sight
+from penstock.sources.hosts import UsableHosts
 from penstock.testing.scenario import wait_for
 
 
@@ -41,22 +41,22 @@ class Clock:
 class Script:
     """Sees what it is told to."""
 
-    def __init__(self, sight: Sight | None = None) -> None:
-        self.sight = sight
+    def __init__(self, usable: UsableHosts | None = None) -> None:
+        self.usable = usable
         self.looks = 0
         self.closed = 0
 
     @property
     def is_needed(self) -> bool:
-        return self.sight is not None
+        return self.usable is not None
 
     def followed(self) -> Server:
         return SOURCE
 
-    def look(self) -> Sight:
+    def look(self) -> UsableHosts:
         self.looks += 1
-        assert self.sight is not None
-        return self.sight
+        assert self.usable is not None
+        return self.usable
 
     def close(self) -> None:
         self.closed += 1
@@ -131,7 +131,7 @@ def test_chunks_follow_one_another_under_a_permit_until_a_limit_says_no() -> Non
 
 
 def test_a_permit_ends_when_its_server_is_no_longer_fit() -> None:
-    script = Script(Sight((OTHER,)))
+    script = Script(UsableHosts((OTHER,)))
     one = gate(script)
     one.start()
     try:
@@ -144,7 +144,7 @@ def test_a_permit_ends_when_its_server_is_no_longer_fit() -> None:
         wait_for(begun, "the chunk")
         permit = found[0]
         assert permit is not None and one.may_read_another(permit, rows=1, bytes_=1)
-        script.sight = Sight((SOURCE,))
+        script.usable = UsableHosts((SOURCE,))
         wait_for(lambda: not one.may_read_another(permit, rows=1, bytes_=1), "the other server")
     finally:
         one.stop()
@@ -165,7 +165,7 @@ def test_nothing_begins_while_too_much_log_waits() -> None:
 
 
 def test_nothing_begins_before_the_servers_were_seen_or_on_what_was_seen_long_ago() -> None:
-    clock, script = Clock(), Script(Sight((OTHER,)))
+    clock, script = Clock(), Script(UsableHosts((OTHER,)))
     one = gate(script, clock)
     assert one.enter() is None and one.to_json()["paused_by"] == "load"
     one.start()
@@ -179,20 +179,20 @@ def test_nothing_begins_before_the_servers_were_seen_or_on_what_was_seen_long_ag
 
 
 def test_load_holds_chunks_up_until_it_is_gone() -> None:
-    script = Script(Sight((), "source:1 has Threads_running = 40, more than 20", "threads_running"))
+    script = Script(UsableHosts((), "source:1 has Threads_running = 40, more than 20", "threads_running"))
     one = gate(script)
     one.start()
     try:
         wait_for(lambda: one.enter() is None and one.to_json()["paused_by"] == "threads_running", "the load")
         assert "Threads_running = 40" in one.to_json()["throttled"]
-        script.sight = Sight((SOURCE,))
+        script.usable = UsableHosts((SOURCE,))
         wait_for(lambda: one.enter() is not None, "the chunk")
     finally:
         one.stop()
 
 
 def test_chunks_are_spread_over_the_servers_that_are_fit() -> None:
-    script = Script(Sight((SOURCE, OTHER)))
+    script = Script(UsableHosts((SOURCE, OTHER)))
     one = gate(script, parallel=4)
     one.start()
     try:
@@ -210,7 +210,7 @@ def test_chunks_are_spread_over_the_servers_that_are_fit() -> None:
 
 
 def test_nobody_looks_while_no_chunk_wants_to_begin() -> None:
-    clock, script = Clock(), Script(Sight((SOURCE,)))
+    clock, script = Clock(), Script(UsableHosts((SOURCE,)))
     one = gate(script, clock)
     clock.now += 1000
     one.start()

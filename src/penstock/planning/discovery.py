@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 ROUNDS_MAX = 10
 """How often the definitions are read if they change in the meantime. A migration changes a table several
 times. A table that changes more often may never stop changing."""
-RESTLESS = "its definition changed while it was read"
+DEFINITION_CHANGED = "its definition changed while it was read"
 """Reason for parking a table."""
-SOON = "Nothing to do: it is read again once its definition stops changing."
+DEFINITION_CHANGED_HINT = "Nothing to do: it is read again once its definition stops changing."
 """Hint for a table that is parked for that reason."""
 
 
@@ -95,8 +95,14 @@ def discover(
             )
             what = "found"
             if schema.table in restless:
-                state.park(schema.table, offset=start, reason=RESTLESS, hint=SOON, resnapshot=RESTLESS)
-                what = RESTLESS
+                state.park(
+                    schema.table,
+                    offset=start,
+                    reason=DEFINITION_CHANGED,
+                    hint=DEFINITION_CHANGED_HINT,
+                    resnapshot=DEFINITION_CHANGED,
+                )
+                what = DEFINITION_CHANGED
             state.add_change(Change(schema.table, schema.version, start, what, "captured"))
         parked = parked_when_found(state.tables(), new.keys(), unfollowable, config)
         for table, (reason, hint) in parked.items():

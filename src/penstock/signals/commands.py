@@ -79,7 +79,7 @@ class ExecuteSnapshot(_Data):
         return self
 
 
-class SomeSnapshots(_Data):
+class SnapshotSelection(_Data):
     """`collections` is None: all tables."""
 
     collections: list[str] | None = Field(None, alias="data-collections")
@@ -124,9 +124,9 @@ class SetLimits(_Data):
 
 TYPES: dict[str, type[_Data]] = {
     "execute-snapshot": ExecuteSnapshot,
-    "stop-snapshot": SomeSnapshots,
-    "pause-snapshot": SomeSnapshots,
-    "resume-snapshot": SomeSnapshots,
+    "stop-snapshot": SnapshotSelection,
+    "pause-snapshot": SnapshotSelection,
+    "resume-snapshot": SnapshotSelection,
     "add-table": AddTable,
     "remove-table": Tables,
     "park": Tables,

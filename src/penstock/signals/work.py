@@ -267,7 +267,7 @@ class Signals:
             table = replace(table, target_reset="recreate")
         self._state.put_table(table)
 
-    def _stop(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
+    def _stop(self, signal: Signal, command: commands.SnapshotSelection) -> Started:
         stopped: dict[str, Any] = {}
         for table in self._some(command.collections):
             for one in self._state.partials():
@@ -290,7 +290,7 @@ class Signals:
             return [table for table in self._state.tables().values() if not table.gone]
         return self._followed(patterns)
 
-    def _pause(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
+    def _pause(self, signal: Signal, command: commands.SnapshotSelection) -> Started:
         now = paused(self._state)
         named = (
             ["*"] if command.collections is None else [str(t.table) for t in self._some(command.collections)]
@@ -298,7 +298,7 @@ class Signals:
         set_paused(self._state, now | set(named))
         return "done", {"paused": sorted(now | set(named))}
 
-    def _resume(self, signal: Signal, command: commands.SomeSnapshots) -> Started:
+    def _resume(self, signal: Signal, command: commands.SnapshotSelection) -> Started:
         now = paused(self._state)
         if command.collections is None:
             left: set[str] = set()

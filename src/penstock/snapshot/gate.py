@@ -20,7 +20,7 @@ from typing import Any
 from penstock.config import SnapshotConfig
 from penstock.snapshot.rate_limits import Pace
 from penstock.sources.chunks import Host
-from penstock.sources.hosts import Sight, SnapshotHosts
+from penstock.sources.hosts import SnapshotHosts, UsableHosts
 
 LOOK_SECONDS = 1.0
 """Time between two checks of the servers. Each costs a query on each server."""
@@ -61,7 +61,7 @@ class Gate:
         )
         self._reading: Counter[str] = Counter()
         self._asked_at = float("-inf")
-        self._sight: Sight | None = None
+        self._usable: UsableHosts | None = None
         self._seen_at = float("-inf")
         self._waits: tuple[str, str] | None = None
         self._wake = threading.Event()
@@ -110,10 +110,10 @@ class Gate:
         if not allowed:
             return "too much log waits to be applied", "pause_when_behind"
         if self._servers.is_needed:
-            if self._sight is None or self._clock() - self._seen_at > STALE_SECONDS:
+            if self._usable is None or self._clock() - self._seen_at > STALE_SECONDS:
                 return "the load of the servers is not known yet", "load"
-            if not self._sight.hosts:
-                return self._sight.reason, self._sight.paused_by
+            if not self._usable.hosts:
+                return self._usable.reason, self._usable.paused_by
         seconds = self._pace.seconds_to_wait()
         if seconds > 0:
             holder = self._pace.holder()
@@ -121,8 +121,8 @@ class Gate:
         return None
 
     def _hosts(self) -> tuple[Host, ...]:
-        if self._servers.is_needed and self._sight is not None:
-            return self._sight.hosts
+        if self._servers.is_needed and self._usable is not None:
+            return self._usable.hosts
         return (self._servers.followed(),)
 
     # limits -------------------------------------------------------------------------------------------------
@@ -181,9 +181,9 @@ class Gate:
                 self._wake.wait()  # no limit: no chunk waits, and `stop` wakes it
                 self._wake.clear()
                 continue
-            sight = self._servers.look()
+            usable = self._servers.look()
             with self._lock:
-                self._sight, self._seen_at = sight, self._clock()
+                self._usable, self._seen_at = usable, self._clock()
             self._stopping.wait(LOOK_SECONDS)
         self._servers.close()
 

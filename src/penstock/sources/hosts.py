@@ -9,7 +9,7 @@ from penstock.sources.chunks import Host
 
 
 @dataclass(frozen=True)
-class Sight:
+class UsableHosts:
     """The servers that may be read from now. If there are none, `reason` says why, and `paused_by` names the
     limit."""
 
@@ -29,7 +29,7 @@ class SnapshotHosts(Protocol):
     def followed(self) -> Host:
         """The server whose log is followed now. Does not connect."""
 
-    def look(self) -> Sight:
+    def look(self) -> UsableHosts:
         """Checks all servers once. It is called about once a second while chunks wait. It never raises: an
         error is a reason to wait."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
-from penstock.verify.subject import FOR_NOW, NotCompared, Why
+from penstock.verify.subject import TEMPORARY, NotCompared, Why
 
 KEYS_LISTED = 100
 """Differing keys that are listed per table, so that a report stays readable. All are counted."""
@@ -121,4 +121,4 @@ def exit_code(reports: Iterable[TableReport], *, named: bool) -> int:
         return DIFFERENT
     if Why.PARKED in left_out:
         return SOME_PARKED
-    return NOT_YET if left_out & FOR_NOW or (named and left_out) else ALL_EQUAL
+    return NOT_YET if left_out & TEMPORARY or (named and left_out) else ALL_EQUAL

@@ -40,7 +40,7 @@ class Why(str, enum.Enum):
     """The pipeline has not written it yet."""
 
 
-FOR_NOW = frozenset({Why.READING, Why.CATCHING_UP, Why.UNWRITTEN})
+TEMPORARY = frozenset({Why.READING, Why.CATCHING_UP, Why.UNWRITTEN})
 """Reasons that end by themselves while the pipeline runs."""
 
 

@@ -34,7 +34,7 @@ from pymysql.constants import CR
 
 from penstock.errors import ConfigError, PenstockError, SourceUnreachable, TransientError
 from penstock.sources.mysql.options import MySqlOptions
-from penstock.sources.mysql.timeouts import Patience, Wire, resolve, send_all, watch_peer
+from penstock.sources.mysql.timeouts import TimedSocket, WaitLimits, resolve, send_all, watch_peer
 
 READ_BYTES = 512 * 1024
 """Bytes of the stream that are read at once: few calls while there is a backlog, and little memory."""
@@ -75,10 +75,10 @@ def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: 
     server shows as `program_name` in `performance_schema.session_connect_attrs`. `read_timeout_s`: a silence
     of this length ends the connection, whatever the server does. None: see `source.read_timeout`."""
     silence_s = config.read_timeout / 1000 if read_timeout_s is None else read_timeout_s
-    patience = Patience(config.connect_timeout / 1000, silence_s)
+    limits = WaitLimits(config.connect_timeout / 1000, silence_s)
     try:
         connection: Any = _Connection(
-            patience,
+            limits,
             may_reveal=config.allow_cleartext_password,
             host=config.host,
             port=config.port,
@@ -90,7 +90,7 @@ def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: 
             defer_connect=True,
             **_tls(config),
         )
-        connection.connect(_reach(config, patience, silence_s))
+        connection.connect(_reach(config, limits, silence_s))
     except (pymysql.Error, OSError, RuntimeError) as error:
         raise explain(error, config) from error
     except (IndexError, ValueError, struct.error, UnboundLocalError) as error:
@@ -100,44 +100,44 @@ def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: 
             hint="Check source.host and source.port, and firewalls and proxies on the way.",
         ) from error
     connection.password = b""
-    patience.connected()
+    limits.connected()
     if read_timeout_s is None:
-        patience.is_at_work = functools.partial(is_at_work, config, connection.thread_id())
+        limits.is_at_work = functools.partial(is_at_work, config, connection.thread_id())
     return connection
 
 
-def _reach(config: MySqlOptions, patience: Patience, silence_s: float) -> socket.socket:
+def _reach(config: MySqlOptions, limits: WaitLimits, silence_s: float) -> socket.socket:
     """A socket to the first of the host's addresses that answers. Each address gets its share of the time
     that is left."""
     failure: OSError | None = None
-    addresses = resolve(config.host, config.port, patience)
+    addresses = resolve(config.host, config.port, limits)
     for left, (family, kind, protocol, _, address) in zip(
         range(len(addresses), 0, -1), addresses, strict=True
     ):
         one = socket.socket(family, kind, protocol)
-        patience.use(one)
+        limits.use(one)
         try:
             watch_peer(one, silence_s)
-            one.settimeout(patience.seconds() / left)
+            one.settimeout(limits.seconds() / left)
             one.connect(address)
-            patience.check()
+            limits.check()
             return one
         except OSError as error:
             one.close()
-            patience.check()
-            failure = patience.late() if isinstance(error, TimeoutError) else error
+            limits.check()
+            failure = limits.late() if isinstance(error, TimeoutError) else error
     assert failure is not None
     raise failure
 
 
 class _Connection(pymysql.connections.Connection):
-    """A connection whose waits `Patience` limits. PyMySQL's own limits are switched off: they do not cover
+    """A connection whose waits `WaitLimits` limits. PyMySQL's own limits are switched off: they do not cover
     TLS and writes, and they end slow queries."""
 
     _sock: Any
 
-    def __init__(self, patience: Patience, *, may_reveal: bool, **options: Any) -> None:
-        self._patience = patience
+    def __init__(self, limits: WaitLimits, *, may_reveal: bool, **options: Any) -> None:
+        self._limits = limits
         self._may_reveal = may_reveal
         self._reader: io.BufferedReader | None = None
         super().__init__(**options)
@@ -150,20 +150,20 @@ class _Connection(pymysql.connections.Connection):
     def _rfile(self, file: Any) -> None:
         """The file that PyMySQL reads from. PyMySQL sets it for the plain socket, and again for TLS."""
         if file is not None:
-            self._patience.use(self._sock)
-            file = io.BufferedReader(Wire(self._sock, self._patience), 64 * 1024)
+            self._limits.use(self._sock)
+            file = io.BufferedReader(TimedSocket(self._sock, self._limits), 64 * 1024)
         self._reader = file
 
     def _get_server_information(self) -> None:
-        self._patience.phase = "greet"
+        self._limits.phase = "greet"
         super()._get_server_information()  # type: ignore[misc]
 
     def _request_authentication(self) -> None:
-        self._patience.phase = "finish TLS and the login"
+        self._limits.phase = "finish TLS and the login"
         try:
             super()._request_authentication()  # type: ignore[misc]
         except TimeoutError as error:  # of the TLS handshake
-            raise self._patience.late() from error
+            raise self._limits.late() from error
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
             raise  # the connection was cut, and neither side has refused the other's certificate
         except ssl.SSLError as error:
@@ -183,13 +183,13 @@ class _Connection(pymysql.connections.Connection):
 
     def _write_bytes(self, data: bytes) -> None:
         try:
-            send_all(self._sock, self._patience, data)
+            send_all(self._sock, self._limits, data)
         except OSError as error:
             self._force_close()  # type: ignore[attr-defined]
             raise pymysql.err.OperationalError(CR.CR_SERVER_GONE_ERROR, f"{error}") from error
 
     def close(self) -> None:
-        self._patience.hurry(_GOODBYE_S)
+        self._limits.hurry(_GOODBYE_S)
         super().close()
 
     def _process_auth(self, plugin_name: bytes, auth_packet: Any, handler: Any = None) -> Any:
@@ -382,7 +382,7 @@ def hang_up(connection: Any) -> None:
     """Says goodbye to the server and waits some seconds for it to close the connection. So the next
     connection does not count beside this one."""
     try:
-        connection._patience.hurry(_GOODBYE_S)
+        connection._limits.hurry(_GOODBYE_S)
         connection._execute_command(_COM_QUIT, b"")
         while connection._rfile.read1(4096):
             pass

@@ -14,7 +14,7 @@ from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.preflight import GTID_SQL, Source, account_sql
 from penstock.sources.mysql.snapshot import replicas, server_load
 from penstock.sources.mysql.snapshot.replicas import ReplicaFacts, SourceFacts
-from penstock.sources.mysql.snapshot.server_load import Onlooker
+from penstock.sources.mysql.snapshot.server_load import WatchedServers
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
 
@@ -42,7 +42,7 @@ def ensure_hosts(source: Source) -> Iterator[Finding]:
             GTID_SQL,
         )  # fmt: skip
         return
-    onlooker = Onlooker()
+    onlooker = WatchedServers()
     try:
         for address in addresses:
             yield from _host(source, onlooker, address)
@@ -50,7 +50,7 @@ def ensure_hosts(source: Source) -> Iterator[Finding]:
         onlooker.close()
 
 
-def _host(source: Source, onlooker: Onlooker, address: str) -> Iterator[Finding]:
+def _host(source: Source, onlooker: WatchedServers, address: str) -> Iterator[Finding]:
     captured = TableFilter(source.config.tables, fold_case=source.traits.fold_case)
     config = server_load.at(options_of(source.config), address)
     try:
@@ -109,7 +109,7 @@ def _unknown_lag(source: Source, address: str, error: PenstockError) -> Finding:
 
 def ensure_load(source: Source) -> Iterator[Finding]:
     """Checks `snapshot.load.replicas`. The snapshot pauses while they lag."""
-    onlooker = Onlooker()
+    onlooker = WatchedServers()
     try:
         for address in source.config.snapshot.load.replicas:
             try:

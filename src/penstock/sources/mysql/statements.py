@@ -16,8 +16,8 @@ of the log, so it is not asked. The rules:
 
 Tables that are not captured matter if they may become captured ones: the helper tables of online schema
 changes. Their definitions, and the origins of their columns in the original table, are followed by the
-statements that create them (`Shadows`). After a restart, they are found by reading the statements of the
-relay log again.
+statements that create them (`UncapturedTables`). After a restart, they are found by reading the statements of
+the relay log again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.foreign_key_statements import ADDED, children_of_changed, keys_after
 from penstock.sources.mysql.merge_tables import is_merge, merge_reason, union_of
 from penstock.sources.mysql.online_schema_change import is_copy_of
-from penstock.sources.mysql.uncaptured_tables import Shadows, TablesBefore, named_tables
+from penstock.sources.mysql.uncaptured_tables import TablesBefore, UncapturedTables, named_tables
 from penstock.sources.table_filter import TableFilter
 
 ReadTable = Callable[[TableId], TableSchema | None]
@@ -103,14 +103,14 @@ class MySqlStatements:
         self._read_table = read_table
         self._types = types
         self._in_full = in_full
-        self._shadows = Shadows(captured, server, read_database, earlier, in_full)
+        self._uncaptured = UncapturedTables(captured, server, read_database, earlier, in_full)
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         """See `sources.statements.Statements.effects`."""
         if _is_event(statement):
             why = _event_reason(statement)
             return [TableEffect(table, voids=why, rereads=why, what="unknown") for table in live]
-        tables = self._shadows.at(statement, live)
+        tables = self._uncaptured.at(statement, live)
         catalog = Catalog(
             statement_server(self._server(), statement),
             tables=tables,
@@ -126,7 +126,7 @@ class MySqlStatements:
         found += _under_merge_table(parsed, statement, live)
         if self._with_foreign_keys:
             found += children_of_changed(changes, live, {effect.table for effect in found})
-        self._shadows.record(statement, changes, live, tables, parsed)
+        self._uncaptured.record(statement, changes, live, tables, parsed)
         return found
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:

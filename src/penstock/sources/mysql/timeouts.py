@@ -30,7 +30,7 @@ from typing import Any
 ARRIVES_S = 1.0
 """Rows that the server says it is sending arrive within this time, or not at all."""
 
-_LIVING: weakref.WeakSet[Patience] = weakref.WeakSet()
+_LIVING: weakref.WeakSet[WaitLimits] = weakref.WeakSet()
 _LOCK = threading.Lock()
 
 
@@ -43,10 +43,10 @@ def interrupt(reason: str) -> int:
     not affected."""
     with _LOCK:
         living = list(_LIVING)
-    return sum(patience.interrupt(reason) for patience in living)
+    return sum(limits.interrupt(reason) for limits in living)
 
 
-class Patience:
+class WaitLimits:
     """The limits of one connection. `is_at_work` is called when the server is silent. None: silence ends the
     connection."""
 
@@ -119,48 +119,48 @@ class Patience:
         return any(not events & select.POLLERR for _, events in looks.poll(ARRIVES_S * 1000))
 
 
-class Wire(io.RawIOBase):
-    """Reads and writes a socket within the limits of a `Patience`."""
+class TimedSocket(io.RawIOBase):
+    """Reads and writes a socket within the limits of a `WaitLimits`."""
 
-    def __init__(self, connection: Any, patience: Patience) -> None:
+    def __init__(self, connection: Any, limits: WaitLimits) -> None:
         self._socket = connection
-        self._patience = patience
+        self._limits = limits
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while True:
-            limit(self._socket, self._patience)
+            limit(self._socket, self._limits)
             try:
                 size = int(self._socket.recv_into(buffer))
             except TimeoutError as error:
                 if error.errno == errno.ETIMEDOUT:  # from the kernel (`watch_peer`), and not our limit
-                    self._patience.check()
+                    self._limits.check()
                     raise TimeoutError("it acknowledges nothing, so the network to it is dead") from error
-                self._patience.silent()
+                self._limits.silent()
                 continue
             if not size:
-                self._patience.check()
+                self._limits.check()
             return size
 
 
-def limit(connection: Any, patience: Patience) -> None:
+def limit(connection: Any, limits: WaitLimits) -> None:
     """Sets the limit of the socket's next operation."""
-    seconds = patience.seconds()
+    seconds = limits.seconds()
     if connection.gettimeout() != seconds:
         connection.settimeout(seconds)
 
 
-def send_all(connection: Any, patience: Patience, data: bytes) -> None:
+def send_all(connection: Any, limits: WaitLimits, data: bytes) -> None:
     """Sends all bytes. Each part has its own limit, because a slow network is not a dead one."""
     view = memoryview(data)
     while view:
-        limit(connection, patience)
+        limit(connection, limits)
         try:
             view = view[connection.send(view) :]
         except TimeoutError:
-            patience.check()
+            limits.check()
             raise
 
 
@@ -184,7 +184,7 @@ def watch_peer(connection: socket.socket, silence_s: float) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def resolve(host: str, port: int, patience: Patience) -> list[Any]:
+def resolve(host: str, port: int, limits: WaitLimits) -> list[Any]:
     """The addresses of a host, within the time limit. A resolver cannot be interrupted, so another thread
     calls it."""
     with contextlib.suppress(socket.gaierror):
@@ -197,12 +197,12 @@ def resolve(host: str, port: int, patience: Patience) -> list[Any]:
         except OSError as error:
             found.append(error)
 
-    patience.phase = "have its name resolved"
+    limits.phase = "have its name resolved"
     thread = threading.Thread(target=ask, name="resolver", daemon=True)
     thread.start()
     while not found and thread.is_alive():
-        thread.join(min(0.2, patience.seconds()))
-    patience.phase = "accept the connection"
+        thread.join(min(0.2, limits.seconds()))
+    limits.phase = "accept the connection"
     if isinstance(found[0], BaseException):
         raise found[0]
     return found[0]

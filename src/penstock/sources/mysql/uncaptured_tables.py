@@ -34,7 +34,7 @@ Older ones count as unknown."""
 
 
 @dataclass(frozen=True)
-class Shadow:
+class UncapturedTable:
     """The definition of a table since an offset. None: it is unknown, or there is no such table. `base`: the
     captured table that it is a copy of. `evolution`: how it differs from that."""
 
@@ -48,12 +48,14 @@ class TablesBefore(MutableMapping[TableId, TableDefinition]):
     """All definitions right before one statement, for `Catalog`. Changes by the statement stay in this
     object."""
 
-    def __init__(self, live: dict[TableId, TableSchema], shadows: Shadows, offset: Offset) -> None:
+    def __init__(
+        self, live: dict[TableId, TableSchema], all_uncaptured: UncapturedTables, offset: Offset
+    ) -> None:
         self._live = live
-        self._shadows = shadows
+        self._all_uncaptured = all_uncaptured
         self._offset = offset
         self._changed: dict[TableId, TableDefinition | None] = {}
-        self.databases: MutableMapping[str, tuple[str, str]] = _Databases(shadows)
+        self.databases: MutableMapping[str, tuple[str, str]] = _Databases(all_uncaptured)
 
     def is_live(self, table: TableId) -> bool:
         return table in self._live
@@ -61,21 +63,21 @@ class TablesBefore(MutableMapping[TableId, TableDefinition]):
     def before(self, table: TableId) -> TableDefinition | None:
         if table in self._live:
             return TableDefinition.from_schema(self._live[table])
-        shadow = self._shadows.find(table, self._offset)
-        return shadow.definition if shadow is not None else None
+        uncaptured = self._all_uncaptured.find(table, self._offset)
+        return uncaptured.definition if uncaptured is not None else None
 
-    def shadow(self, table: TableId) -> Shadow | None:
-        return None if table in self._live else self._shadows.find(table, self._offset)
+    def uncaptured(self, table: TableId) -> UncapturedTable | None:
+        return None if table in self._live else self._all_uncaptured.find(table, self._offset)
 
     def evolution_of(self, copy: TableId, original: TableId) -> Evolution | None:
         """How the copy differs from the original table. None if not all statements about the copy are
         known."""
-        shadow = self.shadow(copy)
-        return shadow.evolution if shadow is not None and shadow.base == original else None
+        uncaptured = self.uncaptured(copy)
+        return uncaptured.evolution if uncaptured is not None and uncaptured.base == original else None
 
     def may_be_temporary(self, table: TableId) -> bool:
         """Whether a temporary table of this name was created before and may still exist."""
-        return self._shadows.may_be_temporary(table, self._offset)
+        return self._all_uncaptured.may_be_temporary(table, self._offset)
 
     def __getitem__(self, table: TableId) -> TableDefinition:
         found = self._changed[table] if table in self._changed else self.before(table)
@@ -96,7 +98,7 @@ class TablesBefore(MutableMapping[TableId, TableDefinition]):
         return self._changed[table] is not None if table in self._changed else self.before(table) is not None
 
     def __iter__(self) -> Iterator[TableId]:
-        names = {*self._live, *self._shadows.names(), *self._changed}
+        names = {*self._live, *self._all_uncaptured.names(), *self._changed}
         return iter([name for name in names if name in self])
 
     def __len__(self) -> int:
@@ -107,29 +109,29 @@ class _Databases(MutableMapping[str, tuple[str, str]]):
     """Character sets of databases, from statements in the log or else from the catalog, which is asked once
     per database."""
 
-    def __init__(self, shadows: Shadows) -> None:
-        self._shadows = shadows
+    def __init__(self, all_uncaptured: UncapturedTables) -> None:
+        self._all_uncaptured = all_uncaptured
 
     def __getitem__(self, name: str) -> tuple[str, str]:
-        found = self._shadows.database(name)
+        found = self._all_uncaptured.database(name)
         if found is None:
             raise KeyError(name)
         return found
 
     def __setitem__(self, name: str, charset: tuple[str, str]) -> None:
-        self._shadows.databases[name] = charset
+        self._all_uncaptured.databases[name] = charset
 
     def __delitem__(self, name: str) -> None:
-        self._shadows.databases.pop(name, None)
+        self._all_uncaptured.databases.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._shadows.databases)
+        return iter(self._all_uncaptured.databases)
 
     def __len__(self) -> int:
-        return len(self._shadows.databases)
+        return len(self._all_uncaptured.databases)
 
 
-class Shadows:
+class UncapturedTables:
     """Follows the statements of the log in order. A statement that comes again changes nothing."""
 
     def __init__(
@@ -147,7 +149,7 @@ class Shadows:
         self._in_full = in_full
         self._temporary: dict[TableId, Offset] = {}
         self._recorded: Offset | None = None
-        self._histories: dict[TableId, list[Shadow]] = {}
+        self._histories: dict[TableId, list[UncapturedTable]] = {}
         self.databases: dict[str, tuple[str, str] | None] = {}
 
     def at(self, statement: Statement, live: dict[TableId, TableSchema]) -> TablesBefore:
@@ -159,9 +161,9 @@ class Shadows:
     def names(self) -> Iterable[TableId]:
         return self._histories
 
-    def find(self, table: TableId, offset: Offset) -> Shadow | None:
+    def find(self, table: TableId, offset: Offset) -> UncapturedTable | None:
         history = self._histories.get(table, [])
-        index = bisect_right(history, offset, key=lambda shadow: shadow.since)
+        index = bisect_right(history, offset, key=lambda uncaptured: uncaptured.since)
         return history[index - 1] if index else None
 
     def may_be_temporary(self, table: TableId, offset: Offset) -> bool:
@@ -226,14 +228,15 @@ class Shadows:
                 case Altered(table=table) if table not in live:
                     self._altered(since, change, tables_before)
                 case Dropped(table=table) | Doubtful(table=TableId() as table) if table not in live:
-                    self._put(table, Shadow(since, None))
+                    self._put(table, UncapturedTable(since, None))
                 case Moved(names=names, left=left):
                     kept = {
-                        was: tables_before.shadow(was) or Shadow(since, tables_before.before(was))
+                        was: tables_before.uncaptured(was)
+                        or UncapturedTable(since, tables_before.before(was))
                         for _, was in names
                     }
                     for name in left:
-                        self._put(name, Shadow(since, None))
+                        self._put(name, UncapturedTable(since, None))
                     for name, was in names:
                         self._put(name, replace(kept[was], since=since, definition=tables_before.get(name)))
                 case _:
@@ -252,11 +255,11 @@ class Shadows:
             before = tables_before.before(base) if base is not None else None
             if before is not None:
                 evolution = Evolution.compared(before, definition, self._server())
-        self._put(change.table, Shadow(since, definition, base, evolution))
+        self._put(change.table, UncapturedTable(since, definition, base, evolution))
 
     def _altered(self, since: Offset, change: Altered, tables_before: TablesBefore) -> None:
-        shadow = tables_before.shadow(change.table)
-        evolution = shadow.evolution if shadow is not None else None
+        uncaptured = tables_before.uncaptured(change.table)
+        evolution = uncaptured.evolution if uncaptured is not None else None
         if evolution is not None:
             silent = change.silent
             keys = {key.parts for key in change.before.keys if key.unique}
@@ -264,14 +267,14 @@ class Shadows:
                 silent = (*silent, "rows that offend a new unique index are left out of the copy")
             later = Evolution(change.after, tuple(origin.before for origin in change.origins), silent)
             evolution = evolution.then(later)
-        base = shadow.base if shadow is not None else None
-        self._put(change.table, Shadow(since, change.after, base, evolution))
+        base = uncaptured.base if uncaptured is not None else None
+        self._put(change.table, UncapturedTable(since, change.after, base, evolution))
 
-    def _put(self, table: TableId, shadow: Shadow) -> None:
+    def _put(self, table: TableId, uncaptured: UncapturedTable) -> None:
         if not self._captured.has_database(table.database):
             return
         history = self._histories.setdefault(table, [])
-        history.append(shadow)
+        history.append(uncaptured)
         del history[:-HISTORY_MAX]
         while len(self._histories) > TABLES_MAX:
             del self._histories[next(iter(self._histories))]

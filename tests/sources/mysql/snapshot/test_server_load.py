@@ -14,7 +14,7 @@ from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot import replicas
 from penstock.sources.mysql.snapshot.host_selection import HostSelection
-from penstock.sources.mysql.snapshot.replicas import Fit, ReplicaFacts, ReplicaOf, SourceFacts, decide
+from penstock.sources.mysql.snapshot.replicas import ReplicaFacts, ReplicaOf, SourceFacts, Usable, decide
 from penstock.sources.mysql.snapshot.server_load import Channel, too_busy, too_far
 from penstock.sources.table_filter import TableFilter
 from penstock.testing.servers import MySqlServer
@@ -58,15 +58,15 @@ def test_both_names_of_the_columns_are_known() -> None:
 
 
 def test_a_replica_of_the_same_history_is_fit_and_its_own_old_transactions_are_known() -> None:
-    assert decide(REPLICA, SOURCE, CAPTURED) == Fit(ReplicaOf(P, ""))
+    assert decide(REPLICA, SOURCE, CAPTURED) == Usable(ReplicaOf(P, ""))
     former = replace(REPLICA, executed=GtidSet(f"{P}:1-90,{R}:1-50"))
     source = replace(SOURCE, executed=GtidSet(f"{P}:1-100,{R}:1-40"))
-    assert decide(former, source, CAPTURED) == Fit(ReplicaOf(P, f"{R}:1-40"))
+    assert decide(former, source, CAPTURED) == Usable(ReplicaOf(P, f"{R}:1-40"))
     assert replicas.errant(former, source) == GtidSet(f"{R}:41-50")
 
 
 def test_the_source_itself_is_read_as_such() -> None:
-    assert decide(replace(REPLICA, uuid=P, channels=()), SOURCE, CAPTURED) == Fit(None)
+    assert decide(replace(REPLICA, uuid=P, channels=()), SOURCE, CAPTURED) == Usable(None)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_replicates_something_else_is_unfit(changes: dict[str, Any], why: s
 @pytest.mark.parametrize("entry", ["mysql.rds_history,mysql.plugin", "crm.audit"])
 def test_filters_for_tables_that_are_not_captured_do_no_harm(entry: str) -> None:
     channel = {**CHANNEL, "Replicate_Ignore_Table": entry}
-    assert isinstance(decide(replace(REPLICA, channels=(channel,)), SOURCE, CAPTURED), Fit)
+    assert isinstance(decide(replace(REPLICA, channels=(channel,)), SOURCE, CAPTURED), Usable)
 
 
 def test_a_server_that_the_source_replicates_from_or_one_far_behind_is_unfit() -> None:
@@ -103,7 +103,7 @@ def test_a_server_that_the_source_replicates_from_or_one_far_behind_is_unfit() -
     far = decide(REPLICA, SOURCE, CAPTURED, behind_bytes=300 * 1024**2, window_bytes_max=window)
     assert isinstance(far, str) and "300 MiB" in far
     near = decide(REPLICA, SOURCE, CAPTURED, behind_bytes=window // 2, window_bytes_max=window)
-    assert isinstance(near, Fit)
+    assert isinstance(near, Usable)
 
 
 def selection(server: MySqlServer, **options: Any) -> HostSelection:
@@ -116,16 +116,16 @@ def test_what_cannot_be_told_counts_as_too_much(mysql_factory: Callable[..., MyS
     server = mysql_factory()
     away = "127.0.0.1:1"
     one = selection(server, load={"replica_lag_max": "1s", "replicas": [away]})
-    sight = one.look()
-    assert not sight.hosts and sight.paused_by == "replica_lag" and away in sight.reason
+    usable = one.look()
+    assert not usable.hosts and usable.paused_by == "replica_lag" and away in usable.reason
     busy = selection(server, load={"threads_running_max": 1})
     [(running,)] = [row[1:] for row in server.query("SHOW GLOBAL STATUS LIKE 'Threads_running'")]
-    sight = busy.look()
-    assert bool(sight.hosts) == (int(running) <= 1)
+    usable = busy.look()
+    assert bool(usable.hosts) == (int(running) <= 1)
     assert selection(server, load={"threads_running_max": 1000}).look().hosts
     server.close()
-    sight = busy.look()
-    assert not sight.hosts and sight.paused_by == "threads_running"
+    usable = busy.look()
+    assert not usable.hosts and usable.paused_by == "threads_running"
     one.close()
     busy.close()
 
@@ -138,8 +138,8 @@ def test_the_source_is_never_read_in_place_of_hosts_that_are_away(
     stranger.execute("CREATE DATABASE other")
     hosts = ["127.0.0.1:1", f"127.0.0.1:{stranger.port}"]
     one = selection(server, hosts=hosts)
-    sight = one.look()
-    assert not sight.hosts and sight.paused_by == "hosts"
-    assert all(host in sight.reason for host in hosts), sight.reason
+    usable = one.look()
+    assert not usable.hosts and usable.paused_by == "hosts"
+    assert all(host in usable.reason for host in hosts), usable.reason
     assert [item["host"] for item in one.hosts_to_json() if item["unfit"]] == hosts
     one.close()

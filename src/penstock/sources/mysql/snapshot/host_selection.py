@@ -16,13 +16,13 @@ from penstock.config import SnapshotConfig
 from penstock.errors import PenstockError
 from penstock.model.schema import TypeOptions
 from penstock.sources.chunks import ViewChoice
-from penstock.sources.hosts import Sight
+from penstock.sources.hosts import UsableHosts
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot import replicas, server_load
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.sources.mysql.snapshot.replicas import ReplicaOf
-from penstock.sources.mysql.snapshot.server_load import Onlooker, address_of
+from penstock.sources.mysql.snapshot.server_load import WatchedServers, address_of
 from penstock.sources.table_filter import TableFilter
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class HostSelection:
         self._source = source
         self._captured = captured
         self._behind = behind
-        self._onlooker = Onlooker()
+        self._onlooker = WatchedServers()
         self._judged: dict[str, MySqlHost | str] = {}
         self._judged_for = ""
         self._judged_at = 0.0
@@ -92,14 +92,14 @@ class HostSelection:
     def followed(self) -> MySqlHost:
         return self._host(self._source())
 
-    def look(self) -> Sight:
+    def look(self) -> UsableHosts:
         try:
             return self._look()
         except Exception as error:
             if not isinstance(error, PenstockError):
                 log.exception("the load of the servers could not be checked")
             message = error.message if isinstance(error, PenstockError) else str(error)
-            return Sight((), message, "load")
+            return UsableHosts((), message, "load")
 
     def close(self) -> None:
         self._onlooker.close()
@@ -112,22 +112,24 @@ class HostSelection:
             for address, found in list(self._judged.items())
         ]
 
-    def _look(self) -> Sight:
+    def _look(self) -> UsableHosts:
         source = self._source()
         limits = self._config.load
         for address in limits.replicas:
             if reason := self._lag(source, address, limits.replica_lag_max or 0):
-                return Sight((), reason, "replica_lag")
+                return UsableHosts((), reason, "replica_lag")
         if not self._config.hosts:
             reason = self._busy(source)
-            return Sight((), reason, "threads_running") if reason else Sight((self._host(source),))
+            return (
+                UsableHosts((), reason, "threads_running") if reason else UsableHosts((self._host(source),))
+            )
         fit = self._fit(source)
         if not fit:
             why = "; ".join(f"{name}: {found}" for name, found in self._judged.items())
-            return Sight((), f"none of snapshot.hosts can be read from ({why})", "hosts")
+            return UsableHosts((), f"none of snapshot.hosts can be read from ({why})", "hosts")
         reasons = {host.address: self._busy(host.source) for host in fit}
         free = tuple(host for host in fit if not reasons[host.address])
-        return Sight(free) if free else Sight((), "; ".join(reasons.values()), "threads_running")
+        return UsableHosts(free) if free else UsableHosts((), "; ".join(reasons.values()), "threads_running")
 
     def _lag(self, source: MySqlOptions, address: str, lag_max_ms: int) -> str:
         try:

@@ -23,7 +23,7 @@ from penstock._core import GtidSet
 from penstock.model.schema import TableId
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.options import MySqlOptions
-from penstock.sources.mysql.snapshot.server_load import Onlooker
+from penstock.sources.mysql.snapshot.server_load import WatchedServers
 from penstock.sources.table_filter import TableFilter
 
 AHEAD_SECONDS = 2
@@ -64,7 +64,7 @@ class SourceFacts:
 
 
 @dataclass(frozen=True)
-class Fit:
+class Usable:
     """The server is fit. `replica_of` is None for the followed server itself."""
 
     replica_of: ReplicaOf | None
@@ -90,11 +90,11 @@ def decide(
     *,
     behind_bytes: int = 0,
     window_bytes_max: int = 0,
-) -> Fit | str:
+) -> Usable | str:
     """Decides whether the replica is fit, or why not. Pure. `behind_bytes`: bytes of log that it lacks.
     `window_bytes_max`: the option of the section `snapshot`."""
     if replica.uuid == source.uuid:
-        return Fit(None)
+        return Usable(None)
     if replica.dialect.mariadb or not replica.has_gtids:
         return "it has no GTIDs of MySQL"
     if not replica.channels:
@@ -108,18 +108,18 @@ def decide(
         return f"it has transactions that the source lacks ({shown(lacking)})"
     if behind_bytes > window_bytes_max * BEHIND_SHARE_MAX:
         return f"it has not executed the last {behind_bytes // 1024**2} MiB of the log"
-    return Fit(ReplicaOf(source.uuid, str(of_server(source.executed, replica.uuid))))
+    return Usable(ReplicaOf(source.uuid, str(of_server(source.executed, replica.uuid))))
 
 
 def judge(
-    onlooker: Onlooker,
+    onlooker: WatchedServers,
     config: MySqlOptions,
     source: MySqlOptions,
     captured: TableFilter,
     *,
     behind: Callable[[str], int],
     window_bytes_max: int,
-) -> Fit | str:
+) -> Usable | str:
     """Judges whether chunks can be read from a replica, by queries to both servers. Raises `PenstockError` if
     one does not answer."""
     replica = look_at_replica(onlooker, config)
@@ -133,7 +133,7 @@ def judge(
     )
 
 
-def look_at_replica(onlooker: Onlooker, config: MySqlOptions) -> ReplicaFacts:
+def look_at_replica(onlooker: WatchedServers, config: MySqlOptions) -> ReplicaFacts:
     dialect = onlooker.dialect(config)
     gtids = "'OFF', ''" if dialect.mariadb else "@@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed"
     # Channels first: what they show as executed is in the set that is asked for next.
@@ -149,7 +149,7 @@ def look_at_replica(onlooker: Onlooker, config: MySqlOptions) -> ReplicaFacts:
     )
 
 
-def look_at_source(onlooker: Onlooker, source: MySqlOptions, replica: ReplicaFacts) -> SourceFacts:
+def look_at_source(onlooker: WatchedServers, source: MySqlOptions, replica: ReplicaFacts) -> SourceFacts:
     """The facts of the source, after it has executed what the replica has, or after `AHEAD_SECONDS`."""
     dialect = onlooker.dialect(source)
     [(uuid,)] = onlooker.ask(source, f"SELECT {dialect.identity}")

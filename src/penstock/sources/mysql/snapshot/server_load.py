@@ -86,7 +86,7 @@ def at(config: MySqlOptions, address: str) -> MySqlOptions:
     return config.model_copy(update={"host": host, "port": int(port), "failover": []})
 
 
-class Onlooker:
+class WatchedServers:
     """Connections to the watched servers, one for each, kept between looks. Only one thread uses it."""
 
     def __init__(self) -> None:
