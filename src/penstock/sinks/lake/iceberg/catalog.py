@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -97,15 +97,29 @@ class Catalog:
     def has_namespace(self, levels: Sequence[str]) -> bool:
         return bool(self.open().namespaceExists(self._texts(levels)))
 
-    def create(self, levels: Sequence[str], columns: StructType, properties: Mapping[str, str]) -> bool:
-        """Creates a table and its namespaces. False: the table exists already."""
+    def create(
+        self,
+        levels: Sequence[str],
+        columns: StructType,
+        properties: Mapping[str, str],
+        *,
+        prepare: Callable[[Any], None] | None = None,
+    ) -> bool:
+        """Creates a table and its namespaces. False: the table exists already. `prepare`: changes the new
+        table, in the same commit."""
         *namespace, name = levels
         user = self._spark.sparkContext.sparkUser()
         full = {**properties, "provider": "iceberg", "owner": user}  # as CREATE TABLE sets them
         try:
             place = self._identifier(self._namespace(tuple(namespace)), name)
             values = self._read_json(json.dumps(full), self._map)
-            self.open().createTable(place, self._type(columns.json()), self._transforms, values)
+            kinds = self._type(columns.json())
+            if prepare is None:
+                self.open().createTable(place, kinds, self._transforms, values)
+            else:
+                staged = self.open().stageCreate(place, kinds, self._transforms, values)
+                prepare(staged.table())
+                staged.commitStagedChanges()
         except (Py4JJavaError, PySparkException):
             with self._guard:
                 self._namespaces.clear()  # one of them may be gone

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.sinks.files import FIELD_ID, FileWriter, Value, WrittenFile, field_id
 from penstock.sinks.lake.access import Access
+from penstock.sinks.lake.iceberg.table_options import Term
 from penstock.store.files import Files, Folder, remove_quietly
 
 RESERVED_IDS = 2147483447
@@ -225,6 +226,9 @@ class Classes:
         self.delete_manifest = iceberg.ManifestFiles.readDeleteManifest
         self.everything = iceberg.expressions.Expressions.alwaysTrue()
         self.equal = iceberg.expressions.Expressions.equal
+        self.spec_json = iceberg.PartitionSpecParser.toJson
+        self._expressions = iceberg.expressions.Expressions
+        self._null_order = iceberg.NullOrder
         self._list = jvm.java.util.ArrayList
         self._lister = iceberg.io.SupportsPrefixOperations
         self._jvm = jvm
@@ -244,6 +248,16 @@ class Classes:
         for value in values:
             found.add(value)
         return found
+
+    def term(self, term: Term) -> Any:
+        """A term of Iceberg's expressions."""
+        if term.transform == "identity":
+            return self._expressions.ref(term.column)
+        make = getattr(self._expressions, term.transform)
+        return make(term.column) if term.width is None else make(term.column, term.width)
+
+    def null_order(self, *, first: bool) -> Any:
+        return self._null_order.NULLS_FIRST if first else self._null_order.NULLS_LAST
 
     def lists_files(self, io: Any) -> bool:
         """Whether a `FileIO` of Iceberg can list a directory."""

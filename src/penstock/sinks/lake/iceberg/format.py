@@ -13,6 +13,7 @@ gain. In version 3, ADD COLUMN … DEFAULT rewrites no file, either.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 import time
@@ -58,6 +59,7 @@ from penstock.sinks.lake.iceberg.files import (
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.merge import FileMerges
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.shaping import present_partitions, same_partitions, with_columns
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
@@ -65,6 +67,8 @@ from penstock.sinks.names import catalog_name, namespace_levels
 from penstock.sinks.refusals import check_directory
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import constant, literal_form
+
+log = logging.getLogger(__name__)
 
 HELD_MS = 24 * 3_600_000
 """How long a version that was asked for by `hold` can be read."""
@@ -84,6 +88,7 @@ class IcebergFormat:
         self._sessions = Sessions(spark)
         self._locks: dict[TableId, threading.RLock] = {}
         self._guard = threading.Lock()
+        self._compared: set[TableId] = set()
         self._is_local = options.path is not None and is_directory_catalog(
             spark, options.catalog_name, options.path
         )
@@ -99,7 +104,10 @@ class IcebergFormat:
     def find(self, table: TableId) -> Any | Missing | Foreign:
         absent = self._is_local and not self._path(table).exists()  # much faster than to ask Spark
         found = None if absent else self._catalog.find(self._levels(table))
-        return self._unless_occupied(table) if found is None else found
+        if found is None:
+            return self._unless_occupied(table)
+        self._say_other_partitions(table, found)
+        return found
 
     def load(self, table: TableId) -> Any:
         return self._catalog.load(self._levels(table))
@@ -112,7 +120,17 @@ class IcebergFormat:
 
     def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
         local = LOCAL_PROPERTIES if self._options.path is not None else {}
-        return self._catalog.create(self._levels(table), columns, {**PROPERTIES, **local, **properties})
+        levels, found = self._levels(table), {**PROPERTIES, **local}
+        shape = self._options.shape(table)
+        if shape is None:
+            return self._catalog.create(levels, columns, {**found, **properties})
+        found |= {**shape.properties, **properties}
+        if (location := shape.location_of(table)) is not None:
+            found["location"] = location
+        shaped = with_columns(table, shape, columns)
+        return self._catalog.create(
+            levels, columns, found, prepare=lambda target: shaped.apply(self._classes, table, target)
+        )
 
     def remove(self, table: TableId) -> None:
         self._catalog.drop(self._levels(table))
@@ -123,6 +141,22 @@ class IcebergFormat:
         with suppress(FileNotFoundError):
             shutil.rmtree(self._path(table))
         return True
+
+    def _say_other_partitions(self, table: TableId, target: Any) -> None:
+        """Warns once if the pipeline file asks for other partitions than the target has."""
+        shape = self._options.shape(table)
+        if shape is None or not shape.partition_by or table in self._compared:
+            return
+        self._compared.add(table)
+        present = present_partitions(self._classes, target)
+        if not same_partitions(present, shape.partitions):
+            has = ", ".join(map(str, present)) or "no partitions"
+            log.warning(
+                "%s: its target exists and keeps its partitions (%s). `partition_by` in `sink.tables` asks "
+                "for others (%s), which only new targets get. Change the target with ALTER TABLE in Spark, "
+                "or create it again: `penstock resnapshot FILE %s --recreate`.",
+                table, has, ", ".join(map(str, shape.partitions)), argument(table),
+            )  # fmt: skip
 
     # what a loaded target says ------------------------------------------------------------------------------
 

@@ -9,17 +9,20 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.model.units import Milliseconds
 from penstock.sinks.kind import NamespaceOptions, Probe, Probed, SinkKind
 from penstock.sinks.lake.iceberg.catalog_options import (
     CatalogOptions,
     CatalogSection,
+    HadoopCatalog,
     HiveCatalog,
     JdbcCatalog,
     Storage,
     storage_of,
 )
+from penstock.sinks.lake.iceberg.table_options import TableShape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +70,8 @@ class IcebergOptions(NamespaceOptions):
     """Maximum number of snapshots, whatever their age: every commit rewrites the list of them."""
     files_age: Milliseconds = 900_000
     """How long files are kept that no snapshot uses any more, for queries that still read them."""
+    tables: tuple[TableShape, ...] = ()
+    """Partitions, sort order, properties and location of new targets, by the names of their tables."""
 
     @model_validator(mode="after")
     def _has_one_warehouse(self) -> IcebergOptions:
@@ -76,6 +81,20 @@ class IcebergOptions(NamespaceOptions):
                 "`catalog.warehouse`"
             )
         return self
+
+    @model_validator(mode="after")
+    def _can_choose_locations(self) -> IcebergOptions:
+        fixed = self.path is not None or isinstance(self.catalog, HadoopCatalog)
+        if fixed and any(one.location is not None for one in self.tables):
+            raise ValueError(
+                "a hadoop catalog has each table in the warehouse; leave out `location` in `tables`, or use "
+                "a catalog of another type"
+            )
+        return self
+
+    def shape(self, table: TableId) -> TableShape | None:
+        """How a new target of the table is laid out. None: as Penstock does by itself."""
+        return next((one for one in self.tables if one.matches(table)), None)
 
     @property
     def directory(self) -> Path | None:

@@ -1,0 +1,204 @@
+"""The section `sink.tables`: how the sink lays out new targets, in the words of Iceberg's SQL. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+from typing_extensions import Self
+
+from penstock.model.pattern import TablePattern, is_wild, named_database
+from penstock.model.schema import TableId
+from penstock.model.section import Section
+from penstock.sinks.names import OWN_COLUMNS, directory_name
+
+Transform = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
+
+_NAME = r"(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s`(),]+))"
+_COLUMN = re.compile(_NAME)
+_TIME = re.compile(rf"(?P<unit>year|month|day|hour)s?\(\s*{_NAME}\s*\)", re.IGNORECASE)
+_WIDE = re.compile(rf"(?P<how>bucket|truncate)\(\s*(?P<width>[0-9]+)\s*,\s*{_NAME}\s*\)", re.IGNORECASE)
+_ORDER = re.compile(
+    r"(?P<term>.*?)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?",
+    re.IGNORECASE | re.DOTALL,
+)
+_WIDTH_MAX = 2**31 - 1
+"""Iceberg keeps the number of a transform in 32 bits."""
+_OWN_PROPERTIES = (
+    "format-version", "write.delete.mode", "write.update.mode", "write.merge.mode", "location", "provider",
+    "owner",
+)  # fmt: skip
+"""Properties of tables that are not the user's."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A column, or a transform of one. `width`: buckets, or the length that is kept."""
+
+    transform: Transform
+    column: str
+    width: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Term:
+        """Raises `ValueError` for a text that is not a term."""
+        text = text.strip()
+        if match := _COLUMN.fullmatch(text):
+            return cls("identity", _name(match))
+        if match := _TIME.fullmatch(text):
+            unit: Any = match["unit"].lower()
+            return cls(unit, _name(match))
+        if match := _WIDE.fullmatch(text):
+            width, how = int(match["width"]), match["how"].lower()
+            if not 0 < width <= _WIDTH_MAX:
+                raise ValueError(f"`{text}`: the number must be between 1 and {_WIDTH_MAX}")
+            return cls("bucket" if how == "bucket" else "truncate", _name(match), width)
+        raise ValueError(
+            f"`{text}` is not understood; write a column, `years(column)`, `months(column)`, `days(column)`, "
+            "`hours(column)`, `bucket(16, column)` or `truncate(4, column)`, with the column in backticks if "
+            "it is no plain name"
+        )
+
+    def __str__(self) -> str:
+        plain = re.fullmatch(r"\w+", self.column)
+        name = self.column if plain else "`" + self.column.replace("`", "``") + "`"
+        if self.transform == "identity":
+            return name
+        if self.width is not None:
+            return f"{self.transform}({self.width}, {name})"
+        return f"{self.transform}s({name})"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A part of a sort order."""
+
+    term: Term
+    descending: bool
+    nulls_first: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Order:
+        """Raises `ValueError`. NULL stands where Iceberg's SQL puts it: first in ascending order."""
+        match = _ORDER.fullmatch(text.strip())
+        assert match is not None, "it matches any text"
+        descending = (match["direction"] or "asc").lower() == "desc"
+        nulls = (match["nulls"] or ("last" if descending else "first")).lower()
+        return cls(Term.parse(match["term"]), descending, nulls == "first")
+
+
+def _name(match: re.Match[str]) -> str:
+    name = match["plain"] if match["quoted"] is None else match["quoted"].replace("``", "`")
+    if name.lower() in OWN_COLUMNS:
+        raise ValueError(f"`{name}` is a column that Penstock itself writes; choose one of the source's")
+    return name
+
+
+def _as_list(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _as_text(value: Any) -> Any:
+    """Properties are texts. YAML reads `true` and `3` as other types."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])]
+Property = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
+
+
+class TableShape(Section):
+    """How new targets are laid out whose source tables match. For a table, the first entry that matches
+    counts. Targets that exist stay as they are: change them with `ALTER TABLE` in Spark."""
+
+    match: Texts
+    """Patterns as in `tables`. For `merge_shards`, the name of the target (`into`) must match."""
+    partition_by: Texts = ()
+    """Partitions, as in Iceberg's SQL: `region`, `days(created)` (also `years`, `months`, `hours`),
+    `bucket(16, id)`, `truncate(4, code)`."""
+    sort_by: Texts = ()
+    """Order of the rows in each file: columns or transforms of columns, each with `asc` or `desc`, and
+    `nulls first` or `nulls last`."""
+    properties: dict[str, Property] = Field(default_factory=dict)
+    """Table properties, such as `write.parquet.compression-codec`. Those that Penstock relies on cannot be
+    set: `penstock.*`, `format-version` and the write modes."""
+    location: str | None = None
+    """Where the table's files are: a URL, in which `{database}` and `{table}` are the target's names. None:
+    where the catalog puts the table."""
+
+    @field_validator("match")
+    @classmethod
+    def _is_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("name at least one table")
+        for pattern in value:
+            if "." not in pattern:
+                raise ValueError(f"{pattern!r} names no database; write it as database.table")
+        return value
+
+    @field_validator("partition_by")
+    @classmethod
+    def _is_terms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        _refuse_repeated(map(Term.parse, value))
+        return value
+
+    @field_validator("sort_by")
+    @classmethod
+    def _is_orders(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        _refuse_repeated(Order.parse(text).term for text in value)
+        return value
+
+    @field_validator("properties")
+    @classmethod
+    def _are_not_ours(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if name.startswith("penstock.") or name in _OWN_PROPERTIES:
+                raise ValueError(f"{name} is set by Penstock itself; leave it out")
+        return value
+
+    @model_validator(mode="after")
+    def _gives_each_table_its_place(self) -> Self:
+        if self.location is None:
+            return self
+        if "://" not in self.location and not self.location.startswith("file:/"):
+            raise ValueError("`location` must be a URL, such as s3://bucket/lake/{database}/{table}")
+        many_tables = len(self.match) > 1 or any(map(is_wild, self.match))
+        many_databases = len(self.match) > 1 or any(named_database(one) is None for one in self.match)
+        for name, needed in (("{table}", many_tables), ("{database}", many_databases)):
+            if needed and name not in self.location:
+                raise ValueError(
+                    f"`location` must contain {name}: several tables can match, and each needs its own place"
+                )
+        return self
+
+    @property
+    def partitions(self) -> tuple[Term, ...]:
+        return tuple(map(Term.parse, self.partition_by))
+
+    @property
+    def order(self) -> tuple[Order, ...]:
+        return tuple(map(Order.parse, self.sort_by))
+
+    def matches(self, table: TableId) -> bool:
+        return any(TablePattern.of(pattern).matches(table) for pattern in self.match)
+
+    def location_of(self, table: TableId) -> str | None:
+        """The location for a target. Its names are written as in directory names."""
+        if self.location is None:
+            return None
+        names = {"{database}": directory_name(table.database), "{table}": directory_name(table.table)}
+        return re.sub(r"\{database\}|\{table\}", lambda found: names[found[0]], self.location).rstrip("/")
+
+
+def _refuse_repeated(terms: Iterable[Term]) -> None:
+    known: dict[tuple[str, str], Term] = {}
+    for term in terms:
+        group = "time" if term.transform in ("year", "month", "day", "hour") else term.transform
+        other = known.setdefault((group, term.column.lower()), term)
+        if other is not term:
+            raise ValueError(f"`{other}` and `{term}` say the same twice; leave one out")
