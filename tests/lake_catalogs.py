@@ -4,18 +4,20 @@ them."""
 
 from __future__ import annotations
 
+import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import STDOUT, run
 
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.testing.faulty_proxy import Fault, FaultyProxy
 from penstock.testing.servers.catalogs import HiveMetastore, Nessie
 from penstock.testing.servers.s3 import Moto
 
-DIRECTORY, JDBC_S3, REST_S3, HIVE = "directory", "jdbc-s3", "rest-s3", "hive"
-PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE)
+DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3 = "directory", "jdbc-s3", "rest-s3", "hive", "faulty-s3"
+PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3)
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -39,9 +41,27 @@ def iceberg_in(place: str, root: Path) -> Iterator[IcebergOptions]:
             if place == REST_S3:
                 with Nessie(store, "lake", vends=True) as nessie:
                     yield catalog(type="rest", uri=nessie.uri, warehouse=nessie.WAREHOUSE)
+            elif place == FAULTY_S3:
+                with FaultyProxy(store.host, store.port) as proxy:
+                    plan_faults(proxy)
+                    yield jdbc(root, {**store.iceberg_properties, "s3.endpoint": proxy.url})
+                    assert proxy.faults > len(proxy.requests) / 100 or len(proxy.requests) < 200
             else:
-                yield catalog(type="jdbc", uri=f"jdbc:sqlite:{root / 'catalog.db'}", warehouse="s3://lake/wh",
-                              properties=store.iceberg_properties)  # fmt: skip
+                yield jdbc(root, store.iceberg_properties)
+
+
+def jdbc(root: Path, properties: Mapping[str, str]) -> IcebergOptions:
+    uri = f"jdbc:sqlite:{root / 'catalog.db'}"
+    return catalog(type="jdbc", uri=uri, warehouse="s3://lake/wh", properties=dict(properties))
+
+
+def plan_faults(proxy: FaultyProxy, *, seed: int = 1) -> None:
+    """One request in twenty-five fails, in each of the ways in which stores and networks fail."""
+    chance = random.Random(seed)
+    faults = [Fault("answer"), Fault("answer", status=500, code="InternalError"), Fault("lost answer"),
+              Fault("reset in the middle"), Fault("slow", seconds=0.3)]  # fmt: skip
+    for fault in faults:
+        proxy.plan(fault, when=lambda request: chance.random() < 0.008, times=10**9)
 
 
 def run_in(place: str, *arguments: str, seconds: float) -> str:

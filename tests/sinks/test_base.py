@@ -44,6 +44,10 @@ def test_different_names_give_different_targets(two: list[str]) -> None:
     assert catalog_name(two[0]) != catalog_name(two[1])
 
 
+def test_a_catalog_name_is_no_location_that_iceberg_cuts() -> None:
+    assert catalog_name("a#b?c") == "a@0023b@003fc"
+
+
 @given(names)
 @example("..")
 def test_a_catalog_name_never_leaves_its_directory(name: str) -> None:

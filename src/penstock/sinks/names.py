@@ -38,11 +38,12 @@ def directory_name(name: str) -> str:
 
 
 def catalog_name(name: str) -> str:
-    """A name for a catalog. Only characters that a directory catalog would misread are encoded, as in
-    `directory_name`."""
+    """A name for a catalog. Only characters that a directory catalog or a location in an object store would
+    misread are encoded, as in `directory_name`. Iceberg cuts a location on S3 at `?` and `#`, so all files of
+    a table `a#b` would be one object `a`."""
 
     def safe(place: int, character: str) -> bool:
-        return character not in "/\\:@" and character >= " " and (character != "." or place > 0)
+        return character not in "/\\:@?#" and character >= " " and (character != "." or place > 0)
 
     return _component(name, safe)
 

@@ -89,6 +89,8 @@ class FaultyProxy:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self.requests: list[Request] = []
+        self.faults = 0
+        """How many faults have happened."""
         self._planned: list[_Planned] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -158,6 +160,7 @@ class FaultyProxy:
             for planned in self._planned:
                 if planned.left and planned.when(request):
                     planned.left -= 1
+                    self.faults += 1
                     return planned.fault
         return None
 

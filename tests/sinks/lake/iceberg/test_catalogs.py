@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.lake_catalogs import HIVE, JDBC_S3, REST_S3, run_in
+from tests.lake_catalogs import FAULTY_S3, HIVE, JDBC_S3, REST_S3, run_in
 
 CONFORMANCE = "tests/sinks/conformance"
 TABLES = f"{CONFORMANCE}/test_tables.py"
@@ -18,3 +18,9 @@ def test_a_table_in_a_jdbc_catalog_on_s3_lives_through_every_kind_of_write() -> 
 @pytest.mark.parametrize("place", [JDBC_S3, REST_S3, HIVE])
 def test_the_sink_keeps_its_promises_in_every_catalog(place: str) -> None:
     run_in(place, CONFORMANCE, "-k", "iceberg", seconds=3000)
+
+
+@pytest.mark.slow
+def test_kills_and_faults_of_the_store_together_lose_and_double_nothing() -> None:
+    """A hundred kills and more, each at another moment, while one request in twenty-five fails."""
+    run_in(FAULTY_S3, f"{CONFORMANCE}/test_kills.py", "-k", "iceberg", seconds=3000)
