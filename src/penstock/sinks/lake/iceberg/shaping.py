@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
+    ByteType,
     DataType,
     DateType,
     DecimalType,
@@ -23,6 +24,7 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    ShortType,
     StringType,
     StructType,
     TimestampNTZType,
@@ -37,7 +39,7 @@ from penstock.sinks.lake.iceberg.table_options import Order, TableShape, Term
 from penstock.sinks.names import source_columns
 
 _TIMES = (TimestampType, TimestampNTZType)
-_NUMBERS = (IntegerType, LongType, DecimalType)
+_NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _FITTING: Mapping[str, tuple[type[DataType], ...]] = {
     "identity": (*_NUMBERS, *_TIMES, DateType, StringType, BinaryType, BooleanType, FloatType, DoubleType),
     "year": (DateType, *_TIMES),
@@ -70,10 +72,7 @@ class _Columns:
         field = self._fields.get(term.column.lower())
         if field is None:
             raise _error(self._table, self._shape, option, term, f"there is no column {term.column}")
-        kind = (
-            IntegerType if field.dataType.simpleString() in ("tinyint", "smallint") else type(field.dataType)
-        )
-        if kind not in _FITTING[term.transform]:
+        if type(field.dataType) not in _FITTING[term.transform]:
             why = f"the column {field.name} is of type {field.dataType.simpleString()}"
             raise _error(self._table, self._shape, option, term, why)
         return Term(term.transform, field.name, term.width)
