@@ -70,7 +70,7 @@ def _measure(home: Path, what: str, segments: int) -> Iterator[Line]:
     yield Line(PART, f"relay log of {what}, {segments:,} segments: opened", opened, "s", OPEN_SECONDS_GOAL)
     began = time.monotonic()
     log.executed_at(log.end), log.position_at(log.end), log.start
-    yield Line(PART, "... its end, GTIDs and position told", time.monotonic() - began, "s")
+    yield Line(PART, "... its end, GTIDs and position read", time.monotonic() - began, "s")
     began = time.monotonic()
     epochs = _plan_all(log, home)
     seconds = time.monotonic() - began

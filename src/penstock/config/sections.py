@@ -48,9 +48,9 @@ class RelayLogConfig(Section):
     disk_free_min: Bytes = 256 * 1024**2
     """The receiver waits while the file system has less free space than this."""
     catch_up_timeout: Milliseconds = Field(24 * 3_600_000, ge=1)
-    """How long a run that starts waits for the receiver to write the log up to the source's end. Then it
-    knows the tables' definitions. The receiver may have a backlog of days: raise this where a day is not
-    enough. After this time the run ends with an error."""
+    """How long a starting run waits until the receiver has written the log up to the source's end. Only then
+    are the tables' definitions known. Raise it if the receiver may have a backlog of more than a day. After
+    this time the run ends with an error."""
 
 
 _PATTERNS_SCHEMA = {"type": "array", "items": {"type": "string"}, "minItems": 1}
@@ -114,22 +114,24 @@ class SnapshotConfig(Section):
     parallel: int = Field(2, ge=1, le=256)
     """Chunks read at the same time, each over its own connection. No other connections read rows."""
     rows_per_second: int = Field(0, ge=0)
-    """Rows per second of all chunks together; pauses between chunks keep the limit. 0: no limit."""
+    """Limit of rows per second, for all chunks together. Penstock pauses between chunks to stay below it. 0:
+    no limit."""
     bytes_per_second: Bytes = 0
     """The same limit in bytes that the server sends."""
     load: LoadConfig = LoadConfig()
     hosts: list[str] = Field([])
-    """Replicas `host:port` of the source to read chunks from instead of the source. docs/operations.md says
-    what they must fulfil."""
+    """Replicas `host:port` of the source to read chunks from instead of the source. docs/operations.md lists
+    the requirements."""
     pause_when_behind: Bytes = 1024**3
     """No chunk is started while more log than this waits to be applied."""
     window_bytes_max: Bytes = Field(512 * 1024**2, ge=1024**2)
-    """A chunk is read again when more log of its table than this has come since it was read: to place it,
-    that log is searched for newer rows. Tables that change faster need more, or smaller chunks."""
+    """Limit of the log of a table between the read of a chunk and its placement. That log is searched for
+    newer rows. If there is more of it, the chunk is read again. Tables that change fast need a higher limit
+    or smaller chunks."""
     append_bytes_max: Bytes = 128 * 1024**2
-    """The first chunks of a table are appended to its empty target while its log since its start is not
-    larger than this; later ones are merged. Each appended chunk is compared with all of that log, so with
-    more of it a merge is cheaper. 0: chunks are appended only while there is no such log."""
+    """The first chunks of a table are appended to its empty target while the table's log since its start is
+    not larger than this. Later chunks are merged. Each appended chunk is compared with all of that log, so a
+    merge is cheaper if there is more of it. 0: chunks are appended only if there is no such log."""
 
     @model_validator(mode="after")
     def _addresses(self) -> SnapshotConfig:
@@ -180,10 +182,10 @@ class SignalsConfig(Section):
     rest: RestConfig | None = None
     """A server in the running pipeline."""
     keep: int = Field(1000, ge=1)
-    """Number of ended signals that are kept. So long their answers can be read, and an id that is sent
-    again is recognised."""
+    """Number of ended signals that are stored. Their answers can be read, and an id that is sent again is
+    recognised."""
     keep_age: Milliseconds = 30 * 86_400_000
-    """How long ended signals are kept, if `keep` allows."""
+    """How long ended signals are stored, if `keep` allows."""
     waiting_max: int = Field(10_000, ge=1)
     """While this many signals have not ended, no more are accepted: HTTP answers 503, the file and the
     table are read later, commands are refused."""
@@ -220,19 +222,20 @@ class EpochConfig(Section):
     """Tables of one epoch that are written at the same time."""
     task_bytes: Bytes = Field(64 * 1024**2, ge=64 * 1024)
     """Log bytes of one table that one Spark task lists at once; half of it for a change log, whose rows are
-    written as they come. Smaller needs less memory in each task and makes more of them."""
+    written as they come. A smaller value means more tasks, and less memory in each."""
     driver_bytes_max: Bytes = 16 * 1024**2
-    """Log bytes (or bytes of snapshot rows) of one table that the driver decodes and writes itself, where the
-    sink can do without a Spark job; it holds so much of `tables_parallel` tables. 0 leaves all to Spark: less
-    memory in the driver, and a job of some 0.1 s for each table of an epoch."""
+    """Log bytes (or bytes of snapshot rows) of one table that the driver decodes and writes itself, if the
+    sink can write without a Spark job. The driver needs this much memory for each of `tables_parallel`
+    tables. 0: Spark writes everything. That needs less memory in the driver, and a job of about 0.1 s for
+    each table of an epoch."""
     snapshot_rows_max: int = Field(150_000, ge=1)
     """Rows of snapshot chunks that one epoch writes to a table while it also has changes of other tables,
-    which wait for the epoch's end. At least one chunk is written. More makes snapshots faster, and fewer
-    keeps the lag of the other tables shorter."""
+    which wait for the epoch's end. At least one chunk is written. A higher value makes snapshots faster. A
+    lower one shortens the lag of the other tables."""
     cascade_rows_max: int = Field(200_000, ge=1)
-    """`cascades: apply`: rows of a table that refers to itself, and changes of its parents, that one epoch
-    may follow; a tenth of it where a foreign key may change the table's own key. The driver holds them. If
-    there are more, the table is read again."""
+    """For `cascades: apply`: how many rows of a table that refers to itself, and changes of its parents, one
+    epoch may follow in the driver's memory. The limit is a tenth of it if a foreign key may change the
+    table's own key. If there are more, the table is read again."""
 
 
 class VerifyConfig(Section):
@@ -240,10 +243,10 @@ class VerifyConfig(Section):
 
     hold_timeout: Milliseconds = Field(60_000, ge=1)
     """How long the pipeline may take to stop planning for a moment. It does so between two epochs, so raise
-    this where one epoch takes longer."""
+    this if one epoch takes longer."""
     apply_timeout: Milliseconds = Field(900_000, ge=1)
-    """How long the pipeline may take to apply the log up to the place of the comparison. It has to make up
-    for all of its lag, so raise this for a pipeline that is far behind."""
+    """How long the pipeline may take to apply the log up to the place of the comparison. It must catch up
+    with all of its lag, so raise this for a pipeline that is far behind."""
 
 
 class SparkConfig(Section):
@@ -276,10 +279,10 @@ class SchemaConfig(Section):
     """How often a table is read again automatically for the same reason in 24 hours. After that it is
     parked until an operator acts."""
     narrowing: Literal["keep", "rewrite"] = "keep"
-    """When a column's type becomes narrower. `keep`: the target keeps the wider type, which holds every
-    value. `rewrite`: its rows are rewritten with the new type."""
+    """When a column's type becomes narrower. `keep`: the target keeps the wider type, which can represent
+    every value. `rewrite`: its rows are rewritten with the new type."""
     dropped_tables: Literal["keep", "drop"] = "keep"
     """After DROP TABLE. `keep`: the target stays. `drop`: it is dropped, too. A change log always stays."""
     history_table: str | None = Field("penstock.{pipeline}_schema_history", pattern=r"^[^.]+\.[^.]+$")
-    """A table at the target with every schema change, named as a source table `database.table` would be.
+    """A table at the target with every schema change, named like a source table, `database.table`.
     `{pipeline}` is the pipeline's name. null: no table. The console has none."""
