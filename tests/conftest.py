@@ -81,7 +81,8 @@ def spark(lake_root: Path, iceberg: IcebergOptions) -> Iterator[SparkSession]:
         master="local[2]", app_name="penstock-tests", driver_memory="1200m", conf=SHORT_LIVED
     )
     sinks = [iceberg, DeltaOptions(type="delta", path=lake_root)]
-    session = start(session_options(config, sinks, lake_root / "state"), config.master, lake_root / "state")
+    state, jars_of = lake_root / "state", [*sinks, *lake_catalogs.more_jars_of(iceberg)]
+    session = start(session_options(config, sinks, state, jars_of=jars_of), config.master, state)
     yield session
     session.stop()
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import STDOUT, run
 
+from penstock.sinks.lake.iceberg.catalog_options import JdbcCatalog
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.testing.faulty_proxy import Fault, FaultyProxy
 from penstock.testing.servers.catalogs import HiveMetastore, Nessie
@@ -23,6 +24,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def catalog(**options: object) -> IcebergOptions:
     return IcebergOptions.model_validate({"type": "iceberg", "catalog": options})
+
+
+def more_jars_of(options: IcebergOptions) -> list[IcebergOptions]:
+    """Sinks whose jars a session also has, so that one session can try several databases."""
+    if not isinstance(options.catalog, JdbcCatalog):
+        return []
+    return [catalog(type="jdbc", uri=f"jdbc:{name}:", warehouse="/tmp") for name in ("mysql", "postgresql")]
 
 
 @contextmanager

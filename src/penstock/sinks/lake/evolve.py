@@ -80,12 +80,12 @@ def changes(
     return found
 
 
-def dropped(present: StructType, changed: Sequence[Change]) -> list[str]:
+def dropped(present: StructType, changed: Sequence[Change], computed: Sequence[Change]) -> list[str]:
     """Columns to drop: those that the target should no longer have, and temporary columns of an earlier
     attempt."""
     kept = {change.before for change in changed}
     removed = [name for name in source_columns(present.names) if name not in kept]
-    temporary = {change.temporary for change in changed if change.how == "convert"}
+    temporary = {change.temporary for change in computed}
     return removed + [name for name in present.names if name.startswith(TEMPORARY) and name not in temporary]
 
 

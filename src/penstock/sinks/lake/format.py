@@ -111,7 +111,7 @@ class LakeFormat(Protocol):
     def widens(self, old: DataType, kind: DataType) -> bool:
         """Whether the format can change a column's type from `old` to `kind` without rewriting rows."""
 
-    def needs_computing(self, change: Change) -> bool:
+    def needs_computing(self, table: TableId, change: Change) -> bool:
         """Whether existing rows get values that must be computed and written."""
 
     def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:

@@ -211,7 +211,7 @@ class LakeSink:
             changed = changes(
                 table, present, columns, stored=form.stored, widens=form.widens, narrowing=narrowing
             )
-            computed = [change for change in changed if form.needs_computing(change)]
+            computed = [change for change in changed if form.needs_computing(table, change)]
             if computed:
                 form.compute(table, present, computed)
             form.change_columns(table, present, changed, computed, commit, properties or {})

@@ -90,7 +90,7 @@ class S3Proxy(S3Server):
         }
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, read_only: bool = False) -> None:
         super().__init__()
         self.jars = fetch(_JARS, transitive=True, pins=_PINS)
         (self.folder / "objects").mkdir()
@@ -99,6 +99,7 @@ class S3Proxy(S3Server):
             "s3proxy.authorization": "aws-v2-or-v4",
             "s3proxy.identity": KEY_ID,
             "s3proxy.credential": SECRET,
+            "s3proxy.read-only-blobstore": str(read_only).lower(),
             "jclouds.provider": "filesystem-nio2",
             "jclouds.filesystem.basedir": str(self.folder / "objects"),
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.lake_catalogs import FAULTY_S3, HIVE, JDBC_S3, REST_S3, run_in
 
@@ -14,10 +16,21 @@ def test_a_table_in_a_jdbc_catalog_on_s3_lives_through_every_kind_of_write() -> 
     assert "1 passed" in said
 
 
+WITHOUT: dict[str, str] = {
+    # Nessie has no older snapshots of a table, and gives `@` and `#` in names a meaning of its own.
+    REST_S3: " and not any_name and not held_stays",
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [JDBC_S3, REST_S3, HIVE])
 def test_the_sink_keeps_its_promises_in_every_catalog(place: str) -> None:
-    run_in(place, CONFORMANCE, "-k", "iceberg", seconds=3000)
+    run_in(place, CONFORMANCE, "-k", f"iceberg{WITHOUT.get(place, '')}", seconds=3000)
+
+
+@pytest.mark.slow
+def test_every_mistake_is_told_with_the_cure() -> None:
+    run_in(JDBC_S3, str(Path(__file__).with_name("catalog_mistakes.py")), seconds=900)
 
 
 @pytest.mark.slow

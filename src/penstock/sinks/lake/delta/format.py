@@ -273,7 +273,7 @@ class DeltaFormat:
     def widens(self, old: DataType, kind: DataType) -> bool:
         return widens(old, kind)
 
-    def needs_computing(self, change: Change) -> bool:
+    def needs_computing(self, table: TableId, change: Change) -> bool:
         """Delta has no defaults for existing rows."""
         return change.how == "convert" or (change.how == "add" and change.default is not None)
 

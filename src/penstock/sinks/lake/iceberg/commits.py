@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.sinks.base import Commit
+from penstock.sinks.lake.iceberg.catalog import may_remove_files
 
 COMMIT = "penstock.commit"
 
@@ -40,6 +41,11 @@ class Commits:
             if ours:
                 break
             at = parent
+        else:
+            if ancestry and not may_remove_files(target):
+                # The catalog itself has the older snapshots. What it rolls back, it rolls back with the
+                # table's properties.
+                ancestry.append((0, "expired"))
         return last_commit(target.properties().get(property_of(source)), ancestry)
 
     def _look(self, snapshot: Any) -> tuple[Commit | None, int | None] | None:

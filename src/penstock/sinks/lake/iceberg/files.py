@@ -230,6 +230,7 @@ class Classes:
         self._expressions = iceberg.expressions.Expressions
         self._null_order = iceberg.NullOrder
         self._list = jvm.java.util.ArrayList
+        self._version = iceberg.TableUtil.formatVersion
         self._lister = iceberg.io.SupportsPrefixOperations
         self._jvm = jvm
 
@@ -237,6 +238,11 @@ class Classes:
         """The folder of a table's data files. None: Penstock cannot write there by itself."""
         location = target.locationProvider().newDataLocation("file").rpartition("/")[0]
         return self._access.folder(location, target.io())
+
+    def is_v3(self, target: Any) -> bool:
+        """Whether the table's format version has deletion vectors, and defaults for existing rows. Some
+        catalogs make tables of version 2, whatever they are asked for."""
+        return bool(self._version(target) >= 3)
 
     def described(self, form: Mapping[str, Any], spec: Any) -> Any:
         """A data or delete file from its description, which has the form of `content_json`."""

@@ -63,7 +63,6 @@ from penstock.sinks.lake.iceberg.shaping import present_partitions, same_partiti
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
-from penstock.sinks.names import catalog_name, namespace_levels
 from penstock.sinks.refusals import check_directory
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import constant, literal_form
@@ -195,7 +194,9 @@ class IcebergFormat:
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        if not self._options.equality_deletes or not self._small.write(target, rows, key, commit):
+        if not self._options.equality_deletes or not self._classes.is_v3(target):
+            return False
+        if not self._small.write(target, rows, key, commit):
             return False
         self._maintenance.count_commit(table, small=True)
         return True
@@ -229,8 +230,8 @@ class IcebergFormat:
     def merge_files(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        # Loaded again, now that nobody else changes its files.
-        if not self._merges.write(self.load(table), rows, key, commit):
+        target = self.load(table)  # again, now that nobody else changes its files
+        if not self._classes.is_v3(target) or not self._merges.write(target, rows, key, commit):
             return False
         self._maintenance.count_commit(table, small=False)
         return True
@@ -270,8 +271,11 @@ class IcebergFormat:
         pair = (type(old), type(kind))
         return pair in ((IntegerType, LongType), (FloatType, DoubleType))
 
-    def needs_computing(self, change: Change) -> bool:
-        return change.how == "convert"  # for added columns, Iceberg has defaults for existing rows
+    def needs_computing(self, table: TableId, change: Change) -> bool:
+        """For added columns, Iceberg has defaults for existing rows, from format version 3 on."""
+        if change.how == "add" and change.default is not None:
+            return not self._classes.is_v3(self.load(table))
+        return change.how == "convert"
 
     def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
         with _refused(table):
@@ -297,22 +301,23 @@ class IcebergFormat:
         properties: Mapping[str, str | None],
     ) -> None:
         with _refused(table):
-            self._change_columns(table, present, changed, commit, properties)
+            self._change_columns(table, present, changed, computed, commit, properties)
 
     def _change_columns(
         self,
         table: TableId,
         present: StructType,
         changed: list[Change],
+        computed: list[Change],
         commit: Commit | None,
         properties: Mapping[str, str | None],
     ) -> None:
         transaction = self.load(table).newTransaction()
         update = transaction.updateSchema()
-        for name in dropped(present, changed):
+        for name in dropped(present, changed, computed):
             update.deleteColumn(name)
         for change in changed:
-            self._change_column(update, change)
+            self._change_column(update, change, computed=change in computed)
         update.commit()
         order = transaction.updateSchema()
         for before, change in zip([None, *changed], changed, strict=False):
@@ -327,8 +332,10 @@ class IcebergFormat:
         self._commits.record(transaction, transaction.table(), commit, properties)
         transaction.commitTransaction()
 
-    def _change_column(self, update: Any, change: Change) -> None:
+    def _change_column(self, update: Any, change: Change, *, computed: bool) -> None:
         match change.how:
+            case "add" if computed:
+                update.renameColumn(change.temporary, change.name)
             case "add":
                 update.addColumn(None, change.name, self._type(change.kind), None, self._literal(change))
             case "convert":
@@ -379,8 +386,7 @@ class IcebergFormat:
 
     def _levels(self, table: TableId) -> list[str]:
         """The levels of the target's name in the catalog."""
-        levels = (*namespace_levels(self._options.namespace, table), table.table)
-        return list(map(catalog_name, levels))
+        return self._options.levels(table)
 
     def _unless_occupied(self, table: TableId) -> Missing | Foreign:
         if self._options.path is None:

@@ -24,7 +24,6 @@ from penstock.sinks.kind import Probed
 from penstock.sinks.lake.iceberg.catalog import PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained, cure
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
-from penstock.sinks.names import catalog_name, namespace_levels
 
 _COLUMNS = StructType([StructField("id", LongType())])
 _DATA = b"penstock"
@@ -34,6 +33,7 @@ def probe(options: IcebergOptions, spark: SparkSession, databases: Sequence[str]
     """See `Probe`. Without `databases`, only a sink with a fixed namespace can be tried further than the
     connection to the catalog."""
     trial = _Trial(options, spark, databases)
+    works = True
     for check, step in (
         ("catalog", trial.open_catalog),
         ("namespace", trial.make_namespace),
@@ -44,9 +44,12 @@ def probe(options: IcebergOptions, spark: SparkSession, databases: Sequence[str]
         if found is None:
             break
         yield found
-        if not found.ok:
+        works = found.ok
+        if not works:
             break
-    yield from trial.clean_up()
+    dropped = trial.clean_up()
+    if dropped is not None and (works or not dropped.ok):
+        yield dropped
 
 
 class _Trial:
@@ -114,18 +117,18 @@ class _Trial:
             raise ConfigError(f"The store returned other bytes for {place} than were written.")
         return f"An object at {target.location()} can be written, read and deleted."
 
-    def clean_up(self) -> Iterator[Probed]:
-        """Removes what the trial has made, the newest first. What cannot be removed is reported."""
+    def clean_up(self) -> Probed | None:
+        """Removes what the trial has made, the newest first. None: there was nothing."""
         for what, drop in reversed(self._undo):
             try:
                 drop()
             except (Py4JError, PySparkException) as error:
                 reason = self._failed("drop", error)
                 message = f"{what.capitalize()} could not be dropped again. {reason}"
-                yield Probed("drop", self._options.catalog_name, False, message)
-                return
-        if self._undo:
-            yield Probed("drop", self._options.catalog_name, True, "What was created can be dropped.")
+                return Probed("drop", self._options.catalog_name, False, message)
+        if not self._undo:
+            return None
+        return Probed("drop", self._options.catalog_name, True, "What was created can be dropped.")
 
     def _failed(self, check: str, error: Exception) -> str:
         advice = advice_of(text_of(error), rows=False)
@@ -148,5 +151,5 @@ def _namespace(options: IcebergOptions, databases: Sequence[str]) -> tuple[str, 
     """The levels of one namespace that the pipeline writes to; empty if none is known."""
     if "{database}" in options.namespace and not databases:
         return ()
-    table = TableId(databases[0] if databases else "database", "table")
-    return tuple(map(catalog_name, namespace_levels(options.namespace, table)))
+    *namespace, _ = options.levels(TableId(databases[0] if databases else "database", "table"))
+    return tuple(namespace)

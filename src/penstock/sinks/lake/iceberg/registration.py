@@ -23,6 +23,7 @@ from penstock.sinks.lake.iceberg.catalog_options import (
     storage_of,
 )
 from penstock.sinks.lake.iceberg.table_options import TableShape
+from penstock.sinks.names import catalog_name, target_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,6 +107,10 @@ class IcebergOptions(NamespaceOptions):
     def catalog_name(self) -> str:
         """Name of the catalog in Spark."""
         return self.catalog if isinstance(self.catalog, str) else self.catalog.name
+
+    def levels(self, table: TableId) -> list[str]:
+        """The levels of the target's namespace in the catalog, and its name."""
+        return [catalog_name(level) for level in target_names(self.namespace, table)]
 
     @property
     def connects_late(self) -> bool:
