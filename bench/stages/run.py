@@ -80,9 +80,9 @@ def markdown(stages: Figure, receive: Figure | None) -> str:
     if receive is not None:
         limit = model.receiver_limit(found)
         parts.append(
-            f"One receiver on a core of its own takes in {limit / 1e6:.1f} M changes/s "
-            f"({limit * found.bytes_per_change / 1e6:,.0f} MB/s): beyond that a stream is limited by it, a "
-            "backlog that lies in the relay log is not."
+            f"A receiver with a core of its own receives {limit / 1e6:.1f} M changes/s "
+            f"({limit * found.bytes_per_change / 1e6:,.0f} MB/s). It limits a stream that is faster, but not a "
+            "backlog that is already in the relay log."
         )
     return "\n\n".join(parts) + "\n"
 
