@@ -81,8 +81,8 @@ def markdown(stages: Figure, receive: Figure | None) -> str:
         limit = model.receiver_limit(found)
         parts.append(
             f"A receiver with a core of its own receives {limit / 1e6:.1f} M changes/s "
-            f"({limit * found.bytes_per_change / 1e6:,.0f} MB/s). It limits a stream that is faster, but not a "
-            "backlog that is already in the relay log."
+            f"({limit * found.bytes_per_change / 1e6:,.0f} MB/s). It limits a stream that is faster, but not "
+            "a backlog that is already in the relay log."
         )
     return "\n\n".join(parts) + "\n"
 
