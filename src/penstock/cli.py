@@ -367,6 +367,9 @@ def demo(
     rows: Annotated[int, typer.Option(help="Number of rows loaded before the pipeline starts.")] = 1_000_000,
     seconds: Annotated[float, typer.Option(help="Minimum number of seconds that the writer runs.")] = 45,
     sink: Annotated[str, typer.Option(help="iceberg or delta.")] = "iceberg",
+    lake: Annotated[
+        str, typer.Option(help="local, or s3: a private S3 server with a REST catalog, for Iceberg.")
+    ] = "local",
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the pipeline's state and the warehouse afterwards.")
     ] = False,
@@ -379,7 +382,11 @@ def demo(
 
     if sink not in ("iceberg", "delta"):
         raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta", param_hint="--sink")
-    options = DemoOptions(rows=rows, seconds=seconds, sink=sink, keep=keep)  # type: ignore[arg-type]
+    if lake not in ("local", "s3"):
+        raise typer.BadParameter(f"{lake!r} is not one of: local, s3", param_hint="--lake")
+    if lake == "s3" and (sink != "iceberg" or keep):
+        raise typer.BadParameter("s3 goes with Iceberg only, and without --keep", param_hint="--lake")
+    options = DemoOptions(rows=rows, seconds=seconds, sink=sink, lake=lake, keep=keep)  # type: ignore[arg-type]
     raise typer.Exit(command(options, as_json=as_json))
 
 

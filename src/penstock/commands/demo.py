@@ -63,7 +63,7 @@ def report(console: Console, options: DemoOptions, result: DemoResult) -> None:
     if options.keep:
         console.print(f"Everything is kept in {result.folder}. To query the target:")
         console.print(_query_hint(options, result), highlight=False, markup=False)
-    else:
+    elif options.lake == "local":
         console.print("Run it with --keep to keep the warehouse and query it.")
 
 

@@ -213,8 +213,8 @@ class TableSink(Sink, Protocol):
 
 @runtime_checkable
 class Readable(Protocol):
-    """A sink whose targets Spark can read back. `penstock verify`, `penstock query` and `cascades: apply` need
-    it."""
+    """A sink whose targets Spark can read back. `penstock verify`, `penstock query` and `cascades: apply`
+    need it."""
 
     def version(self, table: TableId) -> str | None:
         """The target's present version, for `read`. None: it has none yet."""

@@ -23,6 +23,7 @@ import yaml
 
 from penstock.errors import PenstockError
 from penstock.testing import servers, workload
+from penstock.testing.demo_lake import Lake, LakeKind, lake
 from penstock.testing.running import RunningPipeline
 from penstock.testing.writer import Writer
 
@@ -44,6 +45,8 @@ class DemoOptions:
     seconds: float = 45
     """Minimum number of seconds that the writer runs. It runs longer if the snapshot takes longer."""
     sink: Literal["iceberg", "delta"] = "iceberg"
+    lake: LakeKind = "local"
+    """Where the tables are. `s3`: Iceberg tables on a private S3 server, in a REST catalog."""
     keep: bool = False
     """Whether the folder with the pipeline's file, state and warehouse is kept."""
     rate: float = 800
@@ -92,7 +95,10 @@ class Demo:
                     f"MySQL {server.variable('version')} on 127.0.0.1:{server.port}: loading the shop …"
                 )
                 workload.load(server, shop)
-            file = self._pipeline_file(folder, server)
+            tables = stack.enter_context(lake(self.options.lake, self.options.sink, folder))
+            if tables.said:
+                self._say(tables.said)
+            file = self._pipeline_file(folder, server, tables)
             self._say(f"loaded {shop.rows:,} rows; starting a writer and the pipeline ({file})")
             writer = stack.enter_context(Writer(server, shop, seed=self.options.seed, rate=self.options.rate))
             pipeline = stack.enter_context(RunningPipeline(file))
@@ -111,9 +117,8 @@ class Demo:
         self.result.seconds = round(time.monotonic() - self._started, 1)
         return self.result
 
-    def _pipeline_file(self, folder: Path, server: Any) -> Path:
-        warehouse = folder / "warehouse"
-        self.result.warehouse = str(warehouse)
+    def _pipeline_file(self, folder: Path, server: Any, tables: Lake) -> Path:
+        self.result.warehouse = tables.warehouse
         file = folder / "shop.yaml"
         document = {
             "name": "shop",
@@ -124,7 +129,7 @@ class Demo:
                 "password": server.password,
             },
             "tables": ["shop.*"],
-            "sink": {"type": self.options.sink, "path": str(warehouse)},
+            "sink": tables.sink,
             "state": str(folder / "state"),
             # This JVM lives for a minute: the code of Java's second compiler would come too late.
             "spark": {"conf": {"spark.driver.extraJavaOptions": SHORT_LIVED_JVM}},

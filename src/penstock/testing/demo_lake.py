@@ -1,0 +1,59 @@
+"""Where the demo's tables are: in a directory, or on a private S3 server with a catalog beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from penstock.errors import ConfigError
+from penstock.testing.servers.catalogs import NESSIE_JAVA_MIN, Nessie, java_of
+from penstock.testing.servers.s3 import S3Proxy
+
+LakeKind = Literal["local", "s3"]
+BUCKET = "lake"
+
+
+@dataclass(frozen=True)
+class Lake:
+    sink: dict[str, Any]
+    """The section `sink` of the pipeline file."""
+    warehouse: str
+    said: str
+    """What was started, for the terminal. Empty: nothing."""
+
+
+@contextmanager
+def lake(kind: LakeKind, sink: str, folder: Path) -> Iterator[Lake]:
+    """The servers run while the block runs."""
+    if kind == "local":
+        warehouse = folder / "warehouse"
+        yield Lake({"type": sink, "path": str(warehouse)}, str(warehouse), "")
+        return
+    with S3Proxy() as store:
+        store.make_bucket(BUCKET)
+        where = f"S3 on {store.url}"
+        try:
+            java_of(NESSIE_JAVA_MIN)
+        except ConfigError:
+            warehouse_url = f"s3://{BUCKET}/warehouse"
+            catalog = {
+                "type": "jdbc",
+                "uri": f"jdbc:sqlite:{folder / 'catalog.sqlite'}",
+                "warehouse": warehouse_url,
+                "properties": store.iceberg_properties,
+            }
+            said = f"{where}, catalog in SQLite (a REST catalog needs Java {NESSIE_JAVA_MIN} or newer)"
+            yield Lake({"type": sink, "catalog": catalog}, warehouse_url, said)
+            return
+        with Nessie(store, BUCKET) as nessie:
+            catalog = {
+                "type": "rest",
+                "uri": nessie.uri,
+                "warehouse": nessie.WAREHOUSE,
+                "properties": store.iceberg_properties,
+            }
+            said = f"{where}, REST catalog on {nessie.uri}"
+            yield Lake({"type": sink, "catalog": catalog}, f"s3://{BUCKET}/{nessie.WAREHOUSE}", said)
