@@ -386,7 +386,13 @@ def demo(
         raise typer.BadParameter(f"{lake!r} is not one of: local, s3", param_hint="--lake")
     if lake == "s3" and (sink != "iceberg" or keep):
         raise typer.BadParameter("s3 goes with Iceberg only, and without --keep", param_hint="--lake")
-    options = DemoOptions(rows=rows, seconds=seconds, sink=sink, lake=lake, keep=keep)  # type: ignore[arg-type]
+    options = DemoOptions(
+        rows=rows,
+        seconds=seconds,
+        sink=sink,
+        lake=lake,
+        keep=keep,  # type: ignore[arg-type]
+    )
     raise typer.Exit(command(options, as_json=as_json))
 
 
