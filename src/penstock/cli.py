@@ -389,9 +389,9 @@ def demo(
     options = DemoOptions(
         rows=rows,
         seconds=seconds,
-        sink=sink,
-        lake=lake,
-        keep=keep,  # type: ignore[arg-type]
+        sink=sink,  # type: ignore[arg-type]
+        lake=lake,  # type: ignore[arg-type]
+        keep=keep,
     )
     raise typer.Exit(command(options, as_json=as_json))
 
